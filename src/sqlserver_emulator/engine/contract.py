@@ -1,0 +1,145 @@
+"""What the interpreter asks of the engine, and what procedures written in Python are given.
+
+One EngineSession is one PostgreSQL connection. The interpreter owns batches, control flow, variables, @@TRANCOUNT and
+TRY/CATCH; the engine owns the meaning of a single SQL statement or expression and the transaction underneath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlserver_emulator.events import Column, Command, Event, Rows, RowsArrow
+from sqlserver_emulator.types import TsqlType
+
+
+@dataclass(slots=True)
+class Variable:
+    """A T-SQL scalar variable or parameter. ``value`` is a Python value as in ``events.Rows``."""
+
+    type: TsqlType
+    value: object = None
+
+
+Variables = Mapping[str, Variable]
+"""Lower-case name with its @ -> variable."""
+
+
+@dataclass(slots=True)
+class StatementResult:
+    """What one SQL statement did.
+
+    columns None: no result set. ``assigned_variables``: for `SELECT @a = x, …` (columns is then None) the values of
+    the last row by lower-case variable name, empty when no row came. ``row_count`` None: the statement has no count;
+    for a result set it is final only when ``batches`` is exhausted.
+    """
+
+    command: Command
+    columns: tuple[Column, ...] | None = None
+    batches: Iterator[Rows | RowsArrow] = field(default_factory=lambda: iter(()))
+    row_count: int | None = None
+    assigned_variables: Mapping[str, object] = field(default_factory=dict)
+
+
+class EngineSession(Protocol):
+    """One client's access to the databases. Every method raises SqlServerError for a fault of the statement."""
+
+    database: str
+    """The current database; assign through ``use``."""
+
+    login: str
+
+    def use(self, database: str) -> None:
+        """Raises 911 when there is no such database."""
+
+    def execute(self, statement: str, variables: Variables) -> StatementResult:
+        """Run one T-SQL statement (SELECT, INSERT, UPDATE, DELETE, MERGE, any DDL, GRANT…), without its semicolon.
+
+        Variables are bound, never pasted into the text. ``@@ROWCOUNT``, ``@@TRANCOUNT``, ``@@ERROR``, ``@@SPID``… are in
+        ``variables`` under their names. In an open transaction the statement runs under a savepoint: its failure undoes
+        the statement only.
+        """
+
+    def evaluate(self, expression: str, variables: Variables, as_type: TsqlType | None = None) -> object:
+        """The value of a scalar T-SQL expression (also a scalar subquery), converted to ``as_type`` as T-SQL would."""
+
+    def evaluate_condition(self, condition: str, variables: Variables) -> bool:
+        """A search condition of IF or WHILE; UNKNOWN is False."""
+
+    def convert(self, value: object, to: TsqlType) -> object:
+        """Convert a Python value to the type (assignment to a variable or parameter): rounding, truncation, errors."""
+
+    def begin(self) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def save(self, name: str) -> None: ...
+
+    def rollback_to(self, name: str) -> None:
+        """Raises 6401 when there is no such savepoint."""
+
+    def user_procedure(self, database: str, schema: str, name: str) -> str | None:
+        """The source text of a stored procedure created by the user, or None."""
+
+    def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """For procedures written in Python: run PostgreSQL SQL on this session's connection, in its transaction.
+
+        Runs with the emulator's own rights, not the caller's.
+        """
+
+    def caller_is(self, role: str) -> bool:
+        """Whether the login is in a fixed role: 'sysadmin', or in the current database 'db_owner', 'db_ddladmin'…"""
+
+    def cancel(self) -> None:
+        """From another thread."""
+
+    def reset(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+REQUIRED = object()
+"""Default of a procedure parameter that must be given (else error 201)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a system procedure. ``name`` with its @, in SQL Server's spelling."""
+
+    name: str
+    type: TsqlType
+    default: object = REQUIRED
+    output: bool = False
+
+
+@dataclass(slots=True)
+class ProcedureCall:
+    """A running call of a system procedure: who calls, with what. Set ``outputs[name]`` for OUTPUT parameters.
+
+    ``arguments`` holds every declared parameter by its lower-case name with @, converted to the declared type.
+    ``in_transaction``: the caller's @@TRANCOUNT > 0.
+    """
+
+    engine: EngineSession
+    arguments: Mapping[str, object]
+    in_transaction: bool
+    run_batch: Callable[[str], Iterator[Event]]
+    """Run T-SQL in the caller's session, for procedures that are easiest said in T-SQL."""
+    outputs: dict[str, object] = field(default_factory=dict)
+    return_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemProcedure:
+    """A procedure of schema sys written in Python. ``run`` yields events (result sets, Info) and raises SqlServerError."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    run: Callable[[ProcedureCall], Iterator[Event]]
+
+
+ProcedureRegistry = Mapping[str, SystemProcedure]
+"""Lower-case procedure name (without schema) -> procedure. Found as name, sys.name and db.sys.name."""

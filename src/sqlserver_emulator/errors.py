@@ -1,0 +1,38 @@
+"""Errors as SQL Server numbers them. Everything a client may see ends up as one of these."""
+
+from __future__ import annotations
+
+
+class SqlServerError(Exception):
+    """An error token: number, severity (class), state, message, and where it happened.
+
+    severity <= 10 is information, 11..16 a statement error, 17..19 resources, >= 20 ends the connection.
+    ``line`` counts from 1 within the batch or procedure; 0 means not known yet (the interpreter fills it in).
+    """
+
+    def __init__(
+        self, number: int, message: str, *, severity: int = 16, state: int = 1, procedure: str = "", line: int = 0
+    ) -> None:
+        super().__init__(number, message)
+        self.number = number
+        self.message = message
+        self.severity = severity
+        self.state = state
+        self.procedure = procedure
+        self.line = line
+
+    def __str__(self) -> str:
+        return f"Msg {self.number}, Level {self.severity}, State {self.state}: {self.message}"
+
+
+class NotSupportedByEmulatorError(SqlServerError):
+    """The real server could do this, the emulator cannot. Number 40000 + severity 16: no real server sends it.
+
+    ``what`` names the statement or clause, so that nobody takes the refusal for a fault of their own.
+    """
+
+    NUMBER = 49999
+
+    def __init__(self, what: str) -> None:
+        super().__init__(self.NUMBER, f"sqlserver_emulator does not support {what}. See docs/emulator.md.")
+        self.what = what

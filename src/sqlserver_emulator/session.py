@@ -1,0 +1,77 @@
+"""The contract of one client session, offered by ``tsql.interpreter`` to the connection.
+
+One session belongs to one connection and one thread; only ``cancel`` may be called from another thread.
+Errors of the user's batch come as ErrorRaised events, never as Python exceptions; an exception that escapes is a bug
+(the connection answers it with error 50000-range text and closes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlserver_emulator.events import Event
+from sqlserver_emulator.types import TsqlType
+
+
+@dataclass(frozen=True, slots=True)
+class RpcArgument:
+    """One parameter of a remote procedure call as decoded from the wire. ``name`` has its @, or is empty (positional)."""
+
+    name: str
+    type: TsqlType
+    value: object
+    output: bool = False
+    default: bool = False
+    """The client asked for the parameter's default value (status bit 0x02)."""
+
+
+class Session(Protocol):
+    @property
+    def database(self) -> str: ...
+
+    @property
+    def login(self) -> str: ...
+
+    @property
+    def session_id(self) -> int:
+        """@@SPID, from 51 upwards."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def run_batch(self, text: str) -> Iterator[Event]:
+        """SQLBatch: run every statement of ``text``."""
+
+    def run_procedure(self, name: str, arguments: Sequence[RpcArgument]) -> Iterator[Event]:
+        """RPC by name (also `sp_executesql`, `sp_prepexec`… by their names: the connection maps ids to names).
+
+        Yields the procedure's events, then ReturnStatus, then ReturnValue for each output argument.
+        """
+
+    def begin_transaction(self, name: str = "", isolation: int = 0) -> Iterator[Event]: ...
+
+    def commit_transaction(self, name: str = "") -> Iterator[Event]: ...
+
+    def rollback_transaction(self, name: str = "") -> Iterator[Event]: ...
+
+    def save_transaction(self, name: str) -> Iterator[Event]: ...
+
+    def reset(self) -> None:
+        """RESETCONNECTION: roll back, drop temp tables and prepared handles, back to the login's database and options."""
+
+    def cancel(self) -> None:
+        """Attention, from another thread: end the running statement as soon as possible. No error event follows."""
+
+    def close(self) -> None: ...
+
+
+class SessionFactory(Protocol):
+    """What the server needs from the engine: check a login, open a session."""
+
+    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
+        """``database`` '' means the login's default.
+
+        Raises SqlServerError 18456 (wrong login or password, severity 14) or 4060 (cannot open database, severity 11).
+        """
