@@ -1,0 +1,147 @@
+"""The contract between the translator and the engine session: what goes in, what comes out.
+
+The translator turns the text of one T-SQL statement into PostgreSQL SQL with parameters; the engine session binds and
+runs it. DDL that changes the catalog is not turned into SQL by the translator: it is handed over as a sqlglot tree
+(``Translated.ddl``) to ``engine.ddl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from sqlserver_emulator.events import Command
+from sqlserver_emulator.types import TsqlType
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogColumn:
+    """A column as declared. ``postgres_name`` is its name in PostgreSQL (usually the same)."""
+
+    name: str
+    column_id: int
+    type: TsqlType
+    nullable: bool
+    identity: bool = False
+    computed: bool = False
+    has_default: bool = False
+    postgres_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogObject:
+    """A table or view that a name resolved to; ``kind`` is 'U' (table), 'V' (view), 'S' (system table or view)."""
+
+    object_id: int
+    database: str
+    schema: str
+    name: str
+    kind: str
+    postgres_schema: str
+    postgres_name: str
+    columns: tuple[CatalogColumn, ...]
+    key_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InlineFunction:
+    """A table-valued function that is expanded in place. ``body`` is a PostgreSQL SELECT with $1..$n for arguments."""
+
+    database: str
+    schema: str
+    name: str
+    parameters: tuple[tuple[str, TsqlType], ...]
+    body: str
+
+
+class CatalogReader(Protocol):
+    """Names to objects, case-insensitively with exact matches preferred. Answers from a cache that DDL invalidates."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every committed or own uncommitted change of the catalog; cached translations depend on it."""
+
+    def database(self, name: str) -> str | None:
+        """The database's real name, or None."""
+
+    def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
+        """``schema`` None: the caller's default schema (dbo), then sys. ``#name`` finds the session's temp table."""
+
+    def inline_function(self, database: str, schema: str, name: str) -> InlineFunction | None: ...
+
+    def scalar_function(self, database: str, schema: str, name: str) -> str | None:
+        """The qualified, quoted PostgreSQL function for `schema.fn(...)` (such as sys.fn_cdc_get_max_lsn), or None."""
+
+    def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
+        """The system type of an alias type, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralParameter:
+    """A literal lifted out of the text, bound as text of unknown type unless the SQL casts it."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class VariableParameter:
+    """A T-SQL variable; ``name`` lower-case with its @. The SQL casts it to its storage type."""
+
+    name: str
+
+
+ParameterSource = LiteralParameter | VariableParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One statement, ready to run.
+
+    sql: PostgreSQL text with $1..$n. parameters: what to bind, in order. returns_rows: SELECT or OUTPUT.
+    assigned_variables: for `SELECT @a = …`, one lower-case name per result column. column_types: declared types of
+    result columns that the translator knows better than PostgreSQL (CAST, CONVERT, literals…), by index.
+    column_names: names as T-SQL gives them ('' for an unnamed expression). read_only: a plain SELECT that may run on
+    any connection (no temp tables, no functions with effects). identity_of: the table whose identity an INSERT may
+    advance (for SCOPE_IDENTITY). ddl: the tree, for engine.ddl; sql is then ''.
+    """
+
+    command: Command
+    sql: str = ""
+    parameters: tuple[ParameterSource, ...] = ()
+    returns_rows: bool = False
+    assigned_variables: tuple[str, ...] = ()
+    column_types: Mapping[int, TsqlType] = field(default_factory=dict)
+    column_names: tuple[str, ...] | None = None
+    read_only: bool = False
+    identity_of: CatalogObject | None = None
+    deferred_update_of: CatalogObject | None = None
+    """An UPDATE or MERGE whose SET list assigns a key column of this table: SQL Server logs it as delete + insert."""
+    ddl: exp.Expression | None = None
+
+
+class StatementTranslator(Protocol):
+    """Implemented by ``engine.translate``; one per engine, shared by all sessions, thread-safe, with a cache."""
+
+    def translate(
+        self, statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
+    ) -> Translated:
+        """Raises SqlServerError 102/156 (syntax), 208 (object), 207 (column), 137 (variable), or
+        NotSupportedByEmulatorError naming the clause."""
+
+    def translate_expression(
+        self,
+        expression: str,
+        *,
+        catalog: CatalogReader,
+        database: str,
+        variable_types: Mapping[str, TsqlType],
+        condition: bool,
+        as_type: TsqlType | None,
+    ) -> Translated:
+        """A scalar expression (or a search condition, giving 1 or 0) as a one-row SELECT."""
+
+    def postgres_type(self, type: TsqlType) -> str:
+        """The storage type: nvarchar(20) -> varchar(20), money -> numeric(19,4), …"""
