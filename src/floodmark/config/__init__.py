@@ -1,0 +1,1 @@
+"""``include/pipelines.yaml`` as frozen, validated models."""

@@ -1,0 +1,1 @@
+"""The concepts and rules, with no I/O and no clock: standard library only."""

@@ -1,0 +1,98 @@
+"""Capture instances, what the source said of them in one look, and the verdict on reading from one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import SourceTable, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceIdentity:
+    """What makes a capture instance this one and not a successor of the same name.
+
+    start_lsn is not part of it: cleanup raises that. ``created_at`` is the server's local time.
+    """
+
+    name: str
+    object_id: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInstance:
+    """A capture instance as ``sys.sp_cdc_help_change_data_capture`` shows it, with its captured columns."""
+
+    identity: InstanceIdentity
+    table: SourceTable
+    start_lsn: Lsn
+    supports_net_changes: bool
+    has_command_id: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableSighting:
+    """One table in a ``SourceSnapshot``. ``instance`` None: no instance, no such table or no right (see the flags).
+
+    min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance.
+    """
+
+    table: TableName
+    exists: bool
+    instance: CaptureInstance | None
+    min_lsn: Lsn | LsnAbsence
+    permitted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshot:
+    """What the source said in one round trip. ``scan`` fields are None where the login may not see them.
+
+    max_lsn_at: commit time of max_lsn, server local time. seconds_behind: age of the newest lsn_time_mapping entry.
+    capture_running: whether the capture job runs, None when that cannot be known.
+    """
+
+    database: str
+    cdc_enabled: bool
+    max_lsn: Lsn | LsnAbsence
+    max_lsn_at: datetime | None
+    taken_at: datetime
+    seconds_behind: float | None
+    capture_running: bool | None
+    tables: tuple[TableSighting, ...]
+
+
+class Verdict(Enum):
+    """Whether a table's next window may be read, and if not, why. Only READY moves rows."""
+
+    READY = "ready"
+    CAUGHT_UP = "caught_up"
+    NOT_STARTED = "not_started"
+    """No watermark yet: the table needs its first load."""
+    EXPIRED = "expired"
+    AHEAD_OF_SOURCE = "ahead_of_source"
+    NOT_HARVESTED_YET = "not_harvested_yet"
+    INSTANCE_MISSING = "instance_missing"
+    INSTANCE_REPLACED = "instance_replaced"
+    NO_PERMISSION = "no_permission"
+    CAPTURE_STOPPED = "capture_stopped"
+    CAPTURE_LAGGING = "capture_lagging"
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """A verdict with its cause, the numbers behind it, and what to do. ``str()`` is the sentence for a log."""
+
+    table: TableName
+    verdict: Verdict
+    cause: str
+    hint: str = ""
+    watermark: Lsn | None = None
+    min_lsn: Lsn | None = None
+    max_lsn: Lsn | None = None
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.verdict.value}: {self.cause}" + (f" {self.hint}" if self.hint else "")

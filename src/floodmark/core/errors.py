@@ -1,0 +1,123 @@
+"""Every error Floodmark raises, sorted by who must act.
+
+FloodmarkError
+├── ConfigError            the author of pipelines.yaml
+├── SourceAdminError       the DBA of the source
+│   ├── SourceLoginError       wrong user or password, database not open to the login
+│   ├── SourcePermissionError  a right is missing
+│   ├── CdcNotEnabledError     database or table not tracked, unknown table
+│   └── NoKeyError             neither a primary key nor a declared key
+├── OperatorError          whoever is on call
+│   ├── WindowExpiredError     the validity interval has passed the watermark (verdict expired)
+│   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
+│   ├── InstanceReplacedError  another capture instance stands under the name (verdict instance_replaced)
+│   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
+│   ├── WatermarkConflictError another run moved the watermark or holds the window
+│   └── WarehouseAdminError    login, rights or space in the warehouse
+├── DataQualityError       the owner of the data
+├── TransientError         nobody: it is retried
+│   ├── SourceUnavailableError
+│   ├── WarehouseUnavailableError
+│   └── NotHarvestedYetError
+└── FloodmarkBugError      us
+
+The message starts with the table (or the pipeline, where there is no one table), says what happened, and ends with what
+to do. It never holds a password.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FloodmarkError(Exception):
+    """``subject`` is the table or pipeline, ``hint`` what to do. Survives pickling between Spark processes."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, subject: str, message: str, hint: str = "") -> None:
+        super().__init__(subject, message, hint)
+        self.subject = subject
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.message}" + (f" {self.hint}" if self.hint else "")
+
+
+class ConfigError(FloodmarkError):
+    """The configuration is wrong."""
+
+
+class SourceAdminError(FloodmarkError):
+    """Something must change at the source."""
+
+
+class SourceLoginError(SourceAdminError):
+    """The source refused the login."""
+
+
+class SourcePermissionError(SourceAdminError):
+    """The login lacks a right at the source."""
+
+
+class CdcNotEnabledError(SourceAdminError):
+    """The database or the table is not tracked."""
+
+
+class NoKeyError(SourceAdminError):
+    """There is no key to merge by."""
+
+
+class OperatorError(FloodmarkError):
+    """Somebody has to decide or repair."""
+
+
+class WindowExpiredError(OperatorError):
+    """Changes after the watermark have been cleaned up at the source."""
+
+
+class SourceRewoundError(OperatorError):
+    """The source is behind the watermark: it was restored or failed over."""
+
+
+class InstanceReplacedError(OperatorError):
+    """The capture instance is not the one that was read before."""
+
+
+class CaptureStoppedError(OperatorError):
+    """The capture job does not run."""
+
+
+class WatermarkConflictError(OperatorError):
+    """Another run was faster, or still runs."""
+
+
+class WarehouseAdminError(OperatorError):
+    """The warehouse refused."""
+
+
+class DataQualityError(FloodmarkError):
+    """A rule or expectation is broken."""
+
+
+class TransientError(FloodmarkError):
+    """Trying again may help."""
+
+    retryable: ClassVar[bool] = True
+
+
+class SourceUnavailableError(TransientError):
+    """The source cannot be reached or cut the connection."""
+
+
+class WarehouseUnavailableError(TransientError):
+    """The warehouse cannot be reached or cut the connection."""
+
+
+class NotHarvestedYetError(TransientError):
+    """The capture job has not yet processed the enabling of the table."""
+
+
+class FloodmarkBugError(FloodmarkError):
+    """An invariant of ours is broken."""

@@ -1,0 +1,34 @@
+"""Half-open intervals of the log, ``(after_lsn, to_lsn]``: the only shape in which changes and DDL are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from floodmark.core.lsn import Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Everything committed after ``after_lsn`` (excluded) up to ``to_lsn`` (included). Never empty."""
+
+    after_lsn: Lsn
+    to_lsn: Lsn
+
+    def __post_init__(self) -> None:
+        if not self.after_lsn < self.to_lsn:
+            raise ValueError(f"an interval must advance: after {self.after_lsn} to {self.to_lsn}")
+
+    @property
+    def from_lsn(self) -> Lsn:
+        """The lowest LSN inside, for SQL Server's functions, whose bounds are included."""
+        return self.after_lsn.next()
+
+    def __contains__(self, lsn: Lsn) -> bool:
+        return self.after_lsn < lsn <= self.to_lsn
+
+    def is_followed_by(self, other: Interval) -> bool:
+        """True when ``other`` begins exactly where this one ends: nothing between them, nothing twice."""
+        return self.to_lsn == other.after_lsn
+
+    def __str__(self) -> str:
+        return f"({self.after_lsn}, {self.to_lsn}]"

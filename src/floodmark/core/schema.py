@@ -1,0 +1,78 @@
+"""Tables and columns of the source, as the capture instance sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_LENGTH = -1
+_LOB_WITH_MAX = frozenset({"nvarchar", "varchar", "varbinary"})
+_LOB_ALWAYS = frozenset({"text", "ntext", "image", "xml"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A two-part name. ``parse("dbo.Orders")``; brackets are taken off."""
+
+    schema: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Raises ValueError unless there are exactly two non-empty parts."""
+        parts = [part.strip().removeprefix("[").removesuffix("]") for part in text.split(".")]
+        if len(parts) != 2 or not all(parts):
+            raise ValueError(f"not a table name: {text!r} (expected schema.table)")
+        return cls(parts[0], parts[1])
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A captured column.
+
+    type_name: SQL Server's system type, lower-case. max_length: characters or bytes, -1 for max, 0 where it does not
+    apply. ordinal: 1-based position in the update mask of the capture instance. nullable: of the source column.
+    """
+
+    name: str
+    type_name: str
+    ordinal: int
+    max_length: int = 0
+    precision: int = 0
+    scale: int = 0
+    nullable: bool = True
+    is_computed: bool = False
+
+    @property
+    def is_lob(self) -> bool:
+        """Whether a change row may leave the value out although it did not change."""
+        return self.type_name in _LOB_ALWAYS or (self.type_name in _LOB_WITH_MAX and self.max_length == MAX_LENGTH)
+
+    @property
+    def declared_type(self) -> str:
+        """As in T-SQL: decimal(18,2), nvarchar(max), datetime2(7)."""
+        if self.type_name in ("decimal", "numeric"):
+            return f"{self.type_name}({self.precision},{self.scale})"
+        if self.type_name in ("datetime2", "time", "datetimeoffset"):
+            return f"{self.type_name}({self.scale})"
+        if self.type_name in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+            return f"{self.type_name}({'max' if self.max_length == MAX_LENGTH else self.max_length})"
+        return self.type_name
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A tracked table: captured columns in mask order and the names of the key columns in key order."""
+
+    name: TableName
+    columns: tuple[SourceColumn, ...]
+    key: tuple[str, ...]
+
+    def column(self, name: str) -> SourceColumn:
+        """Raises KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)

@@ -1,0 +1,113 @@
+"""The plan of one run: one window ``(after, to]`` per table with one ``to`` for all, or a first load up to ``to``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from floodmark.core.capture import CaptureInstance
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+
+
+class LoadKind(Enum):
+    """How a table's rows are read in this window."""
+
+    FIRST_LOAD = "first_load"
+    CHANGES = "changes"
+
+
+class WindowState(Enum):
+    """A window's way through the ledger. Each step is written in the transaction that does the work it names."""
+
+    PLANNED = "planned"
+    MERGED = "merged"
+    CHECKED = "checked"
+    ADVANCED = "advanced"
+    """The watermarks stand at ``to_lsn``: the window is finished."""
+
+
+class Deletes(Enum):
+    """soft: the row stays, marked; hard: the row goes, key and LSN stay in the tombstone table."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class NetSource(Enum):
+    """Who computes net changes: Spark from all changes, or the server's net function."""
+
+    SPARK = "spark"
+    SERVER = "server"
+
+
+class TemporalPolicy(Enum):
+    """What becomes of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
+
+    TRUNCATE = "truncate"
+    TEXT = "text"
+
+
+class OnFailure(Enum):
+    """What a broken rule does: the row goes to quarantine, the run stops, or it is only reported."""
+
+    QUARANTINE = "quarantine"
+    STOP = "stop"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A declared rule. ``sql`` is a condition over the target's columns, in the warehouse's SQL; NULL passes."""
+
+    name: str
+    sql: str
+    on_failure: OnFailure
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What one table does in the window.
+
+    interval None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``.
+    watermark: the expected one, for compare-and-set; None before the first load.
+    """
+
+    source: TableName
+    target: TableName
+    kind: LoadKind
+    instance: CaptureInstance
+    interval: Interval | None
+    watermark: Lsn | None
+    deletes: Deletes
+    net: NetSource
+    temporal: TemporalPolicy
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """One window of one pipeline. ``window_id`` is given by the ledger and grows."""
+
+    window_id: int
+    pipeline: str
+    to_lsn: Lsn
+    tables: tuple[TablePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCounts:
+    """What one table's load did, in rows.
+
+    read: change rows (or table rows in a first load) that came from the source. staged: rows after net changes.
+    unchanged: staged rows that the target already had at the same or a higher LSN.
+    """
+
+    read_rows: int = 0
+    staged_rows: int = 0
+    inserted_rows: int = 0
+    updated_rows: int = 0
+    deleted_rows: int = 0
+    unchanged_rows: int = 0
+    quarantined_rows: int = 0

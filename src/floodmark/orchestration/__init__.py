@@ -1,0 +1,1 @@
+"""Airflow: DAG factories, operators, failure policy, asset events."""

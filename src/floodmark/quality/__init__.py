@@ -1,0 +1,1 @@
+"""Data-quality checks. The only place that imports great_expectations."""

@@ -1,0 +1,1 @@
+"""Talking to SQL Server: control queries, read statements, error numbers, type mapping."""

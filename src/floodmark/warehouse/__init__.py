@@ -1,0 +1,1 @@
+"""The warehouse: target tables, staging, quarantine and the merge."""
