@@ -1,0 +1,39 @@
+# Floodmark: everything a newcomer runs. `make` alone lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help setup run up down status check test bench format
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: .venv/.synced ## install the locked packages into .venv
+.venv/.synced: pyproject.toml uv.lock bin/setup
+	@bin/setup
+
+run: setup ## the main job on embedded defaults, from first load to a row-by-row comparison
+	@$(PY) -m floodmark_laptop run
+
+up: setup ## the same, left running with the workload going
+	@$(PY) -m floodmark_laptop up
+
+down: setup ## stop what `make up` started
+	@$(PY) -m floodmark_laptop down
+
+check: setup ## lint, types, import contracts, unit tests
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@$(PY) -m pytest -q tests/unit
+
+test: check ## everything
+	@$(PY) -m pytest -q --ignore=tests/unit tests
+
+bench: setup ## the benchmark report in benchmarks/
+	@$(PY) -m benchmarks
+
+format: setup ## put the code into its form
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .

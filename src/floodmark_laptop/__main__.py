@@ -1,0 +1,149 @@
+"""``python -m floodmark_laptop run | up | down``: what the Makefile calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from floodmark_laptop.comparison import print_comparison
+from floodmark_laptop.main_job import (
+    DAG_ID,
+    BackgroundWorkload,
+    create_shop,
+    run_main_job,
+)
+from floodmark_laptop.processes import LaptopError, tail
+from floodmark_laptop.stack import Stack, default_state_dir, running_pid
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+_console = Console(highlight=False, soft_wrap=True)
+_UP_SECONDS = 180.0
+_DOWN_SECONDS = 90.0
+
+
+class _Progress:
+    """Prints each step with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        _console.print(f"[dim]{time.monotonic() - self._began:6.1f}s[/dim]  ", end="")
+        _console.print(text, markup=False)
+
+
+@app.command()
+def run() -> None:
+    """Run the main job on embedded defaults; exit status 0 only when every table is equal."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    state_dir = default_state_dir()
+    try:
+        with Stack(state_dir, _Progress()) as stack:
+            run_main_job(stack)
+            equal = print_comparison(stack, _console)
+    except LaptopError as error:
+        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
+    except KeyboardInterrupt:
+        _fail("interrupted; everything that was started has been stopped")
+    raise typer.Exit(0 if equal else 1)
+
+
+@app.command()
+def up() -> None:
+    """Start everything and leave it running, the workload too."""
+    state_dir = default_state_dir()
+    if running_pid(state_dir) is not None:
+        _fail(f"Floodmark already runs in {state_dir}; stop it with: make down")
+    state_dir.mkdir(parents=True, exist_ok=True)
+    output = state_dir / "up.log"
+    output.write_text("", encoding="utf-8")
+    with output.open("ab") as log:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "floodmark_laptop", "supervise"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    if not _follow(output, supervisor):
+        _fail(f"starting failed; see {output}")
+
+
+@app.command(hidden=True)
+def supervise() -> None:
+    """Hold the stack until told to stop; ``up`` starts this in the background."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    state_dir = default_state_dir()
+    try:
+        with Stack(state_dir, _Progress()) as stack:
+            background = BackgroundWorkload(stack, create_shop(stack))
+            stack.start_airflow()
+            background.start()
+            stack.airflow.wait_for_dag(DAG_ID)
+            stack.airflow.unpause(DAG_ID)
+            stack.airflow.trigger(DAG_ID)
+            airflow = stack.airflow
+            stack.say(f"Airflow UI: {airflow.url}  user: admin  password: {airflow.password}")
+            stack.say(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}")
+            stack.say("up; stop with: make down")
+            threading.Event().wait()
+    except LaptopError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _console.print("stopped")
+
+
+@app.command()
+def down() -> None:
+    """Stop what ``up`` started."""
+    state_dir = default_state_dir()
+    pid = running_pid(state_dir)
+    if pid is None:
+        _console.print("nothing is running")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _DOWN_SECONDS
+    while running_pid(state_dir) is not None:
+        if time.monotonic() > deadline:
+            _fail(f"process {pid} does not stop; see {state_dir / 'up.log'}")
+        time.sleep(0.3)
+    _console.print("stopped")
+
+
+def _follow(output: Path, supervisor: subprocess.Popen[bytes]) -> bool:
+    """Show the supervisor's output until it says that it is up. False when it ended or took too long."""
+    deadline = time.monotonic() + _UP_SECONDS
+    with output.open("r", encoding="utf-8") as lines:
+        while time.monotonic() < deadline:
+            line = lines.readline()
+            if line:
+                _console.print(line.rstrip("\n"), markup=False)
+                if "up; stop with: make down" in line:
+                    return True
+            elif supervisor.poll() is not None:
+                _console.print(tail(output), markup=False)
+                return False
+            else:
+                time.sleep(0.2)
+    return False
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False, style="red")
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,135 @@
+"""The main job of ``make run``: first load, windows under a running workload, a last window, and the comparison."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pymssql
+
+from floodmark_laptop import shop
+from floodmark_laptop.processes import LaptopError
+from floodmark_laptop.stack import Stack
+from floodmark_laptop.workload import Workload
+
+PIPELINE = "shop"
+DAG_ID = f"cdc_{PIPELINE}"
+WINDOWS_UNDER_LOAD = 3
+TRANSACTIONS_PER_SECOND = 20.0
+_RUN_SECONDS = 300.0
+_CAPTURE_SECONDS = 120.0
+_FINISHED = ("success", "failed")
+
+
+@dataclass
+class BackgroundWorkload:
+    """The workload on a thread with a connection of its own. ``finish`` stops it and raises what it raised."""
+
+    stack: Stack
+    workload: Workload
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _error: BaseException | None = None
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="workload", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(60)
+        if self._error is not None:
+            raise LaptopError(f"the workload failed: {self._error}") from self._error
+
+    def _run(self) -> None:
+        try:
+            self.workload.run(self._stop, TRANSACTIONS_PER_SECOND)
+        except pymssql.Error as error:
+            self._error = error
+
+
+def create_shop(stack: Stack) -> Workload:
+    """The sample database with CDC and its first rows."""
+    with stack.connect_source("master") as connection:
+        shop.create_database(connection)
+    with stack.connect_source() as connection:
+        shop.create_tables(connection)
+        shop.enable_cdc(connection)
+    workload = Workload(stack.connect_source(autocommit=False))
+    workload.fill()
+    stack.say(f"database {shop.DATABASE}: {len(shop.TABLES)} tables, CDC enabled, {workload.transactions} transactions")
+    return workload
+
+
+def run_main_job(stack: Stack) -> None:
+    """Everything up to the last window. Raises LaptopError at the first thing that goes wrong."""
+    workload = create_shop(stack)
+    stack.say("starting Airflow: API server, scheduler, DAG processor, triggerer")
+    stack.start_airflow()
+    stack.say(f"Airflow: {stack.airflow.url}")
+    background = BackgroundWorkload(stack, workload)
+    background.start()
+    stack.say(f"workload: about {TRANSACTIONS_PER_SECOND:.0f} transactions a second")
+    stack.airflow.wait_for_dag(DAG_ID)
+    stack.airflow.unpause(DAG_ID)
+    run_window(stack, "first load")
+    for number in range(1, WINDOWS_UNDER_LOAD + 1):
+        run_window(stack, f"window {number}, workload running")
+    background.finish()
+    wait_for_capture(stack, workload.mark_end())
+    stack.say(
+        f"workload stopped after {workload.transactions} transactions committed and {workload.rolled_back} rolled back"
+    )
+    run_window(stack, "last window")
+
+
+def wait_for_capture(stack: Stack, note: str) -> None:
+    """Until the capture job has written the workload's last row into the change table."""
+    with stack.connect_source() as connection:
+        cursor = connection.cursor()
+
+        def captured() -> bool:
+            cursor.execute("SELECT COUNT(*) FROM cdc.dbo_Payments_CT WHERE Note = %s", (note,))
+            row = cursor.fetchone()
+            return row is not None and row[0] == 1
+
+        stack.airflow.wait_for(captured, "the capture job to catch up", _CAPTURE_SECONDS)
+
+
+def run_window(stack: Stack, title: str) -> None:
+    """Trigger the DAG, wait for it and for every run before it, and insist on success."""
+    began = time.monotonic()
+    run_id = stack.airflow.trigger(DAG_ID)
+
+    def finished() -> bool:
+        runs = stack.airflow.runs(DAG_ID)
+        for run in runs:
+            if run["state"] == "failed":
+                raise LaptopError(_explain_failure(stack, run["dag_run_id"]))
+        return all(run["state"] in _FINISHED for run in runs)
+
+    stack.airflow.wait_for(finished, f"{DAG_ID} ({title}) to finish", _RUN_SECONDS)
+    states = stack.airflow.task_states(DAG_ID, run_id)
+    stack.say(f"{title}: {', '.join(f'{k} {v}' for k, v in states.items())} ({time.monotonic() - began:.0f} s)")
+
+
+def _explain_failure(stack: Stack, run_id: str) -> str:
+    states = stack.airflow.task_states(DAG_ID, run_id)
+    failed = next((task for task, state in states.items() if state == "failed"), None)
+    folder = stack.airflow.task_log_folder(DAG_ID, run_id)
+    if failed is None:
+        return f"run {run_id} of {DAG_ID} failed; see {folder}"
+    logs = sorted((folder / f"task_id={failed}").glob("*.log"))
+    return (
+        f"task {failed} of {DAG_ID} failed: {_last_error(logs[-1]) if logs else ''}\nsee {logs[-1] if logs else folder}"
+    )
+
+
+def _last_error(log_file: Path) -> str:
+    """The last error line of a task log (JSON lines), for the message."""
+    lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line for line in lines if '"level":"error"' in line or " ERROR " in line]
+    return errors[-1] if errors else (lines[-1] if lines else "")

@@ -1,0 +1,114 @@
+"""Child processes that end when we do: started with a log file and a mark, stopped with all their descendants."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "FLOODMARK_STACK"
+"""Environment variable that every process of a stack carries, with the stack's state folder as its value."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class LaptopError(Exception):
+    """The laptop set-up could not do what it was asked; the message says why and which log to read."""
+
+
+@dataclass
+class Child:
+    """A running child and where it logs."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    def check(self) -> None:
+        """Raises LaptopError when the process has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise LaptopError(f"{self.name} ended with status {code}; see {self.log_file}\n{tail(self.log_file)}")
+
+    def stop(self, timeout_seconds: float = 20.0) -> None:
+        """SIGTERM, then SIGKILL after the timeout."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def start(
+    name: str, command: Sequence[str], *, log_file: Path, environment: Mapping[str, str], read_stdout: bool = False
+) -> Child:
+    """Start ``command`` in a session of its own; stderr (and stdout unless it is to be read) go to the log."""
+    with log_file.open("ab") as log:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if read_stdout else log,
+            stderr=log,
+            env=dict(environment),
+            start_new_session=True,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509  (called from the main thread, before it starts others)
+        )
+    return Child(name, process, log_file)
+
+
+def stop_marked(state_dir: Path, timeout_seconds: float = 10.0) -> int:
+    """End every process that carries the mark of ``state_dir`` (leftovers of a killed run). Returns how many."""
+    found = [process for process in psutil.process_iter() if _carries(process, state_dir)]
+    for process in found:
+        _send(process, signal.SIGTERM)
+    _, alive = psutil.wait_procs(found, timeout=timeout_seconds)
+    for process in alive:
+        _send(process, signal.SIGKILL)
+    psutil.wait_procs(alive, timeout=timeout_seconds)
+    return len(found)
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def tail(log_file: Path, lines: int = 8) -> str:
+    """The last lines of a log, for an error message."""
+    if not log_file.exists():
+        return ""
+    return "\n".join(f"    {line}" for line in log_file.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _carries(process: psutil.Process, state_dir: Path) -> bool:
+    try:
+        return process.pid != os.getpid() and process.environ().get(MARK) == str(state_dir)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,229 @@
+"""The whole of Floodmark on one machine: emulator, warehouse and Airflow, in one state folder.
+
+Owns what is started in which order, where it keeps its state, and that all of it ends. ``main_job`` and ``__main__``
+decide what is done with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import psycopg
+import pymssql
+from psycopg import sql
+
+from embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
+from floodmark_laptop.airflow import Airflow
+from floodmark_laptop.processes import MARK, Child, LaptopError, free_port, start, stop_marked, tail
+from floodmark_laptop.shop import DATABASE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CAPTURE_INTERVAL_SECONDS = 1.0
+_EMULATOR_READY_SECONDS = 60.0
+_WAREHOUSE_USER = "floodmark"
+
+Say = Callable[[str], None]
+
+
+def default_state_dir() -> Path:
+    """One folder per user and clone, in the system's temporary folder: PostgreSQL must be able to pass through it."""
+    chosen = os.environ.get("FLOODMARK_STATE")
+    if chosen:
+        return Path(chosen).resolve()
+    clone = hashlib.sha256(os.fsencode(REPOSITORY)).hexdigest()[:8]
+    return Path(tempfile.gettempdir()).resolve() / f"floodmark-{getpass.getuser()}-{clone}"
+
+
+@dataclass(frozen=True)
+class EmulatorAddress:
+    """What the emulator's ready line said, and the password."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    ca_file: str = ""
+
+
+@dataclass
+class Stack:
+    """Start with ``with Stack(...) as stack``; leaving the block stops everything, also after an error."""
+
+    state_dir: Path
+    say: Say
+    seconds_between_captures: float = CAPTURE_INTERVAL_SECONDS
+    warehouse: EmbeddedPostgres = field(init=False)
+    airflow: Airflow = field(init=False)
+    emulator: Child = field(init=False)
+    source: EmulatorAddress = field(init=False)
+    _lock: IO[str] | None = field(default=None, init=False, repr=False)
+
+    def __enter__(self) -> Stack:
+        self._lock = _take_lock(self.state_dir)
+        try:
+            self._remove_leftovers()
+            self._start_warehouse()
+            self._start_emulator()
+            self._configure_airflow()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything that runs; safe to call at any stage."""
+        if hasattr(self, "airflow"):
+            self.airflow.stop()
+        if hasattr(self, "emulator"):
+            self.emulator.stop()
+        stop_marked(self.state_dir)
+        if hasattr(self, "warehouse"):
+            self.warehouse.stop()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def data_docs_dir(self) -> Path:
+        return self.state_dir / "data_docs"
+
+    @property
+    def logs_dir(self) -> Path:
+        return self.state_dir / "logs"
+
+    def start_airflow(self) -> None:
+        self.airflow.start()
+        self.airflow.wait_until_ready()
+
+    def connect_source(self, database: str = DATABASE, *, autocommit: bool = True) -> pymssql.Connection:
+        """A connection of the ordinary driver, over TLS."""
+        return pymssql.connect(
+            server=self.source.host,
+            port=str(self.source.port),
+            user=self.source.user,
+            password=self.source.password,
+            database=database,
+            autocommit=autocommit,
+            encryption="require",
+            login_timeout=15,
+        )
+
+    def connect_warehouse(self) -> psycopg.Connection:
+        return psycopg.connect(self.warehouse.conninfo("warehouse"))
+
+    def _remove_leftovers(self) -> None:
+        left = stop_marked(self.state_dir)
+        if left:
+            self.say(f"ended {left} processes that an earlier run had left")
+        for name in ("emulator", "warehouse", "airflow", "logs", "data_docs"):
+            shutil.rmtree(self.state_dir / name, ignore_errors=True)
+        self.logs_dir.mkdir(parents=True)
+
+    def _start_warehouse(self) -> None:
+        self.warehouse = EmbeddedPostgres(self.state_dir / "warehouse", port=free_port())
+        try:
+            self.warehouse.start()
+        except EmbeddedPostgresError as error:
+            raise LaptopError(f"the warehouse did not start: {error}") from None
+        self._warehouse_password = secrets.token_urlsafe(18)
+        with psycopg.connect(self.warehouse.conninfo(), autocommit=True) as connection:
+            role, password = sql.Identifier(_WAREHOUSE_USER), sql.Literal(self._warehouse_password)
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, password))
+            for database in ("warehouse", "airflow"):
+                name = sql.Identifier(database)
+                connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, role))
+        self.say(f"warehouse: PostgreSQL on 127.0.0.1:{self.warehouse.port}, database warehouse")
+
+    def _start_emulator(self) -> None:
+        password = secrets.token_urlsafe(18)
+        environment = {**os.environ, "SQLSERVER_EMULATOR_SA_PASSWORD": password, MARK: str(self.state_dir)}
+        log_file = self.logs_dir / "sqlserver-emulator.log"
+        command = [
+            sys.executable, "-m", "sqlserver_emulator", "--host", "127.0.0.1", "--port", "0",
+            "--data", str(self.state_dir / "emulator"), "--capture-interval", str(self.seconds_between_captures),
+        ]  # fmt: skip
+        self.emulator = start(
+            "sqlserver-emulator", command, log_file=log_file, environment=environment, read_stdout=True
+        )
+        stdout = self.emulator.process.stdout
+        line = stdout.readline() if stdout is not None else b""
+        if not line:
+            self.emulator.process.wait(_EMULATOR_READY_SECONDS)
+            raise LaptopError(f"the emulator did not start; see {log_file}\n{tail(log_file)}")
+        ready = json.loads(line)
+        self.source = EmulatorAddress(ready["host"], ready["port"], ready["user"], password, ready["ca_file"])
+        self.say(f"source: sqlserver_emulator on {self.source.host}:{self.source.port}")
+
+    def _configure_airflow(self) -> None:
+        port = self.warehouse.port
+        metadata = f"postgresql+psycopg2://{_WAREHOUSE_USER}:{self._warehouse_password}@127.0.0.1:{port}/airflow"
+        shop = {
+            "conn_type": "mssql", "host": self.source.host, "port": self.source.port, "login": self.source.user,
+            "password": self.source.password, "schema": DATABASE,
+            "extra": {"encrypt": "yes", "ca_file": self.source.ca_file},
+        }  # fmt: skip
+        warehouse = {
+            "conn_type": "postgres", "host": "127.0.0.1", "port": port, "login": _WAREHOUSE_USER,
+            "password": self._warehouse_password, "schema": "warehouse",
+        }  # fmt: skip
+        spark = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
+        self.airflow = Airflow(
+            repository=REPOSITORY,
+            state_dir=self.state_dir,
+            port=free_port(),
+            metadata_uri=metadata,
+            connections={
+                "shop_mssql": json.dumps(shop),
+                "warehouse": json.dumps(warehouse),
+                "spark_default": json.dumps(spark),
+            },
+            extra_environment={
+                "FLOODMARK_HOME": str(REPOSITORY),
+                "FLOODMARK_DATA_DOCS": str(self.data_docs_dir),
+            },
+        )
+
+
+def _take_lock(state_dir: Path) -> IO[str]:
+    state_dir.mkdir(parents=True, exist_ok=True)
+    if state_dir.stat().st_uid != os.geteuid():
+        raise LaptopError(f"{state_dir} belongs to another user; name another folder in FLOODMARK_STATE")
+    lock = (state_dir / "lock").open("a+", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise LaptopError(f"Floodmark already runs in {state_dir}; stop it with: make down") from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def running_pid(state_dir: Path) -> int | None:
+    """The process that holds the stack's lock, or None."""
+    path = state_dir / "lock"
+    if not path.exists():
+        return None
+    with path.open("r", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(lock.read() or 0) or None
+    return None
