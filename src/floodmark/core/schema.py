@@ -70,6 +70,11 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...]
 
+    @property
+    def stored_columns(self) -> tuple[SourceColumn, ...]:
+        """Those that reach the target: a change table holds NULL for computed columns, so they do not."""
+        return tuple(column for column in self.columns if not column.is_computed)
+
     def column(self, name: str) -> SourceColumn:
         """Raises KeyError."""
         for column in self.columns:

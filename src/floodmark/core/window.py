@@ -72,6 +72,8 @@ class TablePlan:
 
     interval None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``.
     watermark: the expected one, for compare-and-set; None before the first load.
+    instance.table.key: the key to merge by, be it the server's or the declared one.
+    partitions: into how many statements a window is cut, 0 to let the reader choose.
     """
 
     source: TableName
@@ -84,16 +86,22 @@ class TablePlan:
     net: NetSource
     temporal: TemporalPolicy
     rules: tuple[Rule, ...] = ()
+    partitions: int = 0
+    first_load_chunk_rows: int = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """One window of one pipeline. ``window_id`` is given by the ledger and grows."""
+    """One window of one pipeline. ``window_id`` is given by the ledger and grows.
+
+    attempt: how many loads of the window have begun; a load works on the plan that ``Ledger.begin_load`` returned.
+    """
 
     window_id: int
     pipeline: str
     to_lsn: Lsn
     tables: tuple[TablePlan, ...]
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,10 @@ class TableCounts:
     """What one table's load did, in rows.
 
     read: change rows (or table rows in a first load) that came from the source. staged: rows after net changes.
-    unchanged: staged rows that the target already had at the same or a higher LSN.
+    Of the staged ones, inserted: keys that came to life; updated: living rows replaced; deleted: living rows that died;
+    quarantined: rows set aside by a rule; unchanged: the rest (the target had the row at the same or a higher LSN, or a
+    deleted key was not there). staged = inserted + updated + deleted + quarantined + unchanged.
+    warned: rows that break a rule which only warns, merged all the same.
     """
 
     read_rows: int = 0
@@ -111,3 +122,4 @@ class TableCounts:
     deleted_rows: int = 0
     unchanged_rows: int = 0
     quarantined_rows: int = 0
+    warned_rows: int = 0

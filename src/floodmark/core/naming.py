@@ -1,0 +1,56 @@
+"""Names that the Spark writer, the merge and the checks must agree on: Floodmark's columns and its staging tables."""
+
+from __future__ import annotations
+
+import hashlib
+
+from floodmark.core.schema import SourceTable, TableName
+from floodmark.core.window import WindowPlan
+
+LEDGER_SCHEMA = "floodmark"
+STAGING_SCHEMA = "floodmark_staging"
+
+LSN_COLUMN = "__lsn"
+OPERATION_COLUMN = "__op"
+WINDOW_COLUMN = "__window_id"
+LOADED_AT_COLUMN = "__loaded_at"
+DELETED_COLUMN = "__deleted"
+PART_COLUMN = "__part"
+"""Of staging only: the Spark partition that wrote the row."""
+
+TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
+IDENTIFIER_MAX_BYTES = 63
+_KEEP_PREFIX = "__keep_"
+
+
+def staging_table(plan: WindowPlan, index: int) -> TableName:
+    """Where table ``index`` of the plan is staged. Each attempt has tables of its own: a load that was believed dead
+    cannot write into those of its successor."""
+    return TableName(STAGING_SCHEMA, f"{staging_prefix(plan.window_id)}{plan.attempt}_{index}")
+
+
+def staging_prefix(window_id: int) -> str:
+    """What the names of all staging tables of a window begin with."""
+    return f"w{window_id}_"
+
+
+def keep_column(column: str) -> str:
+    """The staging column that is true where the change row left the LOB out and the target's value stays."""
+    name = _KEEP_PREFIX + column
+    if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
+        return name
+    return _KEEP_PREFIX + hashlib.sha256(column.encode()).hexdigest()[:32]
+
+
+def lob_columns(table: SourceTable) -> tuple[str, ...]:
+    """The stored columns that have a keep column in staging, in order."""
+    return tuple(column.name for column in table.stored_columns if column.is_lob)
+
+
+def quote(identifier: str) -> str:
+    """As a quoted identifier of standard SQL (PostgreSQL's, never T-SQL's brackets)."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def quote_table(name: TableName) -> str:
+    return f"{quote(name.schema)}.{quote(name.name)}"

@@ -1,0 +1,109 @@
+"""What a SQL Server type becomes in a warehouse: the one table of it, in terms that no engine owns.
+
+``warehouse`` renders a ``WarehouseType`` as DDL, ``spark`` as Arrow and Spark types. Where a value cannot come exactly,
+``WarehouseType.loss`` says what is lost: the run reports it, so that nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
+from floodmark.core.window import TemporalPolicy
+
+MICROSECOND_DIGITS = 6
+
+
+class Kind(Enum):
+    """A family of values. BYTES, TEXT, UUID and the temporal kinds are stored as such, never as their text."""
+
+    BOOLEAN = "boolean"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    DECIMAL = "decimal"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    TEXT = "text"
+    DATE = "date"
+    TIME = "time"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_TZ = "timestamp_tz"
+    UUID = "uuid"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseType:
+    """precision and scale: of DECIMAL. length: most characters of a bounded TEXT, else 0. loss: "" when exact."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+    length: int = 0
+    loss: str = ""
+
+
+_PLAIN = {
+    "bit": WarehouseType(Kind.BOOLEAN),
+    "tinyint": WarehouseType(Kind.INT16),
+    "smallint": WarehouseType(Kind.INT16),
+    "int": WarehouseType(Kind.INT32),
+    "bigint": WarehouseType(Kind.INT64),
+    "money": WarehouseType(Kind.DECIMAL, 19, 4),
+    "smallmoney": WarehouseType(Kind.DECIMAL, 10, 4),
+    "float": WarehouseType(Kind.FLOAT64),
+    "real": WarehouseType(Kind.FLOAT32),
+    "text": WarehouseType(Kind.TEXT),
+    "ntext": WarehouseType(Kind.TEXT),
+    "xml": WarehouseType(Kind.TEXT),
+    "json": WarehouseType(Kind.TEXT),
+    "sysname": WarehouseType(Kind.TEXT, length=128),
+    "date": WarehouseType(Kind.DATE),
+    "datetime": WarehouseType(Kind.TIMESTAMP),
+    "smalldatetime": WarehouseType(Kind.TIMESTAMP),
+    "uniqueidentifier": WarehouseType(Kind.UUID),
+    **dict.fromkeys(
+        ("binary", "varbinary", "image", "rowversion", "timestamp", "hierarchyid", "geography", "geometry"),
+        WarehouseType(Kind.BYTES),
+    ),
+}
+_TEMPORAL = {"time": Kind.TIME, "datetime2": Kind.TIMESTAMP, "datetimeoffset": Kind.TIMESTAMP_TZ}
+_BOUNDED_TEXT = frozenset({"char", "varchar", "nchar", "nvarchar"})
+
+
+def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy) -> WarehouseType:
+    """Raises ConfigError, naming table, column and type, for a type that has no place in a warehouse (sql_variant)."""
+    name = column.type_name
+    if name in _PLAIN:
+        return _PLAIN[name]
+    if name in ("decimal", "numeric"):
+        return WarehouseType(Kind.DECIMAL, column.precision, column.scale)
+    if name in _BOUNDED_TEXT:
+        return WarehouseType(Kind.TEXT, length=0 if column.max_length == MAX_LENGTH else column.max_length)
+    if name in _TEMPORAL:
+        return _temporal_type(_TEMPORAL[name], column, temporal)
+    raise ConfigError(
+        str(table.name),
+        f"column {column.name} has type {name}, which Floodmark does not carry.",
+        "Leave the column out of the capture instance (@captured_column_list).",
+    )
+
+
+def _temporal_type(kind: Kind, column: SourceColumn, policy: TemporalPolicy) -> WarehouseType:
+    losses = []
+    if column.scale > MICROSECOND_DIGITS:
+        losses.append("fractions below a microsecond are cut off")
+    if kind is Kind.TIMESTAMP_TZ:
+        losses.append("the offset is applied and not kept")
+    if policy is TemporalPolicy.TEXT and losses:
+        return WarehouseType(Kind.TEXT)
+    return WarehouseType(kind, loss="; ".join(losses))
+
+
+def list_losses(table: SourceTable, temporal: TemporalPolicy) -> tuple[str, ...]:
+    """One sentence per column whose values do not arrive exactly, for the log of a run."""
+    types = ((column, warehouse_type(table, column, temporal)) for column in table.stored_columns)
+    return tuple(f"{column.name} {column.declared_type}: {kind.loss}" for column, kind in types if kind.loss)
