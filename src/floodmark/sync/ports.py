@@ -1,4 +1,4 @@
-"""What the story of a run needs from the outside. Adapters: ``sqlserver.source``, ``ledger.postgres``,
+"""What the story of a run needs from the outside. Adapters: ``sqlserver.source``, ``spark``, ``ledger.postgres``,
 ``warehouse.postgres``, ``quality.great_expectations``; every method raises from ``core.errors``.
 """
 
@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from floodmark.core.capture import InstanceIdentity, SourceSnapshot, Validity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.window import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.window import Rule, TableCounts, TablePlan, WindowPlan, WindowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +36,74 @@ class OpenedWindow:
     state: WindowState
 
 
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What staging one table moved: rows read from the source, rows that stand in the staging table."""
+
+    read_rows: int
+    staged_rows: int
+
+
 class Source(Protocol):
     """The control queries. The rows themselves are read by ``floodmark.spark``."""
 
-    def read_snapshot(self, tables: Sequence[TableName]) -> SourceSnapshot:
-        """At most two statements, whatever the number of tables, with constant texts."""
+    def read_snapshot(
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
+    ) -> SourceSnapshot:
+        """At most two statements, whatever the number of tables, with constant texts.
+
+        instances: the capture instance to look at, for tables that have pinned one; of the others, the newest.
+        """
+
+
+class Stager(Protocol):
+    """Moves rows from the source to staging."""
+
+    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+        """Read table ``index`` of the plan, net its changes, and fill ``naming.staging_table(plan, index)``."""
 
 
 class Ledger(Protocol):
     """Watermarks and windows. All writes are transactions; the watermark moves by compare-and-set only."""
 
-    def ensure_schema(self) -> None: ...
+    def ensure_schema(self) -> None:
+        """Make the ledger's tables where they are missing. Safe to run by several at once."""
 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]: ...
 
     def unfinished_window(self, pipeline: str) -> OpenedWindow | None: ...
 
-    def open_window(self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan]) -> WindowPlan:
-        """Write the plan before any row moves. Raises WatermarkConflictError when another window is unfinished."""
+    def open_window(
+        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None
+    ) -> WindowPlan:
+        """Write the plan before any row moves. Raises WatermarkConflictError when another window is unfinished.
+
+        to_lsn_at: commit time of to_lsn, server local time.
+        """
 
     def read_window(self, window_id: int) -> OpenedWindow: ...
 
+    def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
+        """Give a window that is still PLANNED the rules of today's configuration; tables not named keep theirs."""
+
+    def begin_load(self, window_id: int) -> OpenedWindow:
+        """Start a new attempt at a PLANNED window; whoever holds the plan of an earlier attempt can no longer merge.
+
+        A window that is past PLANNED is returned as it is.
+        """
+
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None: ...
 
-    def record_reads(self, window_id: int, read_rows: Mapping[TableName, int]) -> None:
-        """Rows read per table, before the merge: what ``check`` compares with."""
+    def record_reads(
+        self, window_id: int, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
+    ) -> None:
+        """Rows read per table, before the merge: what ``check`` compares with.
+
+        read_finished_at: server local time after the last row was read, for the consistency of first loads.
+        """
+
+    def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
+        """Of a merged window."""
 
     def mark_checked(self, window_id: int) -> None: ...
 
@@ -69,6 +113,14 @@ class Ledger(Protocol):
         Repeating it is harmless. Raises WatermarkConflictError when a watermark is neither the planned one nor to_lsn.
         """
 
+    def advance_quiet(
+        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None
+    ) -> None:
+        """Move watermarks over a stretch of the log that holds no change of these tables, without a window.
+
+        Raises WatermarkConflictError when a watermark is not the given one, or a window is unfinished.
+        """
+
 
 class Warehouse(Protocol):
     """Targets, staging and the merge. Staging tables live in schema ``floodmark_staging``."""
@@ -76,11 +128,15 @@ class Warehouse(Protocol):
     def prepare_window(self, plan: WindowPlan) -> None:
         """Create or widen the targets, and make the window's staging tables anew (leftovers of a killed load go)."""
 
-    def merge_window(self, plan: WindowPlan) -> Mapping[TableName, TableCounts]:
+    def merge_window(
+        self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
+    ) -> Mapping[TableName, TableCounts]:
         """In one transaction: quarantine, merge every table, store the counts, set the window to MERGED.
 
-        Raises DataQualityError when a rule with on_failure stop is broken (nothing is merged), and
-        WatermarkConflictError when the window is no longer PLANNED.
+        staged_rows: what staging reported; WarehouseUnavailableError when the staging tables hold another number (they
+        are not logged, and a crash of the warehouse empties them). Raises DataQualityError when a rule with on_failure
+        stop is broken (nothing is merged), and WatermarkConflictError when the window is no longer PLANNED or another
+        load has begun.
         """
 
     def drop_staging(self, window_id: int) -> None: ...
