@@ -37,9 +37,10 @@ class CaptureInstance:
 class TableSighting:
     """One table in a ``SourceSnapshot``. ``instance`` None: no instance, no such table or no right (see the flags).
 
-    min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change table,
-    ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn: a table
-    counts as quiet when its last change is not above the watermark, and a change captured in between must not be missed.
+    min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change
+    table, ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn:
+    a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
+    missed.
     """
 
     table: TableName
@@ -54,7 +55,8 @@ class TableSighting:
 class SourceSnapshot:
     """What the source said in one round trip. ``scan`` fields are None where the login may not see them.
 
-    max_lsn_at: commit time of max_lsn; taken_at: when the server answered; both server local time. seconds_behind: age of the newest lsn_time_mapping entry.
+    max_lsn_at: commit time of max_lsn; taken_at: when the server answered; both server local time.
+    seconds_behind: age of the newest lsn_time_mapping entry.
     capture_running: whether the capture job runs, None when that cannot be known.
     """
 
