@@ -99,32 +99,32 @@ def wait_for_capture(stack: Stack, note: str) -> None:
         stack.airflow.wait_for(captured, "the capture job to catch up", _CAPTURE_SECONDS)
 
 
-def run_window(stack: Stack, title: str) -> None:
+def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
     """Trigger the DAG, wait for it and for every run before it, and insist on success."""
     began = time.monotonic()
-    run_id = stack.airflow.trigger(DAG_ID)
+    run_id = stack.airflow.trigger(dag_id)
 
     def finished() -> bool:
-        runs = stack.airflow.runs(DAG_ID)
+        runs = stack.airflow.runs(dag_id)
         for run in runs:
             if run["state"] == "failed":
-                raise LaptopError(_explain_failure(stack, run["dag_run_id"]))
+                raise LaptopError(_explain_failure(stack, dag_id, run["dag_run_id"]))
         return all(run["state"] in _FINISHED for run in runs)
 
-    stack.airflow.wait_for(finished, f"{DAG_ID} ({title}) to finish", _RUN_SECONDS)
-    states = stack.airflow.task_states(DAG_ID, run_id)
+    stack.airflow.wait_for(finished, f"{dag_id} ({title}) to finish", _RUN_SECONDS)
+    states = stack.airflow.task_states(dag_id, run_id)
     stack.say(f"{title}: {', '.join(f'{k} {v}' for k, v in states.items())} ({time.monotonic() - began:.0f} s)")
 
 
-def _explain_failure(stack: Stack, run_id: str) -> str:
-    states = stack.airflow.task_states(DAG_ID, run_id)
+def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:
+    states = stack.airflow.task_states(dag_id, run_id)
     failed = next((task for task, state in states.items() if state == "failed"), None)
-    folder = stack.airflow.task_log_folder(DAG_ID, run_id)
+    folder = stack.airflow.task_log_folder(dag_id, run_id)
     if failed is None:
-        return f"run {run_id} of {DAG_ID} failed; see {folder}"
+        return f"run {run_id} of {dag_id} failed; see {folder}"
     logs = sorted((folder / f"task_id={failed}").glob("*.log"))
     return (
-        f"task {failed} of {DAG_ID} failed: {_last_error(logs[-1]) if logs else ''}\nsee {logs[-1] if logs else folder}"
+        f"task {failed} of {dag_id} failed: {_last_error(logs[-1]) if logs else ''}\nsee {logs[-1] if logs else folder}"
     )
 
 

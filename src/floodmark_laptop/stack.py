@@ -65,6 +65,9 @@ class Stack:
     state_dir: Path
     say: Say
     seconds_between_captures: float = CAPTURE_INTERVAL_SECONDS
+    database: str = DATABASE
+    connection_id: str = "shop_mssql"
+    config_file: Path = REPOSITORY / "include" / "pipelines.yaml"
     warehouse: EmbeddedPostgres = field(init=False)
     airflow: Airflow = field(init=False)
     emulator: Child = field(init=False)
@@ -111,14 +114,14 @@ class Stack:
         self.airflow.start()
         self.airflow.wait_until_ready()
 
-    def connect_source(self, database: str = DATABASE, *, autocommit: bool = True) -> pymssql.Connection:
+    def connect_source(self, database: str = "", *, autocommit: bool = True) -> pymssql.Connection:
         """A connection of the ordinary driver, over TLS."""
         return pymssql.connect(
             server=self.source.host,
             port=str(self.source.port),
             user=self.source.user,
             password=self.source.password,
-            database=database,
+            database=database or self.database,
             autocommit=autocommit,
             encryption="require",
             login_timeout=15,
@@ -173,9 +176,9 @@ class Stack:
     def _configure_airflow(self) -> None:
         port = self.warehouse.port
         metadata = f"postgresql+psycopg2://{_WAREHOUSE_USER}:{self._warehouse_password}@127.0.0.1:{port}/airflow"
-        shop = {
+        source = {
             "conn_type": "mssql", "host": self.source.host, "port": self.source.port, "login": self.source.user,
-            "password": self.source.password, "schema": DATABASE,
+            "password": self.source.password, "schema": self.database,
             "extra": {"encrypt": "yes", "ca_file": self.source.ca_file},
         }  # fmt: skip
         warehouse = {
@@ -189,12 +192,13 @@ class Stack:
             port=free_port(),
             metadata_uri=metadata,
             connections={
-                "shop_mssql": json.dumps(shop),
+                self.connection_id: json.dumps(source),
                 "warehouse": json.dumps(warehouse),
                 "spark_default": json.dumps(spark),
             },
             extra_environment={
                 "FLOODMARK_HOME": str(REPOSITORY),
+                "FLOODMARK_CONFIG": str(self.config_file),
                 "FLOODMARK_DATA_DOCS": str(self.data_docs_dir),
             },
         )

@@ -1,0 +1,113 @@
+"""Real rows under a stream of changes, through a real Airflow scheduler, compared row by row at the end."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import adventureworks
+import pymssql
+import pytest
+import yaml
+from floodmark_laptop.comparison import compare
+
+from floodmark_laptop.main_job import run_main_job, run_window
+from floodmark_laptop.stack import Stack
+
+_CHANGES = 50_000
+_WINDOWS_UNDER_LOAD = 2
+
+
+@pytest.mark.timeout(900)
+def test_real_rows_end_equal_after_first_load_and_windows_under_50000_changes(stack_dir: Path, tmp_path: Path) -> None:
+    folder = adventureworks.data_folder()
+    if folder is None:
+        with Stack(stack_dir, print) as stack:
+            run_main_job(stack)
+            assert [c.table for c in compare(stack) if not c.equal] == []
+        return
+    tables = adventureworks.read_tables(folder)
+    config = tmp_path / "pipelines.yaml"
+    config.write_text(yaml.safe_dump(_pipelines(tables)), encoding="utf-8")
+    with Stack(
+        stack_dir, print, database=adventureworks.DATABASE, connection_id="aw_mssql", config_file=config
+    ) as stack:
+        _load_source(stack, tables)
+        stack.start_airflow()
+        stack.airflow.wait_for_dag("cdc_aw")
+        stack.airflow.unpause("cdc_aw")
+        changes = _Changes(stack, tables)
+        changes.start()
+        run_window(stack, "first load", "cdc_aw")
+        for number in range(_WINDOWS_UNDER_LOAD):
+            run_window(stack, f"window {number + 1}", "cdc_aw")
+        changes.finish()
+        assert changes.stream.changes >= _CHANGES
+        _wait_for_capture(stack)
+        run_window(stack, "last window", "cdc_aw")
+        results = compare(stack, "aw")
+        assert len(results) == len(tables)
+        assert [(c.table, c.differences) for c in results if not c.equal] == []
+
+
+def _pipelines(tables: list[adventureworks.Table]) -> dict[str, object]:
+    entries = [{"source": f"{t.schema}.{t.name}", "target": f"aw.{t.schema.lower()}_{t.name.lower()}"} for t in tables]
+    return {
+        "sources": {"aw": {"conn_id": "aw_mssql"}},
+        "warehouse": {"conn_id": "warehouse"},
+        "pipelines": {"aw": {"source": "aw", "schedule": "0 0 1 1 *", "tables": entries}},
+    }
+
+
+def _load_source(stack: Stack, tables: list[adventureworks.Table]) -> None:
+    with stack.connect_source("master") as connection:
+        connection.cursor().execute(f"CREATE DATABASE [{adventureworks.DATABASE}]")
+    with stack.connect_source() as connection:
+        adventureworks.create_tables(connection, tables)
+        adventureworks.enable_cdc(connection, tables)
+        for table in tables:
+            adventureworks.insert_rows(connection, table)
+        cursor = connection.cursor()
+        cursor.execute("CREATE TABLE dbo.Marker (ID int NOT NULL PRIMARY KEY)")
+        cursor.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'Marker', @role_name = NULL")
+
+
+def _wait_for_capture(stack: Stack) -> None:
+    with stack.connect_source() as connection:
+        cursor = connection.cursor()
+        cursor.execute("INSERT INTO dbo.Marker (ID) VALUES (1)")
+
+        def captured() -> bool:
+            cursor.execute("SELECT COUNT(*) FROM cdc.dbo_Marker_CT")
+            row = cursor.fetchone()
+            return row is not None and row[0] == 1
+
+        stack.airflow.wait_for(captured, "the capture job to catch up", 240)
+
+
+class _Changes:
+    """The change stream on a thread of its own."""
+
+    def __init__(self, stack: Stack, tables: list[adventureworks.Table]) -> None:
+        self.stream = adventureworks.ChangeStream(tables)
+        self._connection = stack.connect_source()
+        self._error: pymssql.Error | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._thread.join(600)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+        self._connection.close()
+
+    def _run(self) -> None:
+        try:
+            cursor = self._connection.cursor()
+            for batch in self.stream.transactions(_CHANGES):
+                cursor.execute(batch)
+        except pymssql.Error as error:
+            self._error = error
