@@ -1,0 +1,65 @@
+"""Clocks, medians, resident memory, and the report's lines."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psutil
+
+
+@dataclass
+class Report:
+    """Collects Markdown; every line is also printed at once."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, text: str = "") -> None:
+        print(text, flush=True)
+        self.lines.append(text)
+
+    def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+        self.add("| " + " | ".join(header) + " |")
+        self.add("|" + "---|" * len(header))
+        for row in rows:
+            self.add("| " + " | ".join(str(cell) for cell in row) + " |")
+        self.add()
+
+
+def seconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def median_seconds(action: Callable[[], object], rounds: int = 3) -> float:
+    return statistics.median(seconds(action) for _ in range(rounds))
+
+
+@contextmanager
+def peak_memory(pids: Callable[[], list[int]]) -> Iterator[list[int]]:
+    """Samples the summed resident bytes of processes ten times a second; the list's one element is the peak."""
+    peak = [0]
+    stop = threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(0.1):
+            total = 0
+            for pid in pids():
+                try:
+                    total += psutil.Process(pid).memory_info().rss
+                except psutil.Error:
+                    continue
+            peak[0] = max(peak[0], total)
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()
