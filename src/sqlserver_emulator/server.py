@@ -1,0 +1,103 @@
+"""The listener: accepts clients, gives each a thread, watches over all of them, and ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from types import TracebackType
+
+from sqlserver_emulator.connection import ClientConnection
+from sqlserver_emulator.handshake import TlsContexts
+from sqlserver_emulator.session import SessionFactory
+
+_LOG = logging.getLogger(__name__)
+_BACKLOG = 128
+_WATCH_SECONDS = 0.02
+_STOP_SECONDS = 10.0
+
+
+class EmulatorServer:
+    """Listens from construction on (so that ``port`` is known and taken); serves between ``start`` and ``stop``."""
+
+    def __init__(self, factory: SessionFactory, contexts: TlsContexts, host: str, port: int) -> None:
+        self._factory = factory
+        self._contexts = contexts
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self.port: int = self._listener.getsockname()[1]
+        self._stopping = threading.Event()
+        self._somebody = threading.Condition()
+        self._clients: dict[ClientConnection, threading.Thread] = {}
+        self._threads = [
+            threading.Thread(target=self._accept, name="accept", daemon=True),
+            threading.Thread(target=self._watch, name="watch", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Take no new client, end the others, wait for their threads."""
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
+        with self._somebody:
+            clients = dict(self._clients)
+            self._somebody.notify_all()
+        for client in clients:
+            client.shut_down()
+        for thread in (*self._threads, *clients.values()):
+            if thread.is_alive():
+                thread.join(_STOP_SECONDS)
+
+    def __enter__(self) -> EmulatorServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                client, address = self._listener.accept()
+            except OSError as error:
+                if not self._stopping.is_set():
+                    # Out of file descriptors, or a client that left before it was accepted: the others go on.
+                    _LOG.warning("a client could not be accepted: %s", error)
+                    self._stopping.wait(_WATCH_SECONDS)
+                continue
+            self._begin(client, f"{address[0]}:{address[1]}")
+
+    def _begin(self, client: socket.socket, peer: str) -> None:
+        connection = ClientConnection(client, peer, self._factory, self._contexts)
+        thread = threading.Thread(target=self._run, args=(connection,), name=peer, daemon=True)
+        with self._somebody:
+            if self._stopping.is_set():
+                client.close()
+                return
+            self._clients[connection] = thread
+            self._somebody.notify_all()
+        thread.start()
+
+    def _run(self, connection: ClientConnection) -> None:
+        try:
+            connection.run()
+        finally:
+            with self._somebody:
+                self._clients.pop(connection, None)
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            with self._somebody:
+                self._somebody.wait_for(lambda: self._clients or self._stopping.is_set())
+                clients = list(self._clients)
+            for connection in clients:
+                connection.watch()
+            self._stopping.wait(_WATCH_SECONDS)

@@ -1,0 +1,218 @@
+"""Python values to the bytes of a ROW token, one column at a time.
+
+``cell_encoder`` gives the function for one value that is not NULL, ``column_encoder`` the one for a whole column; the
+same bytes for Arrow columns are made by ``arrow_columns``. What a value must look like is said at ``events.Rows``;
+rounding to the declared type is the engine's work, here digits beyond the declared scale are cut.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.tds import type_info
+from sqlserver_emulator.tds.moments import (
+    datetime_parts,
+    encode_datetime2,
+    encode_datetimeoffset,
+    encode_time,
+    smalldatetime_parts,
+)
+from sqlserver_emulator.tds.variant import encode_variant
+from sqlserver_emulator.types import TsqlType
+
+CellEncoder: TypeAlias = Callable[[Any], bytes]
+ColumnEncoder: TypeAlias = Callable[[Sequence[Any]], list[bytes]]
+
+POINTER = b"\x10" + b"emulated-pointer" + b"\x00" * 8
+"""Length, text pointer and timestamp before a text, ntext or image value; nothing can be done with the pointer."""
+
+PACK_FORMATS = {"bit": "B", "tinyint": "B", "smallint": "h", "int": "i", "bigint": "q", "real": "f", "float": "d"}
+"""Types whose value is a length byte and one number of struct's; None among the values makes struct refuse them."""
+
+_WIDE = Context(prec=100, rounding=ROUND_HALF_UP, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""decimal(38, s) does not fit the default context of 28 digits."""
+
+
+class ValueTooLongError(ValueError):
+    """The engine announced a shorter type than the value has: sending it would break the client's stream."""
+
+    def __init__(self, type_: TsqlType, size_bytes: int) -> None:
+        super().__init__(f"a value of {size_bytes} bytes does not fit the announced type {type_}")
+
+
+def null_bytes(type_: TsqlType) -> bytes:
+    if type_info.is_plp(type_):
+        return b"\xff" * 8
+    name = type_.name
+    if name == "sql_variant":
+        return b"\x00" * 4
+    if type_info.is_character(type_) or name in type_info.BINARY_NAMES:
+        return b"\x00" if name in type_info.POINTER_NAMES else b"\xff\xff"
+    return b"\x00"
+
+
+@lru_cache(maxsize=1024)
+def cell_encoder(type_: TsqlType) -> CellEncoder:
+    """The encoder of one value that is not NULL, with its length."""
+    make = _MAKERS.get(type_.name)
+    if make is not None:
+        return make(type_)
+    if type_info.is_plp(type_):
+        return _framed(_content_encoder(type_), _encode_chunks)
+    return _short_length_encoder(type_)
+
+
+@lru_cache(maxsize=1024)
+def column_encoder(type_: TsqlType) -> ColumnEncoder:
+    """The encoder of a sequence of values, None among them."""
+    null = null_bytes(type_)
+    encode = cell_encoder(type_)
+
+    def encode_column(values: Sequence[Any]) -> list[bytes]:
+        return [null if value is None else encode(value) for value in values]
+
+    return encode_column
+
+
+def _number_encoder(type_: TsqlType) -> CellEncoder:
+    format_ = PACK_FORMATS[type_.name]
+    pack = struct.Struct("<B" + format_).pack
+    size = struct.calcsize("<" + format_)
+    return lambda value: pack(size, value)
+
+
+def _scaled(value: Decimal, scale: int) -> int:
+    return int(value.scaleb(scale, _WIDE).to_integral_value(ROUND_HALF_UP, _WIDE))
+
+
+def _decimal_encoder(type_: TsqlType) -> CellEncoder:
+    size = type_info.decimal_bytes(type_.precision)
+    scale, limit = type_.scale, 10**type_.precision
+    positive, negative = bytes((size, 1)), bytes((size, 0))
+
+    def encode(value: Decimal) -> bytes:
+        number = _scaled(value, scale)
+        magnitude = -number if number < 0 else number
+        if magnitude >= limit:
+            raise ValueTooLongError(type_, size)
+        return (negative if number < 0 else positive) + magnitude.to_bytes(size - 1, "little")
+
+    return encode
+
+
+def _encode_money(value: Decimal) -> bytes:
+    number = _scaled(value, 4)
+    return struct.pack("<BiI", 8, number >> 32, number & 0xFFFFFFFF)
+
+
+def _encode_smallmoney(value: Decimal) -> bytes:
+    return struct.pack("<Bi", 4, _scaled(value, 4))
+
+
+def _encode_uuid(value: UUID) -> bytes:
+    return b"\x10" + value.bytes_le
+
+
+def _encode_date(value: date) -> bytes:
+    return ((value.toordinal() - 1) << 8 | 3).to_bytes(4, "little")
+
+
+def _time_encoder(type_: TsqlType) -> CellEncoder:
+    scale = type_.scale
+    head = bytes((type_info.time_bytes(scale),))
+
+    def encode(value: time) -> bytes:
+        return head + encode_time(value, scale)
+
+    return encode
+
+
+def _datetime2_encoder(type_: TsqlType) -> CellEncoder:
+    scale = type_.scale
+    head = bytes((type_info.time_bytes(scale) + 3,))
+
+    def encode(value: datetime) -> bytes:
+        return head + encode_datetime2(value, scale)
+
+    return encode
+
+
+def _datetimeoffset_encoder(type_: TsqlType) -> CellEncoder:
+    scale = type_.scale
+    head = bytes((type_info.time_bytes(scale) + 5,))
+
+    def encode(value: datetime) -> bytes:
+        return head + encode_datetimeoffset(value, scale)
+
+    return encode
+
+
+def _encode_datetime(value: datetime) -> bytes:
+    return struct.pack("<BiI", 8, *datetime_parts(value))
+
+
+def _encode_smalldatetime(value: datetime) -> bytes:
+    return struct.pack("<BHH", 4, *smalldatetime_parts(value))
+
+
+def _content_encoder(type_: TsqlType) -> CellEncoder:
+    """Text or bytes to content bytes, without a length."""
+    if type_.name in type_info.UNICODE_NAMES or type_.name in ("ntext", "xml"):
+        return lambda text: text.encode("utf-16-le")
+    if type_info.is_character(type_):
+        return lambda text: text.encode(type_info.CODE_PAGE, "replace")
+    if type_.name in type_info.BINARY_NAMES or type_.name == "image":
+        return bytes
+    raise NotSupportedByEmulatorError(f"sending a value of type {type_}")
+
+
+def _framed(content: CellEncoder, frame: CellEncoder) -> CellEncoder:
+    return lambda value: frame(content(value))
+
+
+def _encode_chunks(data: bytes) -> bytes:
+    """PLP: total length, one chunk, and the empty chunk that ends the value."""
+    if not data:
+        return b"\x00" * 12
+    return struct.pack("<QI", len(data), len(data)) + data + b"\x00\x00\x00\x00"
+
+
+def _short_length_encoder(type_: TsqlType) -> CellEncoder:
+    content = _content_encoder(type_)
+    largest = type_info.value_bytes(type_)
+
+    def encode(value: Any) -> bytes:
+        data = content(value)
+        if len(data) > largest:
+            raise ValueTooLongError(type_, len(data))
+        return len(data).to_bytes(2, "little") + data
+
+    return encode
+
+
+def _pointer_encoder(type_: TsqlType) -> CellEncoder:
+    return _framed(_content_encoder(type_), lambda data: POINTER + struct.pack("<I", len(data)) + data)
+
+
+_MAKERS: dict[str, Callable[[TsqlType], CellEncoder]] = {
+    **dict.fromkeys(PACK_FORMATS, _number_encoder),
+    **dict.fromkeys(type_info.DECIMAL_NAMES, _decimal_encoder),
+    **dict.fromkeys(type_info.POINTER_NAMES, _pointer_encoder),
+    "money": lambda _type: _encode_money,
+    "smallmoney": lambda _type: _encode_smallmoney,
+    "date": lambda _type: _encode_date,
+    "time": _time_encoder,
+    "datetime2": _datetime2_encoder,
+    "datetimeoffset": _datetimeoffset_encoder,
+    "datetime": lambda _type: _encode_datetime,
+    "smalldatetime": lambda _type: _encode_smalldatetime,
+    "uniqueidentifier": lambda _type: _encode_uuid,
+    "sql_variant": lambda _type: encode_variant,
+}

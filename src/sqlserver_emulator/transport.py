@@ -1,0 +1,146 @@
+"""A client's socket, plain or under TLS, and the TLS handshake that TDS 7.4 hides inside PRELOGIN packets.
+
+Reading and writing belong to the connection's thread; only ``input_state`` may be called from another.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from enum import Enum
+
+from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_message, parse_header
+from sqlserver_emulator.tds.reading import ProtocolError
+
+_RECEIVE_BYTES = 65_536
+_TLS_FIRST_BYTE = 0x16
+
+
+class InputState(Enum):
+    NOTHING = "nothing"
+    CLOSED = "closed"
+    ATTENTION = "attention"
+    OTHER = "other"
+
+
+class Transport:
+    """``receive`` returns b"" when the client has gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    @property
+    def encrypted(self) -> bool:
+        return False
+
+    def receive(self) -> bytes:
+        try:
+            return self._socket.recv(_RECEIVE_BYTES)
+        except ConnectionError:
+            return b""
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def input_state(self) -> InputState:
+        """What waits unread, without taking it. A closed or broken socket counts as CLOSED."""
+        try:
+            first = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return InputState.NOTHING
+        except OSError:
+            return InputState.CLOSED
+        if not first:
+            return InputState.CLOSED
+        return self._classify(first[0])
+
+    def _classify(self, first_byte: int) -> InputState:
+        return InputState.ATTENTION if first_byte == PacketType.ATTENTION else InputState.OTHER
+
+    def begins_with_tls(self) -> bool:
+        """Wait for the first byte; TDS 8 (Encrypt=strict) starts with a TLS record instead of PRELOGIN."""
+        return self._socket.recv(1, socket.MSG_PEEK)[:1] == bytes((_TLS_FIRST_BYTE,))
+
+
+class TlsTransport(Transport):
+    """TLS over the same socket through memory buffers, because the handshake may travel inside TDS packets."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        super().__init__(connection)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    @property
+    def encrypted(self) -> bool:
+        return True
+
+    def handshake_in_packets(self, received: bytes) -> None:
+        """The handshake of TDS 7.4: records inside packets of type PRELOGIN. ``received``: bytes read ahead."""
+        buffer = bytearray(received)
+        while not self._shake_hands():
+            self._send_handshake(in_packets=True)
+            self._incoming.write(self._read_packet(buffer))
+        self._send_handshake(in_packets=True)
+        if buffer:
+            self._incoming.write(bytes(buffer))
+
+    def handshake(self) -> None:
+        """The handshake of TDS 8: bare records."""
+        while not self._shake_hands():
+            self._send_handshake(in_packets=False)
+            self._incoming.write(self._receive_some())
+        self._send_handshake(in_packets=False)
+
+    def _shake_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise ProtocolError(f"TLS handshake failed: {error.reason}") from error
+        return True
+
+    def _send_handshake(self, *, in_packets: bool) -> None:
+        if data := self._outgoing.read():
+            super().send(frame_message(PacketType.PRELOGIN, data) if in_packets else data)
+
+    def _receive_some(self) -> bytes:
+        if data := super().receive():
+            return data
+        raise ProtocolError("the client left during the TLS handshake")
+
+    def _read_packet(self, buffer: bytearray) -> bytes:
+        while len(buffer) < HEADER_BYTES:
+            buffer += self._receive_some()
+        header = parse_header(buffer)
+        if header.type is not PacketType.PRELOGIN:
+            raise ProtocolError(f"packet {header.type.name} during the TLS handshake")
+        while len(buffer) < header.length:
+            buffer += self._receive_some()
+        payload = bytes(buffer[HEADER_BYTES : header.length])
+        del buffer[: header.length]
+        return payload
+
+    def receive(self) -> bytes:
+        while True:
+            try:
+                return self._tls.read(_RECEIVE_BYTES)
+            except ssl.SSLWantReadError:
+                if not (data := super().receive()):
+                    return b""
+                self._incoming.write(data)
+            except ssl.SSLZeroReturnError:
+                return b""
+            except ssl.SSLError as error:
+                raise ProtocolError(f"TLS failed: {error.reason}") from error
+
+    def send(self, data: bytes) -> None:
+        self._tls.write(data)
+        super().send(self._outgoing.read())
+
+    def _classify(self, first_byte: int) -> InputState:
+        # Records are sealed. While a request runs a client has nothing to send but an attention or its farewell.
+        return InputState.ATTENTION
