@@ -1,0 +1,216 @@
+"""Runs a window's checks with Great Expectations and keeps its report, the data docs, as a static site.
+
+The only importer of ``great_expectations``: the import takes seconds and waits until a window is checked. The context
+is ephemeral, and the warehouse's password stays out of it (it is substituted when the engine is made), so that neither
+the report nor a printed context holds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL
+
+from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WarehouseUnavailableError
+from floodmark.core.schema import TableName
+from floodmark.core.window import TableCounts, WindowPlan
+from floodmark.quality.data_docs import configure_folder, locked, publish, run_name
+from floodmark.quality.suites import (
+    BATCH,
+    Batch,
+    Check,
+    NoRows,
+    NotNull,
+    RowCount,
+    RuleSql,
+    Severity,
+    Unique,
+    build_batches,
+)
+
+if TYPE_CHECKING:
+    from great_expectations.data_context import EphemeralDataContext
+
+_log = logging.getLogger(__name__)
+_URL_NAME = "FLOODMARK_WAREHOUSE_URL"
+DEFAULT_FRESHNESS_SECONDS = 3600.0
+DEFAULT_KEPT_WINDOWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check that found something. ``seen`` is what, in words."""
+
+    batch: Batch
+    check: Check
+    seen: str
+
+    def __str__(self) -> str:
+        return f"{self.batch.table}: {self.check.name}: expected that {self.check.description}; found {self.seen}"
+
+
+class GreatExpectationsQuality:
+    """The port ``Quality`` on PostgreSQL. Writes the data docs to ``docs_dir`` (index.html)."""
+
+    def __init__(
+        self,
+        url: URL,
+        docs_dir: Path,
+        rule_sql: RuleSql,
+        *,
+        freshness_seconds: float = DEFAULT_FRESHNESS_SECONDS,
+        kept_windows: int = DEFAULT_KEPT_WINDOWS,
+    ) -> None:
+        """kept_windows: of how many windows of a pipeline the report keeps its pages."""
+        self._url = url
+        self._docs_dir = docs_dir
+        self._rule_sql = rule_sql
+        self._freshness_seconds = freshness_seconds
+        self._kept_windows = kept_windows
+
+    @property
+    def report(self) -> Path:
+        """The page to open."""
+        return self._docs_dir / "index.html"
+
+    def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
+        """Run every check of every table. Warnings go to the log; anything critical raises DataQualityError, with all
+        of it in one message. WarehouseUnavailableError when the warehouse cannot be asked."""
+        batches = [
+            batch
+            for index, table in enumerate(plan.tables)
+            for batch in build_batches(plan, index, counts[table.source], self._rule_sql, self._freshness_seconds)
+        ]
+        with locked(self._docs_dir):
+            context = self._open_context()
+            findings = list(_run_checks(context, plan, batches))
+            publish(context, self._docs_dir, plan.pipeline, self._kept_windows)
+        self._judge(plan, sum(len(batch.checks) for batch in batches), findings)
+
+    def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            if finding.check.severity is Severity.WARNING:
+                _log.warning("%s", finding)
+        critical = [finding for finding in findings if finding.check.severity is Severity.CRITICAL]
+        if critical:
+            raise DataQualityError(
+                critical[0].batch.table if len(critical) == 1 else f"pipeline {plan.pipeline}",
+                "; ".join(str(finding) for finding in critical) + ".",
+                f"The watermark stays where it was. Report: {self.report}",
+            )
+        _log.info("window %s: %s checks passed, %s warned; report: %s", plan.window_id, checks - len(findings),
+                  len(findings), self.report)  # fmt: skip
+
+    def _open_context(self) -> EphemeralDataContext:
+        # Read when the package is imported; without it usage data is sent.
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)
+        import great_expectations as gx  # noqa: PLC0415  (seconds)
+        from great_expectations.data_context.types.base import (  # noqa: PLC0415
+            DataContextConfig,
+            InMemoryStoreBackendDefaults,
+            ProgressBarsConfig,
+        )
+
+        config = DataContextConfig(
+            store_backend_defaults=InMemoryStoreBackendDefaults(),
+            analytics_enabled=False,
+            progress_bars=ProgressBarsConfig(globally=False),
+        )
+        configure_folder(config, self._docs_dir)
+        url = self._url.render_as_string(hide_password=False)
+        context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
+        context.data_sources.add_postgres("warehouse", connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
+        return context
+
+
+def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[Finding]:
+    import great_expectations as gx  # noqa: PLC0415
+
+    definitions = []
+    for batch in batches:
+        asset = context.data_sources.get("warehouse").add_query_asset(batch.name, query=batch.sql)
+        suite = gx.ExpectationSuite(batch.name, expectations=[_expectation(check) for check in batch.checks])
+        definitions.append(
+            gx.ValidationDefinition(
+                name=batch.name,
+                data=asset.add_batch_definition_whole_table(f"window {plan.window_id}"),
+                suite=context.suites.add_or_update(suite),
+            )
+        )
+    for definition in definitions:
+        context.validation_definitions.add(definition)
+    checkpoint = context.checkpoints.add(gx.Checkpoint(name=plan.pipeline, validation_definitions=definitions))
+    run = gx.RunIdentifier(run_name=run_name(plan.pipeline, plan.window_id), run_time=datetime.now(UTC))
+    result = checkpoint.run(run_id=run)
+    by_name = {batch.name: batch for batch in batches}
+    for outcome in result.run_results.values():
+        yield from _findings(by_name[outcome.suite_name], outcome.results)
+
+
+def _expectation(check: Check) -> Any:
+    from great_expectations import expectations as gxe  # noqa: PLC0415
+
+    common = {"description": check.description, "severity": check.severity.value, "meta": {"check": check.name}}
+    match check.what:
+        case NotNull(column):
+            return gxe.ExpectColumnValuesToNotBeNull(column=column, **common)
+        case Unique((column,)):
+            return gxe.ExpectColumnValuesToBeUnique(column=column, **common)
+        case Unique(columns):
+            return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), **common)
+        case RowCount(rows):
+            return gxe.ExpectTableRowCountToEqual(value=rows, **common)
+        case NoRows(sql):
+            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(sql), **common)
+
+
+def _as_template(sql: str) -> str:
+    """Great Expectations fills in the batch with ``str.format``: any other brace is escaped."""
+    return sql.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
+
+
+def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
+    """The results come in an order of their own: the description tells which check is which."""
+    by_description = {check.description: check for check in batch.checks}
+    for result in results:
+        check = by_description[result.expectation_config.description]
+        if failure := _exception_message(result.exception_info):
+            _raise_unanswered(batch, check, failure)
+        if not result.success:
+            yield Finding(batch, check, _describe(check, result.result))
+
+
+def _describe(check: Check, result: Mapping[str, Any]) -> str:
+    match check.what:
+        case NotNull() | Unique():
+            return f"{_rows(result['unexpected_count'])} of {result['element_count']} against it"
+        case RowCount():
+            return _rows(result["observed_value"])
+        case NoRows():
+            return f"{_rows(result['observed_value'])} against it"
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
+def _exception_message(exception_info: Mapping[str, Any]) -> str:
+    """Either one exception's fields, or those of several by metric."""
+    infos = [exception_info] if "raised_exception" in exception_info else exception_info.values()
+    return next((str(info["exception_message"]) for info in infos if info["raised_exception"]), "")
+
+
+def _raise_unanswered(batch: Batch, check: Check, failure: str) -> None:
+    first_line = failure.splitlines()[0]
+    if "OperationalError" in failure or "InterfaceError" in failure:
+        raise WarehouseUnavailableError(batch.table, f"the warehouse broke off check {check.name}: {first_line}")
+    if check.declared:
+        raise ConfigError(batch.table, f"rule {check.name} cannot be evaluated: {first_line}.", "Correct its sql.")
+    raise FloodmarkBugError(batch.table, f"check {check.name} cannot be evaluated: {first_line}")

@@ -1,0 +1,205 @@
+"""What is checked of a window, as plain SQL: derived from each table's schema, its rules and the ledger's counts.
+
+Owns which checks there are and what they ask. Running them and writing the report is ``great_expectations``'s; what a
+rule means in the warehouse's SQL is the warehouse's, and comes in as ``RuleSql``.
+
+Every query starts from the rows of the window (its staging table), so that a check costs what the window costs, not
+what the table costs.
+"""
+# ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from floodmark.core.naming import (
+    DELETED_COLUMN,
+    LEDGER_SCHEMA,
+    LOADED_AT_COLUMN,
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    WINDOW_COLUMN,
+    quote,
+    quote_table,
+    staging_table,
+)
+from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, TablePlan, WindowPlan
+
+BATCH = "{batch}"
+"""Where Great Expectations puts the batch's query into one of ours."""
+
+_DELETE = 1
+RuleSql = Callable[[TablePlan, Rule], str]
+"""A rule of a table as a condition of the warehouse's SQL, with quoted column names."""
+
+
+class Severity(Enum):
+    """critical: the run stops before the watermark moves. warning: it is reported and the run goes on."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class NotNull:
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """One column, or several together."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows:
+    """A query over BATCH that must find nothing."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """name: one word for the error message. description: what is expected, for the report. declared: by the config."""
+
+    name: str
+    what: NotNull | Unique | RowCount | NoRows
+    description: str
+    severity: Severity = Severity.CRITICAL
+    declared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Checks over the rows of one query. ``table`` is how it is called in messages, ``name`` in the report."""
+
+    name: str
+    table: str
+    sql: str
+    checks: tuple[Check, ...]
+
+
+def build_batches(
+    plan: WindowPlan, index: int, counts: TableCounts, rule_sql: RuleSql, freshness_seconds: float
+) -> tuple[Batch, Batch]:
+    """Of table ``index`` of the plan: its staged rows, and the target's rows with the same keys."""
+    table = plan.tables[index]
+    name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
+    staged_sql = f"SELECT * FROM {quote_table(staging_table(plan, index))}"
+    staged = Batch(f"{name}.staged", str(table.source), staged_sql, tuple(_staged_checks(table, counts)))
+    target_sql = (
+        f"SELECT target.* FROM {quote_table(table.target)} AS target WHERE EXISTS ({_staged_twin(plan, index)})"
+    )
+    checks = (
+        *_key_checks(table),
+        *_rule_checks(plan, table, rule_sql),
+        _freshness_check(plan, table, freshness_seconds),
+    )
+    return staged, Batch(f"{name}.target", str(table.target), target_sql, checks)
+
+
+def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
+    return [
+        Check(
+            "staged_row_count",
+            RowCount(counts.staged_rows),
+            f"staging holds the {counts.staged_rows} rows that the ledger counted",
+        ),
+        Check(
+            "every_staged_row_merged",
+            NoRows(_unmerged_rows(table, counts.quarantined_rows)),
+            "every staged row is in the target at its log position or a later one, but for the "
+            f"{counts.quarantined_rows} in quarantine",
+        ),
+    ]
+
+
+def _unmerged_rows(table: TablePlan, quarantined_rows: int) -> str:
+    """Staged rows that the target does not show. OFFSET lets those in quarantine pass without naming them."""
+    key = table.instance.table.key
+    on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
+    missing = f"target.{quote(key[0])} IS NULL"
+    older = f"target.{quote(LSN_COLUMN)} < staged.{quote(LSN_COLUMN)}"
+    is_delete = f"staged.{quote(OPERATION_COLUMN)} = {_DELETE}"
+    unmerged = f"({older} OR ({missing} AND NOT {is_delete}{_unless_deleted_later(table)}))"
+    return (
+        f"SELECT {_list('staged', key)} FROM (SELECT * FROM {BATCH}) AS staged "
+        f"LEFT JOIN {quote_table(table.target)} AS target ON {on} "
+        f"WHERE {unmerged} ORDER BY {_list('staged', key)} OFFSET {quarantined_rows}"
+    )
+
+
+def _unless_deleted_later(table: TablePlan) -> str:
+    """With hard deletes a row may rightly be missing: a later delete has taken it and left a tombstone."""
+    if table.deletes is not Deletes.HARD:
+        return ""
+    key = table.instance.table.key
+    pairs = ", ".join(f"'{_literal(column)}', staged.{quote(column)}" for column in key)
+    return (
+        f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "
+        f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
+        f"AND tombstone.target_name = '{_literal(table.target.name)}' "
+        f"AND tombstone.key = jsonb_build_object({pairs}) "
+        f"AND tombstone.lsn >= staged.{quote(LSN_COLUMN)})"
+    )
+
+
+def _staged_twin(plan: WindowPlan, index: int) -> str:
+    key = plan.tables[index].instance.table.key
+    same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
+    return f"SELECT 1 FROM {quote_table(staging_table(plan, index))} AS staged WHERE {same_key}"
+
+
+def _key_checks(table: TablePlan) -> list[Check]:
+    key = table.instance.table.key
+    checks = [Check("key_not_null", NotNull(column), f"key column {column} is never NULL") for column in key]
+    return [*checks, Check("key_unique", Unique(key), f"no two rows share the key ({', '.join(key)})")]
+
+
+def _rule_checks(plan: WindowPlan, table: TablePlan, rule_sql: RuleSql) -> list[Check]:
+    return [
+        Check(
+            rule.name,
+            NoRows(
+                f"SELECT {_list('', table.instance.table.key)} FROM {BATCH} "
+                f"WHERE {quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
+                f"AND ({rule_sql(table, rule)}) IS FALSE"
+            ),
+            f"no row of this window breaks {rule.sql} (rule {rule.name}, on failure {rule.on_failure.value})",
+            Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
+            declared=True,
+        )
+        for rule in table.rules
+    ]
+
+
+def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: float) -> Check:
+    """Only ever a warning: a window that an outage delayed would otherwise never be published."""
+    return Check(
+        "fresh",
+        NoRows(
+            f"SELECT {_list('loaded', table.instance.table.key)} FROM (SELECT * FROM {BATCH}) AS loaded "
+            f"JOIN {LEDGER_SCHEMA}.windows AS opened ON opened.window_id = loaded.{quote(WINDOW_COLUMN)} "
+            f"WHERE opened.window_id = {plan.window_id} "
+            f"AND loaded.{quote(LOADED_AT_COLUMN)} > opened.opened_at + interval '{freshness_seconds:.0f} seconds'"
+        ),
+        f"rows are in the warehouse within {freshness_seconds:.0f} seconds of the moment the window was opened",
+        Severity.WARNING,
+    )
+
+
+def _list(alias: str, columns: tuple[str, ...]) -> str:
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + quote(column) for column in columns)
+
+
+def _literal(text: str) -> str:
+    return text.replace("'", "''")
