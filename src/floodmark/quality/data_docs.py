@@ -104,8 +104,8 @@ def _checked_batch(key: Any, result: Any) -> CheckedBatch:
 
 
 def _sentence(result: Any) -> str:
-    seen = result.result.get("observed_value", result.result.get("unexpected_count", "no answer"))
-    return f"expected: {result.expectation_config.description}; found: {seen}"
+    seen = result.result.get("observed_value", result.result.get("unexpected_count", "no"))
+    return f"expected: {result.expectation_config.description}; found: {seen} rows"
 
 
 @contextmanager

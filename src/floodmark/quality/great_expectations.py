@@ -15,11 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL
 
 from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.core.window import TableCounts, WindowPlan
+from floodmark.postgres import Reachable, open_transaction
 from floodmark.quality.data_docs import configure_folder, locked, publish, run_name
 from floodmark.quality.suites import (
     BATCH,
@@ -28,7 +30,6 @@ from floodmark.quality.suites import (
     NoRows,
     NotNull,
     RowCount,
-    RuleSql,
     Severity,
     Unique,
     build_batches,
@@ -60,17 +61,15 @@ class GreatExpectationsQuality:
 
     def __init__(
         self,
-        url: URL,
+        warehouse: Reachable,
         docs_dir: Path,
-        rule_sql: RuleSql,
         *,
         freshness_seconds: float = DEFAULT_FRESHNESS_SECONDS,
         kept_windows: int = DEFAULT_KEPT_WINDOWS,
     ) -> None:
         """kept_windows: of how many windows of a pipeline the report keeps its pages."""
-        self._url = url
+        self._warehouse = warehouse
         self._docs_dir = docs_dir
-        self._rule_sql = rule_sql
         self._freshness_seconds = freshness_seconds
         self._kept_windows = kept_windows
 
@@ -85,8 +84,10 @@ class GreatExpectationsQuality:
         batches = [
             batch
             for index, table in enumerate(plan.tables)
-            for batch in build_batches(plan, index, counts[table.source], self._rule_sql, self._freshness_seconds)
+            for batch in build_batches(plan, index, counts[table.source], self._freshness_seconds)
         ]
+        with open_transaction(self._warehouse):
+            _log.debug("the warehouse answers")
         with locked(self._docs_dir):
             context = self._open_context()
             findings = list(_run_checks(context, plan, batches))
@@ -124,10 +125,24 @@ class GreatExpectationsQuality:
             progress_bars=ProgressBarsConfig(globally=False),
         )
         configure_folder(config, self._docs_dir)
-        url = self._url.render_as_string(hide_password=False)
+        url = _url(self._warehouse).render_as_string(hide_password=False)
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
         context.data_sources.add_postgres("warehouse", connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
+
+
+def _url(warehouse: Reachable) -> URL:
+    """For SQLAlchemy. Keys in tombstones were written in UTC, so this session shows them in UTC too."""
+    parts = conninfo_to_dict(warehouse.conninfo())
+    user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
+    options = f"{parts.pop('options', '')} -c timezone=UTC".strip()
+    query = {name: str(value) for name, value in parts.items() if value is not None} | {"options": options}
+    return URL.create("postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database),
+                      query=query)  # fmt: skip
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """What is checked of a window, as plain SQL: derived from each table's schema, its rules and the ledger's counts.
 
-Owns which checks there are and what they ask. Running them and writing the report is ``great_expectations``'s; what a
-rule means in the warehouse's SQL is the warehouse's, and comes in as ``RuleSql``.
+Owns which checks there are and what they ask. Running them and writing the report is ``great_expectations``'s; how a
+rule is read is ``config.rules``'s.
 
 Every query starts from the rows of the window (its staging table), so that a check costs what the window costs, not
 what the table costs.
@@ -10,10 +10,11 @@ what the table costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from floodmark.config.rules import DIALECT, bind_rule
+from floodmark.core.errors import ConfigError
 from floodmark.core.naming import (
     DELETED_COLUMN,
     LEDGER_SCHEMA,
@@ -31,8 +32,6 @@ BATCH = "{batch}"
 """Where Great Expectations puts the batch's query into one of ours."""
 
 _DELETE = 1
-RuleSql = Callable[[TablePlan, Rule], str]
-"""A rule of a table as a condition of the warehouse's SQL, with quoted column names."""
 
 
 class Severity(Enum):
@@ -87,9 +86,7 @@ class Batch:
     checks: tuple[Check, ...]
 
 
-def build_batches(
-    plan: WindowPlan, index: int, counts: TableCounts, rule_sql: RuleSql, freshness_seconds: float
-) -> tuple[Batch, Batch]:
+def build_batches(plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float) -> tuple[Batch, Batch]:
     """Of table ``index`` of the plan: its staged rows, and the target's rows with the same keys."""
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
@@ -100,7 +97,7 @@ def build_batches(
     )
     checks = (
         *_key_checks(table),
-        *_rule_checks(plan, table, rule_sql),
+        *_rule_checks(plan, table),
         _freshness_check(plan, table, freshness_seconds),
     )
     return staged, Batch(f"{name}.target", str(table.target), target_sql, checks)
@@ -141,13 +138,12 @@ def _unless_deleted_later(table: TablePlan) -> str:
     """With hard deletes a row may rightly be missing: a later delete has taken it and left a tombstone."""
     if table.deletes is not Deletes.HARD:
         return ""
-    key = table.instance.table.key
-    pairs = ", ".join(f"'{_literal(column)}', staged.{quote(column)}" for column in key)
+    key = _list("staged", table.instance.table.key)
     return (
         f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "
         f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
         f"AND tombstone.target_name = '{_literal(table.target.name)}' "
-        f"AND tombstone.key = jsonb_build_object({pairs}) "
+        f"AND tombstone.key = jsonb_build_array({key}) "
         f"AND tombstone.lsn >= staged.{quote(LSN_COLUMN)})"
     )
 
@@ -164,14 +160,14 @@ def _key_checks(table: TablePlan) -> list[Check]:
     return [*checks, Check("key_unique", Unique(key), f"no two rows share the key ({', '.join(key)})")]
 
 
-def _rule_checks(plan: WindowPlan, table: TablePlan, rule_sql: RuleSql) -> list[Check]:
+def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
     return [
         Check(
             rule.name,
             NoRows(
                 f"SELECT {_list('', table.instance.table.key)} FROM {BATCH} "
                 f"WHERE {quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
-                f"AND ({rule_sql(table, rule)}) IS FALSE"
+                f"AND ({_condition(table, rule)}) IS FALSE"
             ),
             f"no row of this window breaks {rule.sql} (rule {rule.name}, on failure {rule.on_failure.value})",
             Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
@@ -179,6 +175,14 @@ def _rule_checks(plan: WindowPlan, table: TablePlan, rule_sql: RuleSql) -> list[
         )
         for rule in table.rules
     ]
+
+
+def _condition(table: TablePlan, rule: Rule) -> str:
+    columns = [column.name for column in table.instance.table.stored_columns]
+    try:
+        return str(bind_rule(rule.sql, columns).sql(dialect=DIALECT))
+    except ValueError as error:
+        raise ConfigError(str(table.source), f"rule {rule.name}: {error}.", "Correct its sql.") from None
 
 
 def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: float) -> Check:
