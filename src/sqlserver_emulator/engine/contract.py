@@ -7,6 +7,7 @@ TRY/CATCH; the engine owns the meaning of a single SQL statement or expression a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -89,6 +90,25 @@ class EngineSession(Protocol):
 
         Runs with the emulator's own rights, not the caller's.
         """
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """Several ``fetch_all`` that succeed or fail as one, in the open transaction or in one of their own."""
+
+    def catalog_changed(self) -> None:
+        """``fetch_all`` changed ``emulator.*`` or a table's columns: cached names and translations are stale."""
+
+    def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
+        """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare, sp_describe_…)."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open underneath: a few errors (1205 deadlock, 3960) end it, and @@TRANCOUNT with it."""
+
+    def set_isolation(self, level: str) -> None:
+        """Of the transactions that begin from now on: READ COMMITTED, SNAPSHOT, REPEATABLE READ, SERIALIZABLE…"""
+
+    def set_lock_timeout(self, milliseconds: int) -> None:
+        """-1: wait for ever."""
 
     def caller_is(self, role: str) -> bool:
         """Whether the login is in a fixed role: 'sysadmin', or in the current database 'db_owner', 'db_ddladmin'…"""

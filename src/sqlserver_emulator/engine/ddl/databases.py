@@ -1,0 +1,124 @@
+"""CREATE, ALTER and DROP DATABASE; CREATE and DROP SCHEMA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from sqlserver_emulator.engine.names import postgres_schema, quote, quote_literal
+
+Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+
+SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
+_SCHEMAS = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
+_FIXED_ROLES = (
+    "db_owner", "db_accessadmin", "db_securityadmin", "db_ddladmin", "db_backupoperator", "db_datareader",
+    "db_datawriter", "db_denydatareader", "db_denydatawriter",
+)  # fmt: skip
+_FIRST_FIXED_ROLE_ID = 16384
+_FIRST_USER_DATABASE_ID = 5
+
+
+def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, system: bool = False) -> int:
+    """Everything a database consists of; in the caller's transaction. Returns database_id."""
+    database_id = _next_database_id(fetch, name, system)
+    sequence = f"emulator.rowversion_{database_id}"
+    script(f"CREATE SEQUENCE {sequence} START 2001; GRANT USAGE ON SEQUENCE {sequence} TO PUBLIC")
+    fetch(
+        "INSERT INTO emulator.databases (database_id, name, is_system, rowversion_sequence)"
+        " VALUES ($1::int, $2, $3::boolean, $4)",
+        [database_id, name, system, sequence],
+    )
+    for schema, schema_id in _SCHEMAS.items():
+        create_schema(fetch, script, database_id, name, schema, schema_id)
+    _create_principals(fetch, database_id, name)
+    _create_system_views(fetch, script, database_id, name)
+    return database_id
+
+
+def _create_system_views(fetch: Fetch, script: Callable[[str], None], database_id: int, database: str) -> None:
+    text = files("sqlserver_emulator.engine").joinpath("sql/sys_views.sql").read_text(encoding="utf-8")
+    for placeholder, value in (
+        (":database_id", str(database_id)),
+        (":'database'", quote_literal(database)),
+        (":information_schema", quote(postgres_schema(database, "INFORMATION_SCHEMA"))),
+        (":sys", quote(postgres_schema(database, "sys"))),
+    ):
+        text = text.replace(placeholder, value)
+    script(text)
+    for schema in ("sys", "INFORMATION_SCHEMA"):
+        views = postgres_schema(database, schema)
+        script(f"GRANT SELECT ON ALL TABLES IN SCHEMA {quote(views)} TO PUBLIC")
+        fetch(
+            "SELECT emulator.register_relation($1::int, $2, c.relname::text, 'V', true) FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $3 AND c.relkind = 'v'",
+            [database_id, schema, views],
+        )
+
+
+def _next_database_id(fetch: Fetch, name: str, system: bool) -> int:
+    if system:
+        return SYSTEM_DATABASES.index(name) + 1
+    used = fetch("SELECT greatest(coalesce(max(database_id), 0) + 1, $1::int) FROM emulator.databases",
+                 [_FIRST_USER_DATABASE_ID])  # fmt: skip
+    return int(used[0][0])
+
+
+def create_schema(
+    fetch: Fetch,
+    script: Callable[[str], None],
+    database_id: int,
+    database: str,
+    name: str,
+    schema_id: int | None = None,
+) -> None:
+    postgres_name = postgres_schema(database, name)
+    if schema_id is None:
+        rows = fetch(
+            "SELECT greatest(max(schema_id) + 1, 5) FROM emulator.schemas WHERE database_id = $1::int"
+            " AND schema_id < $2::int",
+            [database_id, _FIRST_FIXED_ROLE_ID],
+        )
+        schema_id = int(rows[0][0])
+    script(f"CREATE SCHEMA {quote(postgres_name)}; GRANT USAGE ON SCHEMA {quote(postgres_name)} TO PUBLIC")
+    fetch(
+        "INSERT INTO emulator.schemas (database_id, schema_id, name, principal_id, postgres_name)"
+        " VALUES ($1::int, $2::int, $3, $4::int, $5)",
+        [database_id, schema_id, name, schema_id if schema_id < 5 else 1, postgres_name],
+    )
+
+
+def _create_principals(fetch: Fetch, database_id: int, database: str) -> None:
+    """dbo, the fixed roles, and public."""
+    principals = [("public", 0, "R", True), ("dbo", 1, "S", False), ("guest", 2, "S", False),
+                  ("INFORMATION_SCHEMA", 3, "S", False), ("sys", 4, "S", False)]  # fmt: skip
+    principals += [(role, _FIRST_FIXED_ROLE_ID + i, "R", True) for i, role in enumerate(_FIXED_ROLES)]
+    for name, principal_id, type_, fixed in principals:
+        login = "sa" if name == "dbo" else None
+        fetch(
+            "INSERT INTO emulator.principals (database_id, principal_id, name, type, login, default_schema, is_fixed_role,"
+            " postgres_role) VALUES ($1::int, $2::int, $3, $4, $5, $6, $7::boolean, $8)",
+            [database_id, principal_id, name, type_, login, "dbo" if type_ == "S" else None, fixed,
+             "public" if name == "public" else postgres_schema(database, name)],
+        )  # fmt: skip
+
+
+def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> None:
+    rows = fetch(
+        "SELECT s.postgres_name, d.rowversion_sequence, d.database_id FROM emulator.databases d"
+        " JOIN emulator.schemas s ON s.database_id = d.database_id WHERE d.name = $1",
+        [name],
+    )
+    for postgres_name, _, _ in rows:
+        script(f"DROP SCHEMA {quote(postgres_name)} CASCADE")
+    roles = fetch(
+        "SELECT p.postgres_role FROM emulator.principals p JOIN emulator.databases d ON d.database_id = p.database_id"
+        " JOIN pg_roles r ON r.rolname = p.postgres_role WHERE d.name = $1",
+        [name],
+    )
+    for (role,) in roles:
+        script(f"DROP OWNED BY {quote(role)} CASCADE; DROP ROLE {quote(role)}")
+    if rows:
+        script(f"DROP SEQUENCE {rows[0][1]}")
+        fetch("DELETE FROM emulator.databases WHERE name = $1", [name])

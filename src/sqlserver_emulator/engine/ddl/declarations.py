@@ -1,0 +1,102 @@
+"""What a DDL statement declares, free of text and of PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlserver_emulator.types import TsqlType
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """A name of one to three parts as written; '' for a part left out."""
+
+    name: str
+    schema: str = ""
+    database: str = ""
+
+    def __str__(self) -> str:
+        return ".".join(part for part in (self.database, self.schema, self.name) if part)
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.name.startswith(("#", "@"))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexColumn:
+    name: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDeclaration:
+    """PRIMARY KEY or UNIQUE. ``clustered`` None: not said (a primary key is clustered where nothing else is)."""
+
+    primary: bool
+    columns: tuple[IndexColumn, ...]
+    name: str = ""
+    clustered: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDeclaration:
+    condition: str
+    name: str = ""
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyDeclaration:
+    columns: tuple[str, ...]
+    references: ObjectName
+    referenced_columns: tuple[str, ...]
+    name: str = ""
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+    validate: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultDeclaration:
+    expression: str
+    name: str = ""
+    with_values: bool = False
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDeclaration:
+    """``type`` None: a computed column. ``alias``: the alias type it was declared with."""
+
+    name: str
+    type: TsqlType | None = None
+    alias_type_id: int | None = None
+    nullable: bool | None = None
+    identity: tuple[int, int] | None = None
+    default: DefaultDeclaration | None = None
+    computed: str = ""
+    persisted: bool = False
+    rowguidcol: bool = False
+
+
+Constraint = KeyDeclaration | CheckDeclaration | ForeignKeyDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDeclaration:
+    name: str
+    columns: tuple[IndexColumn, ...]
+    included: tuple[str, ...] = ()
+    unique: bool = False
+    clustered: bool = False
+    filter: str = ""
+    drop_existing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableDeclaration:
+    name: ObjectName
+    columns: tuple[ColumnDeclaration, ...]
+    constraints: tuple[Constraint, ...] = ()
+    indexes: tuple[IndexDeclaration, ...] = field(default=())

@@ -1,0 +1,161 @@
+"""``open_engine``: the emulator without the wire. Starts PostgreSQL, makes the databases, opens sessions.
+
+Owns the life of everything below the server: cluster, shared catalog, capture supervisor, sessions. Implements
+``session.SessionFactory``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from sqlserver_emulator.engine import cluster
+from sqlserver_emulator.engine.access import SessionAccess
+from sqlserver_emulator.engine.catalog import SharedCatalog
+from sqlserver_emulator.engine.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.security import check_login
+from sqlserver_emulator.engine.session import PostgresEngineSession
+from sqlserver_emulator.engine.translate.translator import TsqlTranslator
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.session import Session
+
+_FIRST_SESSION_ID = 51
+_LAST_SESSION_ID = 32767
+
+
+def open_engine(
+    data_dir: Path,
+    databases: Sequence[str] = (),
+    sa_password: str | None = None,
+    capture_interval_seconds: float | None = None,
+) -> Engine:
+    """Start the engine on the state in ``data_dir`` (made if it is not there).
+
+    ``sa_password`` None: one that nobody knows, for callers that only open ``engine_session``. Close the engine, or use
+    it as a context manager. Raises EmbeddedPostgresError, or EmulatorStateError for a folder of another version.
+    """
+    return Engine(data_dir, databases, sa_password or secrets.token_urlsafe(16), capture_interval_seconds)
+
+
+class Engine:
+    """``capture_interval_seconds``: how often capture jobs look at the log; None leaves it to the jobs' own settings."""
+
+    def __init__(
+        self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
+    ) -> None:
+        self.capture_interval_seconds = capture_interval_seconds
+        self._sa_password = sa_password
+        self._postgres = cluster.open_cluster(data_dir, databases)
+        self.conninfo = cluster.conninfo(self._postgres)
+        """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
+        self._owner = OwnerConnection(self.conninfo)
+        self._catalog = SharedCatalog(self._owner.fetch)
+        self._listener = CatalogListener(self.conninfo, self._catalog.changed)
+        self._translator = TsqlTranslator()
+        self._session_ids = _SessionIds()
+        self._supervisor = None
+        if find_spec("sqlserver_emulator.cdc.supervisor"):
+            self._supervisor = import_module("sqlserver_emulator.cdc.supervisor").CaptureSupervisor(self)
+            self._supervisor.start()
+        self._procedures = {}
+        if find_spec("sqlserver_emulator.cdc.procedures"):
+            self._procedures = import_module("sqlserver_emulator.cdc.procedures").PROCEDURES
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """Every database, in the order of its id."""
+        return tuple(
+            str(name) for (name,) in self._owner.fetch("SELECT name FROM emulator.databases ORDER BY database_id")
+        )
+
+    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
+        """Raises SqlServerError 18456 or 4060."""
+        default = check_login(self._owner.fetch, login, password, self._sa_password)
+        entry = self._catalog.cache.database(database or default)
+        if entry is None:
+            raise _cannot_open(database or default)
+        session_id = self._session_ids.take()
+        try:
+            engine_session = self._engine_session(login, entry.name, session_id, application)
+            from sqlserver_emulator.tsql.interpreter import TsqlSession
+
+            return TsqlSession(
+                engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
+            )
+        except BaseException:
+            self._session_ids.give_back(session_id)
+            raise
+
+    def engine_session(self, database: str, login: str = "sa") -> PostgresEngineSession:
+        """A session without interpreter, for what runs beside clients."""
+        return self._engine_session(login, database, self._session_ids.take(), "engine")
+
+    def _engine_session(self, login: str, database: str, session_id: int, application: str) -> PostgresEngineSession:
+        access = SessionAccess(
+            self.conninfo, self._catalog, login=login, datetimeoffset_oid=self._owner.datetimeoffset_oid
+        )
+        try:
+            session = PostgresEngineSession(
+                access,
+                self._translator,
+                login=login,
+                database=database,
+                session_id=session_id,
+                on_close=lambda: self._session_ids.give_back(session_id),
+            )
+            access.fetch(
+                "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
+                " VALUES ($1::int, pg_backend_pid(), $2, $3, $4) ON CONFLICT (session_id) DO UPDATE SET"
+                " backend_pid = excluded.backend_pid, login = excluded.login, application = excluded.application,"
+                " database_name = excluded.database_name, login_time = localtimestamp",
+                [session_id, login, application, database],
+            )
+        except SqlServerError as error:
+            access.connection.close()
+            raise (_cannot_open(database) if error.number == 916 else error) from error
+        except BaseException:
+            access.connection.close()
+            raise
+        return session
+
+    def close(self) -> None:
+        """Stop capture and PostgreSQL. Open sessions break."""
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        self._listener.close()
+        self._owner.close()
+        self._postgres.stop()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _cannot_open(database: str) -> SqlServerError:
+    message = f'Cannot open database "{database}" requested by the login. The login failed.'
+    return SqlServerError(4060, message, severity=11)
+
+
+class _SessionIds:
+    """@@SPID: the lowest number from 51 upwards that no open session has."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: set[int] = set()
+
+    def take(self) -> int:
+        with self._lock:
+            number = next(n for n in range(_FIRST_SESSION_ID, _LAST_SESSION_ID) if n not in self._used)
+            self._used.add(number)
+            return number
+
+    def give_back(self, number: int) -> None:
+        with self._lock:
+            self._used.discard(number)

@@ -1,0 +1,110 @@
+"""Identity values: SCOPE_IDENTITY(), @@IDENTITY, @@DBTS, and SET IDENTITY_INSERT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sqlserver_emulator.engine.names import qualified, quote, quote_literal
+from sqlserver_emulator.engine.translation import CatalogObject, Translated
+from sqlserver_emulator.errors import SqlServerError
+
+_OVERRIDING = "OVERRIDING SYSTEM VALUE"
+_CURRENT_VALUE = ("@@identity", "@@scope_identity")
+
+
+class Fetches(Protocol):
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+
+
+class IdentityValues:
+    """Of one session. The value of the last insert is asked for only when somebody wants it."""
+
+    def __init__(self, access: Fetches) -> None:
+        self._access = access
+        self._last: CatalogObject | None = None
+        self._explicit_for: CatalogObject | None = None
+
+    def variable(self, name: str) -> object:
+        """The value of @@IDENTITY and the like as a parameter; KeyError for any other name."""
+        if name in _CURRENT_VALUE:
+            return self._current_value()
+        if name == "@@dbts":
+            sql = "SELECT int8send(last_value) FROM emulator.databases d, LATERAL (SELECT pg_sequence_last_value(d.rowversion_sequence::regclass) AS last_value) v WHERE d.name = current_setting('emulator.database')"  # fmt: skip
+            return self._access.fetch(sql)[0][0]
+        raise KeyError(name)
+
+    def explicit_values(self, table: CatalogObject, *, allowed: bool) -> None:
+        """SET IDENTITY_INSERT. Raises 8107 when another table of the session has it ON."""
+        other = self._explicit_for
+        if not allowed:
+            if other is not None and other.object_id == table.object_id:
+                self._explicit_for = None
+            return
+        if other is not None and other.object_id != table.object_id:
+            raise SqlServerError(
+                8107,
+                f"IDENTITY_INSERT is already ON for table '{other.database}.{other.schema}.{other.name}'. "
+                f"Cannot perform SET operation for table '{table.name}'.",
+            )
+        self._explicit_for = table
+
+    def check(self, translated: Translated) -> None:
+        """An INSERT that gives the identity column needs IDENTITY_INSERT ON (544), and the other way round (545)."""
+        table = translated.identity_of
+        if table is None:
+            return
+        explicit = _OVERRIDING in translated.sql
+        allowed = self._explicit_for is not None and self._explicit_for.object_id == table.object_id
+        if explicit and not allowed:
+            raise SqlServerError(
+                544,
+                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set "
+                "to OFF.",
+            )
+        if allowed and not explicit:
+            raise SqlServerError(
+                545,
+                f"Explicit value must be specified for identity column in table '{table.name}' either when "
+                "IDENTITY_INSERT is set to ON or when a replication user is inserting into a NOT FOR REPLICATION "
+                "identity column.",
+            )
+
+    def note(self, translated: Translated, row_count: int) -> None:
+        """After an INSERT: remember the table, and bring the counter up to explicit values."""
+        table = translated.identity_of
+        if table is None or row_count == 0:
+            return
+        self._last = table
+        if _OVERRIDING in translated.sql:
+            self._access.fetch(_advance_sql(table))
+
+    def forget(self) -> None:
+        self._last = self._explicit_for = None
+
+    def _current_value(self) -> object:
+        if self._last is None:
+            return None
+        return self._access.fetch(f"SELECT currval({_sequence(self._last)})")[0][0]
+
+
+def _identity_column(table: CatalogObject) -> str:
+    return next(column.postgres_name for column in table.columns if column.identity)
+
+
+def _sequence(table: CatalogObject) -> str:
+    name = quote_literal(qualified(table.postgres_schema, table.postgres_name))
+    return f"pg_get_serial_sequence({name}, {quote_literal(_identity_column(table))})"
+
+
+def _advance_sql(table: CatalogObject) -> str:
+    """setval to the newest explicit value; a descending identity (negative increment) counts down."""
+    column = quote(_identity_column(table))
+    name = qualified(table.postgres_schema, table.postgres_name)
+    return (
+        f"SELECT setval(s.name, CASE WHEN q.seqincrement > 0 THEN greatest(t.high, coalesce(l.last, t.high))"
+        f" ELSE least(t.low, coalesce(l.last, t.low)) END::bigint)"
+        f" FROM (SELECT max({column}) AS high, min({column}) AS low FROM {name}) t,"
+        f" LATERAL (SELECT {_sequence(table)}::regclass AS name) s"
+        f" JOIN pg_sequence q ON q.seqrelid = s.name, LATERAL (SELECT pg_sequence_last_value(s.name) AS last) l"
+    )

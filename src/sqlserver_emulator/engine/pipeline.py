@@ -1,0 +1,249 @@
+"""One PostgreSQL connection driven through libpq: one round trip for a statement and whatever must go before it.
+
+psycopg's cursors cost about three times the round trip itself, so statements go through its C wrapper of libpq.
+Parameters are text, whose types PostgreSQL infers; results are binary. Statements used again are prepared.
+
+Leaves transactions to ``transaction`` and the meaning of errors to ``errors_map``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import psycopg
+from psycopg import generators, pq
+from psycopg.pq.abc import PGresult
+from psycopg.waiting import wait
+
+Parameters = Sequence[bytes | None]
+
+_PREPARE_AT_USE = 2
+_PREPARED_MAX = 300
+_SEEN_MAX = 2000
+_FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.BAD_RESPONSE)
+
+
+class StatementFailedError(Exception):
+    """PostgreSQL refused a statement; the fields of its error report."""
+
+    def __init__(self, result: PGresult) -> None:
+        self.sqlstate = _field(result, pq.DiagnosticField.SQLSTATE)
+        self.message = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message.decode(
+            errors="replace"
+        )
+        self.detail = _field(result, pq.DiagnosticField.MESSAGE_DETAIL)
+        self.schema = _field(result, pq.DiagnosticField.SCHEMA_NAME)
+        self.table = _field(result, pq.DiagnosticField.TABLE_NAME)
+        self.column = _field(result, pq.DiagnosticField.COLUMN_NAME)
+        self.constraint = _field(result, pq.DiagnosticField.CONSTRAINT_NAME)
+        super().__init__(f"{self.sqlstate}: {self.message}")
+
+
+def _field(result: PGresult, field: pq.DiagnosticField) -> str:
+    return (result.error_field(field) or b"").decode(errors="replace")
+
+
+class PipelinedConnection:
+    """``before``: SQL without parameters, sent ahead of the statement in the same round trip (BEGIN, SAVEPOINT, …).
+
+    Outside a transaction block everything in one round trip is one implicit transaction.
+    """
+
+    def __init__(self, conninfo: str) -> None:
+        self.psycopg = psycopg.connect(conninfo, autocommit=True)
+        self._pgconn = self.psycopg.pgconn
+        self._canceller = self._pgconn.get_cancel()
+        self._busy = False
+        self._busy_lock = threading.Lock()
+        self._uses: OrderedDict[str, int] = OrderedDict()
+        self._prepared: OrderedDict[str, bytes] = OrderedDict()
+        self._prepared_count = 0
+        self._to_forget: list[bytes] = []
+        self._unconfirmed: list[str] = []
+        """Prepared in the running round trip; not there if it fails."""
+
+    @property
+    def backend_pid(self) -> int:
+        return self._pgconn.backend_pid
+
+    @property
+    def is_broken(self) -> bool:
+        return self._pgconn.status == pq.ConnStatus.BAD
+
+    @property
+    def transaction_status(self) -> int:
+        return self._pgconn.transaction_status
+
+    def run(self, sql: str, parameters: Parameters = (), before: Sequence[str] = ()) -> PGresult:
+        """The whole result of one statement. Raises StatementFailedError."""
+        self._send(sql, parameters, before)
+        return self._last_result()
+
+    def stream(self, sql: str, parameters: Parameters, before: Sequence[str], chunk_rows: int) -> Iterator[PGresult]:
+        """The result in pieces of at most ``chunk_rows`` rows, of which the last may be empty.
+
+        The connection is busy until the iterator is exhausted or closed; closing early cancels the statement.
+        """
+        to_skip = self._send(sql, parameters, before)
+        done = False
+        try:
+            for _ in range(to_skip):
+                self._skip_command()
+            self._pgconn.set_chunked_rows_mode(chunk_rows)
+            while (result := self._fetch()) is not None:
+                if result.status == pq.ExecStatus.TUPLES_CHUNK:
+                    yield result
+                    continue
+                done = True
+                if result.status in _FAILED:
+                    self._forget_unconfirmed()
+                self._drain()
+                yield self._checked(result)
+                return
+        finally:
+            if not done:
+                self._forget_unconfirmed()
+                self.cancel()
+                self._drain()
+
+    def describe(self, sql: str, before: Sequence[str] = ()) -> PGresult:
+        """The result columns of a statement, which is prepared but not run."""
+        self._pgconn.enter_pipeline_mode()
+        for command in before:
+            self._pgconn.send_query_params(command.encode(), None)
+        self._pgconn.send_describe_prepared(self._prepare(sql))
+        self._flush()
+        return self._last_result()
+
+    def script(self, sql: str, before: Sequence[str] = ()) -> None:
+        """Several statements without parameters or results that matter."""
+        for text in (*before, sql):
+            self._pgconn.send_query(text.encode())
+            self._flush()
+            self._last_result()
+
+    def forget_prepared(self) -> None:
+        """Prepared statements are of no use after DDL: PostgreSQL refuses a plan whose result type changed."""
+        self._to_forget += self._prepared.values()
+        self._prepared.clear()
+        self._uses.clear()
+
+    def cancel(self) -> None:
+        """End the running statement, if there is one; from any thread."""
+        with self._busy_lock:
+            if self._busy:
+                self._canceller.cancel()
+
+    def close(self) -> None:
+        self.psycopg.close()
+
+    # -- sending ----------------------------------------------------------------------------------------------------
+
+    def _send(self, sql: str, parameters: Parameters, before: Sequence[str]) -> int:
+        """Send everything; returns how many commands' results come before the statement's own."""
+        pgconn = self._pgconn
+        prepared = self._prepared.get(sql)
+        prepare = prepared is None and self._used_often(sql)
+        commands = len(before) + len(self._to_forget) + prepare
+        if commands:
+            pgconn.enter_pipeline_mode()
+            self._send_forgotten()
+            for command in before:
+                pgconn.send_query_params(command.encode(), None)
+        if prepare:
+            prepared = self._prepare(sql)
+        if prepared is None:
+            pgconn.send_query_params(sql.encode(), parameters, result_format=pq.Format.BINARY)
+        else:
+            pgconn.send_query_prepared(prepared, parameters, result_format=pq.Format.BINARY)
+        self._flush()
+        return commands
+
+    def _used_often(self, sql: str) -> bool:
+        uses = self._uses.pop(sql, 0) + 1
+        if uses >= _PREPARE_AT_USE:
+            return True
+        self._uses[sql] = uses
+        if len(self._uses) > _SEEN_MAX:
+            self._uses.popitem(last=False)
+        return False
+
+    def _prepare(self, sql: str) -> bytes:
+        """In a pipeline: send PREPARE unless done."""
+        if (known := self._prepared.get(sql)) is not None:
+            return known
+        self._prepared_count += 1
+        name = b"s%d" % self._prepared_count
+        self._pgconn.send_prepare(name, sql.encode())
+        self._prepared[sql] = name
+        self._unconfirmed.append(sql)
+        if len(self._prepared) > _PREPARED_MAX:
+            self._to_forget.append(self._prepared.popitem(last=False)[1])
+        return name
+
+    def _send_forgotten(self) -> None:
+        for name in self._to_forget:
+            self._pgconn.send_close_prepared(name)
+        self._to_forget.clear()
+
+    def _forget_unconfirmed(self) -> None:
+        for sql in self._unconfirmed:
+            self._prepared.pop(sql, None)
+
+    def _flush(self) -> None:
+        if self._pgconn.pipeline_status:
+            self._pgconn.pipeline_sync()
+        with self._busy_lock:
+            self._busy = True
+        wait(generators.send(self._pgconn), self._pgconn.socket)
+
+    # -- receiving --------------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> PGresult | None:
+        return wait(generators.fetch(self._pgconn), self._pgconn.socket)
+
+    def _skip_command(self) -> None:
+        """Read the result of a command that goes before, to its end. Raises StatementFailedError."""
+        while (result := self._fetch()) is not None:
+            self._checked(result)
+
+    def _last_result(self) -> PGresult:
+        """Read everything; the statement's own result is the last one. Raises the first failure."""
+        failed: PGresult | None = None
+        last: PGresult | None = None
+        for result in self._drain():
+            if result.status in _FAILED:
+                failed = failed or result
+            last = result
+        if failed is not None:
+            self._checked(failed)
+        assert last is not None
+        return last
+
+    def _drain(self) -> list[PGresult]:
+        """Read what is left of the round trip, and leave the pipeline."""
+        results: list[PGresult] = []
+        in_pipeline = bool(self._pgconn.pipeline_status)
+        ended = False
+        while not ended:
+            while (result := self._fetch()) is not None:
+                if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                    ended = True
+                    break
+                results.append(result)
+            ended = ended or not in_pipeline
+        if in_pipeline:
+            self._pgconn.exit_pipeline_mode()
+        if any(result.status in _FAILED for result in results):
+            self._forget_unconfirmed()
+        self._unconfirmed.clear()
+        with self._busy_lock:
+            self._busy = False
+        return results
+
+    def _checked(self, result: PGresult) -> PGresult:
+        if result.status in _FAILED:
+            raise StatementFailedError(result)
+        return result

@@ -1,0 +1,321 @@
+"""One client's access to the databases: ``contract.EngineSession`` on a PostgreSQL connection.
+
+Owns the path of a statement: translate, bind, run, type the result. DDL goes to ``engine.ddl``, big reads to
+``engine.reader``, transactions to ``engine.transaction``. @@TRANCOUNT, variables and control flow are the interpreter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from psycopg.pq.abc import PGresult
+
+from sqlserver_emulator.engine import bind, result_types
+from sqlserver_emulator.engine.access import SessionAccess
+from sqlserver_emulator.engine.constraint_names import ConstraintLookup
+from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.convert import convert
+from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
+from sqlserver_emulator.engine.errors_map import to_sql_server
+from sqlserver_emulator.engine.identity import IdentityValues
+from sqlserver_emulator.engine.pipeline import StatementFailedError
+from sqlserver_emulator.engine.rows import Row
+from sqlserver_emulator.engine.transaction import SavepointMissingError
+from sqlserver_emulator.engine.translation import StatementTranslator, Translated
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.events import Column, Command, Rows, RowsArrow
+from sqlserver_emulator.types import TsqlType
+
+_CHUNK_ROWS = 2000
+_ISOLATION = {
+    "READ UNCOMMITTED": "READ COMMITTED",
+    "READ COMMITTED": "READ COMMITTED",
+    "REPEATABLE READ": "REPEATABLE READ",
+    "SNAPSHOT": "REPEATABLE READ",
+    "SERIALIZABLE": "SERIALIZABLE",
+}
+_ENDS_TRANSACTION = (1205, 3960)
+
+
+class PostgresEngineSession:
+    """``access``: the connection, catalog and row reader of this session."""
+
+    def __init__(
+        self,
+        access: SessionAccess,
+        translator: StatementTranslator,
+        *,
+        login: str,
+        database: str,
+        session_id: int,
+        on_close: Callable[[], None],
+    ) -> None:
+        self.login = login
+        self.database = database
+        self._on_close = on_close
+        self._access = access
+        self._connection = access.connection
+        self._catalog = access.catalog
+        self._translator = translator
+        self._identity = IdentityValues(access)
+        self._ddl = DdlRunner(access, translator, self._identity)
+        self._names = ConstraintLookup(access)
+        self._open_result: Iterator[object] | None = None
+        self._seen_version = self._catalog.version
+        self._connection.set_context("emulator.session_id", str(session_id))
+        self._enter(database)
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def execute(self, statement: str, variables: Variables) -> StatementResult:
+        self._close_open_result()
+        if is_ddl(statement):
+            with self._errors("CREATE"):
+                return self._ddl.run(statement, self.database)
+        with self._errors("SELECT"):
+            translated = self._translate(statement, variables)
+        with self._errors(translated.command.name):
+            return self._run(translated, variables)
+
+    def evaluate(self, expression: str, variables: Variables, as_type: TsqlType | None = None) -> object:
+        value = self._scalar(expression, variables, condition=False, as_type=as_type)
+        return convert(value, as_type) if as_type is not None else value
+
+    def evaluate_condition(self, condition: str, variables: Variables) -> bool:
+        return bool(self._scalar(condition, variables, condition=True, as_type=None))
+
+    def convert(self, value: object, to: TsqlType) -> object:
+        return convert(value, to)
+
+    def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
+        self._close_open_result()
+        if is_ddl(statement):
+            return None
+        with self._errors("SELECT"):
+            translated = self._translate(statement, variables)
+            if not translated.returns_rows or translated.assigned_variables:
+                return None
+            return self._columns(self._connection.describe(translated.sql), translated)
+
+    def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        self._close_open_result()
+        with self._errors("SELECT"):
+            return self._access.fetch(postgres_sql, parameters)
+
+    def _translate(self, statement: str, variables: Variables) -> Translated:
+        self._notice_catalog_changes()
+        return self._translator.translate(
+            statement,
+            catalog=self._catalog,
+            database=self.database,
+            variable_types={name: variable.type for name, variable in variables.items()},
+        )
+
+    def _scalar(self, expression: str, variables: Variables, *, condition: bool, as_type: TsqlType | None) -> object:
+        self._close_open_result()
+        with self._errors("SELECT"):
+            self._notice_catalog_changes()
+            translated = self._translator.translate_expression(
+                expression,
+                catalog=self._catalog,
+                database=self.database,
+                variable_types={name: variable.type for name, variable in variables.items()},
+                condition=condition,
+                as_type=as_type,
+            )
+            result = self._connection.run(translated.sql, self._parameters(translated, variables), reads=True)
+            rows = self._access.rows(result)
+            return rows[0][0] if rows else None
+
+    def _run(self, translated: Translated, variables: Variables) -> StatementResult:
+        if translated.assigned_variables:
+            return self._assign(translated, variables)
+        if translated.command is Command.SELECT and translated.returns_rows:
+            return self._select(translated, variables)
+        return self._modify(translated, variables)
+
+    def _select(self, translated: Translated, variables: Variables) -> StatementResult:
+        values = bind.parameter_values(translated.parameters, variables, self._identity.variable)
+        pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
+        first = next(pieces)
+        columns = self._columns(first, translated)
+        unscaled = result_types.unscaled_columns(first, columns)
+        if unscaled:
+            rows = [row for piece in (first, *pieces) for row in self._access.rows(piece)]
+            columns = result_types.with_scales(columns, unscaled, rows)
+            return StatementResult(Command.SELECT, columns, iter([Rows(rows)]), row_count=len(rows))
+        result = StatementResult(Command.SELECT, columns, row_count=0)
+        self._open_result = pieces
+        result.batches = self._batches(result, first, pieces)
+        return result
+
+    def _batches(
+        self, result: StatementResult, first: PGresult, rest: Iterator[PGresult]
+    ) -> Iterator[Rows | RowsArrow]:
+        piece: PGresult | None = first
+        count = 0
+        with self._errors("SELECT"):
+            while piece is not None:
+                if piece.ntuples:
+                    count += piece.ntuples
+                    result.row_count = count
+                    yield Rows(self._access.rows(piece))
+                piece = next(rest, None)
+        self._open_result = None
+
+    def _assign(self, translated: Translated, variables: Variables) -> StatementResult:
+        rows, _ = self._all_rows(translated, variables)
+        values = dict(zip(translated.assigned_variables, rows[-1], strict=True)) if rows else {}
+        return StatementResult(translated.command, row_count=len(rows), assigned_variables=values)
+
+    def _modify(self, translated: Translated, variables: Variables) -> StatementResult:
+        self._identity.check(translated)
+        rows, result = self._all_rows(translated, variables)
+        count = result.command_tuples
+        self._identity.note(translated, count or 0)
+        if not translated.returns_rows:
+            return StatementResult(translated.command, row_count=count)
+        columns = self._columns(result, translated)
+        columns = result_types.with_scales(columns, result_types.unscaled_columns(result, columns), rows)
+        return StatementResult(translated.command, columns, iter([Rows(rows)]), row_count=len(rows))
+
+    def _all_rows(self, translated: Translated, variables: Variables) -> tuple[list[Row], PGresult]:
+        values = self._parameters(translated, variables)
+        before = [_deferred_message(translated.deferred_update_of.object_id)] if translated.deferred_update_of else []
+        reads = translated.command is Command.SELECT
+        result = self._connection.run(translated.sql, values, reads=reads, before=before)
+        return self._access.rows(result), result
+
+    def _parameters(self, translated: Translated, variables: Variables) -> list[bytes | None]:
+        return bind.to_parameters(bind.parameter_values(translated.parameters, variables, self._identity.variable))
+
+    def _columns(self, result: PGresult, translated: Translated) -> tuple[Column, ...]:
+        return result_types.result_columns(result, translated, self._catalog, self._access.datetimeoffset_oid)
+
+    def _notice_catalog_changes(self) -> None:
+        if self._catalog.version != self._seen_version:
+            self._seen_version = self._catalog.version
+            self._connection.pipeline.forget_prepared()
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def begin(self) -> None:
+        self._close_open_result()
+        self._connection.begin()
+
+    def commit(self) -> None:
+        self._close_open_result()
+        try:
+            with self._errors("COMMIT"):
+                self._connection.commit()
+        except SqlServerError:
+            self._access.transaction_ended(committed=False)
+            raise
+        self._access.transaction_ended(committed=True)
+
+    def rollback(self) -> None:
+        self._close_open_result()
+        self._connection.rollback()
+        self._access.transaction_ended(committed=False)
+
+    def save(self, name: str) -> None:
+        self._close_open_result()
+        with self._errors("SAVE"):
+            self._connection.save(name)
+
+    def rollback_to(self, name: str) -> None:
+        self._close_open_result()
+        try:
+            self._connection.rollback_to(name)
+        except SavepointMissingError:
+            message = f"Cannot roll back {name}. No transaction or savepoint of that name was found."
+            raise SqlServerError(6401, message) from None
+        self._access.rolled_back_to_savepoint()
+
+    def set_isolation(self, level: str) -> None:
+        self._connection.isolation = _ISOLATION[level.upper()]
+        self._connection.set_context("emulator.isolation", level.upper())
+
+    def set_lock_timeout(self, milliseconds: int) -> None:
+        # PostgreSQL spells "wait for ever" 0; T-SQL's 0 is "do not wait", the nearest of which is 1 ms.
+        self._connection.set_context("lock_timeout", str(0 if milliseconds < 0 else max(milliseconds, 1)))
+
+    def atomic(self) -> AbstractContextManager[None]:
+        self._close_open_result()
+        return self._access.atomic()
+
+    def catalog_changed(self) -> None:
+        self._access.catalog_changed()
+
+    # -- the session ------------------------------------------------------------------------------------------------
+
+    def use(self, database: str) -> None:
+        self._close_open_result()
+        entry = self._catalog.database_entry(database)
+        if entry is None:
+            message = f"Database '{database}' does not exist. Make sure that the name is entered correctly."
+            raise SqlServerError(911, message)
+        self._enter(entry.name)
+
+    def _enter(self, database: str) -> None:
+        self._access.security.enter(database)
+        self.database = database
+        self._connection.set_context("emulator.database", database)
+
+    def caller_is(self, role: str) -> bool:
+        return self._access.security.caller_is(role, self.database)
+
+    def user_procedure(self, database: str, schema: str, name: str) -> str | None:
+        rows = self._access.fetch(_PROCEDURE, [database, schema, name])
+        return str(rows[0][0]) if rows else None
+
+    def cancel(self) -> None:
+        self._connection.pipeline.cancel()
+
+    def reset(self) -> None:
+        self.rollback()
+        self._access.drop_temporary_tables()
+        self.set_isolation("READ COMMITTED")
+        self.set_lock_timeout(-1)
+        self._identity.forget()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._on_close()
+
+    def _close_open_result(self) -> None:
+        """A result that was not read to its end is given up when the next statement starts."""
+        pieces, self._open_result = self._open_result, None
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()
+
+    # -- errors -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _errors(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except StatementFailedError as failure:
+            error = to_sql_server(failure, self._names.within(self.database), verb)
+            if error.number in _ENDS_TRANSACTION and self._connection.in_transaction:
+                self._connection.rollback()
+                self._access.transaction_ended(committed=False)
+            raise error from failure
+
+
+_PROCEDURE = """
+SELECT o.definition FROM emulator.objects o
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'P'
+"""
+
+
+def _deferred_message(object_id: int) -> str:
+    return f"SELECT pg_logical_emit_message(true, 'deferred', '{{\"object_id\":{object_id}}}')"
