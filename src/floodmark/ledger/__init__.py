@@ -1,1 +1,1 @@
-"""The one truth about progress: watermarks and windows, in schema ``floodmark`` of the warehouse."""
+"""Watermarks, windows and verdicts in the warehouse's schema ``floodmark``: the one truth about progress."""

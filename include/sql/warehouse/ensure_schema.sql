@@ -1,0 +1,118 @@
+-- Floodmark's own tables in the warehouse. Run under an advisory lock; every statement may be repeated.
+CREATE SCHEMA IF NOT EXISTS floodmark;
+CREATE SCHEMA IF NOT EXISTS floodmark_staging;
+
+DO $$
+BEGIN
+    IF to_regtype('floodmark.lsn') IS NULL THEN
+        CREATE DOMAIN floodmark.lsn AS bytea
+            CONSTRAINT lsn_is_a_position CHECK (octet_length(VALUE) = 10 AND VALUE <> '\x00000000000000000000');
+        COMMENT ON DOMAIN floodmark.lsn IS 'A position in the log of a SQL Server: ten bytes, never zero';
+    END IF;
+END
+$$;
+
+CREATE TABLE IF NOT EXISTS floodmark.ledger_version (
+    version     integer     NOT NULL PRIMARY KEY,
+    made_at     timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE IF NOT EXISTS floodmark.tables (
+    pipeline                text        NOT NULL,
+    source_schema           text        NOT NULL,
+    source_name             text        NOT NULL,
+    target_schema           text        NOT NULL,
+    target_name             text        NOT NULL,
+    watermark               floodmark.lsn,
+    watermark_at            timestamp,
+    instance_name           text,
+    instance_object_id      integer,
+    instance_created_at     timestamp,
+    first_load_finished_at  timestamp,
+    consistent              boolean     NOT NULL DEFAULT false,
+    window_id               bigint,
+    updated_at              timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, source_schema, source_name),
+    CONSTRAINT one_writer_per_target UNIQUE (target_schema, target_name)
+);
+COMMENT ON COLUMN floodmark.tables.watermark IS 'The last LSN examined: the target is complete up to it';
+COMMENT ON COLUMN floodmark.tables.watermark_at IS 'Commit time of the watermark, local time of the source';
+COMMENT ON COLUMN floodmark.tables.consistent IS
+    'A window whose end was committed after the read of the first load has been published';
+
+CREATE TABLE IF NOT EXISTS floodmark.windows (
+    window_id   bigint        NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline    text          NOT NULL,
+    to_lsn      floodmark.lsn NOT NULL,
+    to_lsn_at   timestamp,
+    state       text          NOT NULL DEFAULT 'planned'
+        CONSTRAINT known_state CHECK (state IN ('planned', 'merged', 'checked', 'advanced')),
+    attempt     integer       NOT NULL DEFAULT 0,
+    plan        jsonb         NOT NULL,
+    opened_at   timestamptz   NOT NULL DEFAULT now(),
+    merged_at   timestamptz,
+    checked_at  timestamptz,
+    advanced_at timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_pipeline
+    ON floodmark.windows (pipeline) WHERE state <> 'advanced';
+
+CREATE TABLE IF NOT EXISTS floodmark.window_tables (
+    window_id        bigint    NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
+    source_schema    text      NOT NULL,
+    source_name      text      NOT NULL,
+    kind             text      NOT NULL,
+    after_lsn        floodmark.lsn,
+    read_finished_at timestamp,
+    read_rows        bigint    NOT NULL DEFAULT 0,
+    staged_rows      bigint    NOT NULL DEFAULT 0,
+    inserted_rows    bigint    NOT NULL DEFAULT 0,
+    updated_rows     bigint    NOT NULL DEFAULT 0,
+    deleted_rows     bigint    NOT NULL DEFAULT 0,
+    unchanged_rows   bigint    NOT NULL DEFAULT 0,
+    quarantined_rows bigint    NOT NULL DEFAULT 0,
+    warned_rows      bigint    NOT NULL DEFAULT 0,
+    PRIMARY KEY (window_id, source_schema, source_name)
+);
+
+CREATE TABLE IF NOT EXISTS floodmark.verdicts (
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    verdict       text        NOT NULL,
+    cause         text        NOT NULL,
+    hint          text        NOT NULL,
+    watermark     floodmark.lsn,
+    min_lsn       floodmark.lsn,
+    max_lsn       floodmark.lsn,
+    since         timestamptz NOT NULL DEFAULT now(),
+    seen_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, source_schema, source_name)
+);
+COMMENT ON COLUMN floodmark.verdicts.since IS 'When the verdict was first given without another in between';
+
+CREATE TABLE IF NOT EXISTS floodmark.tombstones (
+    target_schema text          NOT NULL,
+    target_name   text          NOT NULL,
+    key           jsonb         NOT NULL,
+    lsn           floodmark.lsn NOT NULL,
+    PRIMARY KEY (target_schema, target_name, key)
+);
+COMMENT ON TABLE floodmark.tombstones IS
+    'Keys that a hard delete removed, so that replaying an older window cannot bring the row back';
+
+CREATE TABLE IF NOT EXISTS floodmark.quarantine (
+    quarantine_id bigint        NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline      text          NOT NULL,
+    source_schema text          NOT NULL,
+    source_name   text          NOT NULL,
+    target_schema text          NOT NULL,
+    target_name   text          NOT NULL,
+    window_id     bigint        NOT NULL,
+    rule          text          NOT NULL,
+    key           jsonb         NOT NULL,
+    lsn           floodmark.lsn NOT NULL,
+    row_data      jsonb         NOT NULL,
+    at            timestamptz   NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key);

@@ -1,0 +1,3 @@
+UPDATE floodmark.window_tables
+SET read_rows = %(read_rows)s, read_finished_at = %(read_finished_at)s
+WHERE window_id = %(window_id)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s

@@ -1,0 +1,1 @@
+UPDATE floodmark.windows SET plan = %(plan)s WHERE window_id = %(window_id)s

@@ -1,0 +1,59 @@
+"""Rules as the author of the configuration writes them, and as the warehouse runs them.
+
+A rule is one condition in PostgreSQL's SQL over the columns of its table. Column names are matched without regard to
+case, as in SQL Server, because the targets keep the source's spelling. A rule cannot hold a subquery or a second
+statement: it is evaluated per row of staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+DIALECT = "postgres"
+
+
+def parse_rule(sql: str) -> exp.Expression:
+    """Raises ValueError with what is wrong."""
+    try:
+        statements = sqlglot.parse(f"SELECT 1 WHERE {sql}", dialect=DIALECT)
+    except SqlglotError as error:
+        raise ValueError(f"not a condition: {_first_line(error)}") from None
+    select = statements[0]
+    extra = {name for name, value in select.args.items() if value} - {"kind", "expressions", "where"} if select else ()
+    if len(statements) != 1 or not isinstance(select, exp.Select) or extra:
+        raise ValueError("not one condition")
+    condition: exp.Expression = select.args["where"].this
+    if condition.find(exp.Query):
+        raise ValueError("a rule looks at one row; it cannot hold a subquery")
+    if condition.find(exp.Star, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter):
+        raise ValueError("a rule looks at one row; it cannot hold *, aggregates, windows or parameters")
+    return condition
+
+
+def bind_rule(sql: str, columns: Iterable[str]) -> exp.Expression:
+    """The condition with its columns spelt, and quoted, as the target has them.
+
+    Raises ValueError as ``parse_rule`` does, and for a column that is not there.
+    """
+    spelling = {name.lower(): name for name in columns}
+    condition = parse_rule(sql)
+    for column in list(condition.find_all(exp.Column)):
+        found = spelling.get(column.name.lower())
+        if found is None or column.table:
+            raise ValueError(f"there is no column {column.sql(dialect=DIALECT)}")
+        column.set("this", exp.to_identifier(found, quoted=True))
+    return condition
+
+
+def columns_of(condition: exp.Expression) -> frozenset[str]:
+    """The names of the columns that a condition looks at."""
+    return frozenset(column.name for column in condition.find_all(exp.Column))
+
+
+def _first_line(error: SqlglotError) -> str:
+    errors = getattr(error, "errors", None)
+    return str(errors[0]["description"]) if errors else str(error).splitlines()[0]

@@ -1,0 +1,85 @@
+"""Sessions with the warehouse's PostgreSQL, and the one place where its errors become ours.
+
+Sessions are short: a load may take hours, and a connection that idles that long is cut by some firewall. The ledger and
+the warehouse both stand on this module; what they ask is their own business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import psycopg
+
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    FloodmarkError,
+    WarehouseAdminError,
+    WarehouseUnavailableError,
+)
+
+SUBJECT = "warehouse"
+# As JSON, moments are written in the session's zone; keys in tombstones must not depend on it.
+_SESSION_SETTINGS = "SET TIME ZONE 'UTC'; SET bytea_output = 'hex'"
+
+_HINTS = {
+    "28": "Check user and password of the warehouse connection.",
+    "3D": "Check the database name of the warehouse connection.",
+    "42501": "Grant the right to the user of the warehouse connection.",
+    "53100": "Free or add disk space in the warehouse; the next run goes on with the same window.",
+}
+_UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "57014", "58")
+# libpq hands on no SQLSTATE while it connects. Where the server speaks another language, none of these is found and the
+# failure counts as "unavailable": it is retried and then reported, with the server's own words.
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|FATAL: .*(does not exist|denied)"
+)
+
+
+class Reachable(Protocol):
+    """Anything that knows how to be reached, such as ``warehouse.connection.WarehouseConnection``."""
+
+    def conninfo(self) -> str: ...
+
+
+@contextmanager
+def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
+    """A connection with one transaction: committed at the end of the block, rolled back when it raises.
+
+    Errors of psycopg leave it as errors of ``core.errors`` about ``subject``.
+    """
+    try:
+        connection = psycopg.connect(at.conninfo(), autocommit=True)
+    except psycopg.Error as error:
+        raise _connect_error(error) from error
+    try:
+        with connection:
+            connection.execute(_SESSION_SETTINGS)
+            with connection.transaction():
+                yield connection
+    except psycopg.Error as error:
+        raise translate(error, subject) from error
+
+
+def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
+    """What an error of an open session means to us, by SQLSTATE."""
+    state = error.sqlstate
+    words = str(error).strip().replace("\n", "; ")
+    if state is None or state.startswith(_UNAVAILABLE):
+        return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "It is tried again.")
+    for prefix, hint in _HINTS.items():
+        if state.startswith(prefix):
+            return WarehouseAdminError(subject, f"the warehouse refused ({state}): {words}.", hint)
+    if state.startswith("53"):
+        return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.")
+    return FloodmarkBugError(subject, f"the warehouse answered {state}: {words}.")
+
+
+def _connect_error(error: psycopg.Error) -> FloodmarkError:
+    words = str(error).strip().replace("\n", "; ")
+    if _REFUSED.search(words):
+        hint = "Check user, password and database of the warehouse connection."
+        return WarehouseAdminError(SUBJECT, f"the warehouse refused the login: {words}.", hint)
+    return WarehouseUnavailableError(SUBJECT, f"the warehouse cannot be reached: {words}.", "It is tried again.")

@@ -1,0 +1,154 @@
+"""``PostgresWarehouse``: targets, staging and the merge, in a PostgreSQL of version 15 or later."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from floodmark.core.errors import FloodmarkBugError, OperatorError, WarehouseUnavailableError, WatermarkConflictError
+from floodmark.core.naming import quote, quote_table
+from floodmark.core.schema import TableName
+from floodmark.core.window import Deletes, LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.postgres import open_transaction
+from floodmark.sqlfiles import read_sql
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.counts import count_merge
+from floodmark.warehouse.gate import apply_rules, has_tombstones, in_bound, recover_kept_values
+from floodmark.warehouse.merge import Merge, build_merge, merge_of, table, tombstone_key
+from floodmark.warehouse.staging import create_staging, list_staging
+from floodmark.warehouse.targets import column_types, ensure_target
+
+_LOG = logging.getLogger(__name__)
+_LOCK_NOT_AVAILABLE = "55P03"
+# Sorting a million staged rows and hashing their keys in memory; given back when the transaction ends.
+_MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
+
+
+class PostgresWarehouse:
+    """Holds no session: each method is one transaction of its own."""
+
+    def __init__(self, connection: WarehouseConnection) -> None:
+        self._at = connection
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        with open_transaction(self._at, plan.pipeline) as session:
+            for planned in plan.tables:
+                for done in ensure_target(session, planned):
+                    _LOG.info("%s", done)
+        # Not in the same transaction: a load that was believed dead may still hold one of them.
+        self.drop_staging(plan.window_id)
+        with open_transaction(self._at, plan.pipeline) as session:
+            for index in range(len(plan.tables)):
+                session.execute(create_staging(plan, index))
+
+    def merge_window(
+        self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
+    ) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, plan.pipeline) as session:
+            _lock_planned(session, plan)
+            session.execute(_MERGE_MEMORY)
+            counts = {
+                planned.source: _merge_table(session, plan, index, (staged_rows or {}).get(planned.source))
+                for index, planned in enumerate(plan.tables)
+            }
+            recorded = {source: _record(session, plan, source, rows) for source, rows in counts.items()}
+            session.execute(read_sql("warehouse", "mark_merged"), {"window_id": plan.window_id})
+        return recorded
+
+    def drop_staging(self, window_id: int) -> None:
+        """Tables that somebody still uses stay; their names belong to an attempt that can no longer merge."""
+        with open_transaction(self._at, f"window {window_id}") as session:
+            leftovers = list_staging(session, window_id)
+        for name in leftovers:
+            try:
+                with open_transaction(self._at, f"window {window_id}") as session:
+                    session.execute("SET LOCAL lock_timeout = '2s'")
+                    session.execute(f"DROP TABLE IF EXISTS {quote_table(name)}")
+            except WarehouseUnavailableError as error:
+                if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                    raise
+                _LOG.warning("%s is still in use by another load and stays for now", name)
+
+
+def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Hold the window's row until the transaction ends, so that no two loads merge the same window."""
+    subject = f"{plan.pipeline}, window {plan.window_id}"
+    row = (
+        session.cursor(row_factory=dict_row)
+        .execute(read_sql("warehouse", "lock_window"), {"window_id": plan.window_id})
+        .fetchone()
+    )
+    if row is None:
+        raise OperatorError(subject, "the ledger has no such window.")
+    if row["state"] != WindowState.PLANNED.value:
+        raise WatermarkConflictError(subject, f"another load has brought it to {row['state']}.", "Nothing was merged.")
+    if row["attempt"] != plan.attempt:
+        raise WatermarkConflictError(
+            subject, f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
+            "Nothing was merged; the later attempt does the work.",
+        )  # fmt: skip
+
+
+def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
+    planned = plan.tables[index]
+    merge = merge_of(plan, index, has_tombstones(session, planned.target))
+    staging = quote_table(merge.staging)
+    # Statistics of the key alone: without them the planner may loop over the target row by row.
+    session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
+    recover_kept_values(session, planned, merge, column_types(planned))
+    gate = apply_rules(session, plan, planned, merge)
+    counted = count_merge(session, merge)
+    staged = counted.staged + gate.quarantined
+    if expected is not None and staged != expected:
+        raise WarehouseUnavailableError(
+            str(planned.source), f"{expected} rows were staged, and {staged} are there now.",
+            "A restart of the warehouse empties staging tables; the window is loaded again.",
+        )  # fmt: skip
+    if planned.deletes is Deletes.HARD:
+        _bury_deleted(session, planned, merge)
+    _run_merge(session, planned, merge)
+    if planned.kind is LoadKind.FIRST_LOAD:
+        session.execute(f"ANALYZE {quote_table(planned.target)}")
+    return TableCounts(
+        staged_rows=staged,
+        inserted_rows=counted.inserted,
+        updated_rows=counted.updated,
+        deleted_rows=counted.deleted,
+        unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
+        quarantined_rows=gate.quarantined,
+        warned_rows=gate.warned,
+    )
+
+
+def _run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    try:
+        session.execute(build_merge(merge).sql(dialect="postgres"))
+    except (psycopg.errors.CardinalityViolation, psycopg.errors.UniqueViolation) as error:
+        raise FloodmarkBugError(
+            str(planned.source), f"a key stands twice in staging: {error.diag.message_detail or error}."
+        ) from error
+
+
+def _bury_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    session.execute(
+        read_sql("warehouse", "bury_deleted").format(
+            key=in_bound(tombstone_key(merge)), staging=in_bound(table(merge.staging, "s"))
+        ),
+        {"target_schema": planned.target.schema, "target_name": planned.target.name},
+    )
+
+
+def _record(session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts) -> TableCounts:
+    """Store the counts; what the ledger already knows of the read comes back with them."""
+    named: dict[str, Any] = dataclasses.asdict(counts) | {
+        "window_id": plan.window_id, "source_schema": source.schema, "source_name": source.name
+    }  # fmt: skip
+    row = session.execute(read_sql("warehouse", "record_counts"), named).fetchone()
+    if row is None:
+        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not hold this table.")
+    return dataclasses.replace(counts, read_rows=row[0])

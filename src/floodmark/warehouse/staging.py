@@ -1,0 +1,47 @@
+"""Staging tables: one per table and attempt, not logged, gone when the window is finished."""
+
+from __future__ import annotations
+
+import psycopg
+
+from floodmark.core.naming import (
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    PART_COLUMN,
+    STAGING_SCHEMA,
+    keep_column,
+    lob_columns,
+    quote,
+    quote_table,
+    staging_prefix,
+    staging_table,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.window import WindowPlan
+from floodmark.sqlfiles import read_sql
+from floodmark.warehouse.targets import OWN_TYPES, column_types
+
+
+def create_staging(plan: WindowPlan, index: int) -> str:
+    """The CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
+
+    UNLOGGED halves the writing; what a crash of the warehouse takes away is found by counting before the merge.
+    """
+    table = plan.tables[index]
+    types = column_types(table) | {
+        LSN_COLUMN: OWN_TYPES[LSN_COLUMN],
+        OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
+        PART_COLUMN: "integer",
+        **{keep_column(name): "boolean" for name in lob_columns(table.instance.table)},
+    }
+    columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
+    name = quote_table(staging_table(plan, index))
+    return f"CREATE UNLOGGED TABLE {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+
+
+def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:
+    """The staging tables of a window, of every attempt."""
+    rows = session.execute(
+        read_sql("warehouse", "list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)}
+    )
+    return [TableName(STAGING_SCHEMA, name) for (name,) in rows.fetchall()]

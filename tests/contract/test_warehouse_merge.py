@@ -1,0 +1,255 @@
+"""What a merge does to a target, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import psycopg
+import pytest
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance, lsn
+
+from floodmark.core.errors import (
+    ConfigError,
+    DataQualityError,
+    FloodmarkBugError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.schema import SourceColumn
+from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.fixture
+def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
+    return Shop(database, ledger)
+
+
+def test_first_load_and_a_window_are_counted_by_what_became_of_the_rows(shop: Shop) -> None:
+    loaded = shop.run(first_load(), 10, [Row(id, INSERT, 10, id * 10, notes=f"n{id}") for id in (1, 2, 3)])
+    assert loaded == TableCounts(staged_rows=3, inserted_rows=3)
+    rows = [
+        Row(1, UPDATE, 11, 11, keep=True), Row(2, DELETE, 12, 20), Row(4, INSERT, 13, 40, 5, "new"), Row(9, DELETE, 14),
+    ]  # fmt: skip
+    counts = shop.run(changes(10, 20), 20, rows)
+    assert counts == TableCounts(staged_rows=4, inserted_rows=1, updated_rows=1, deleted_rows=1, unchanged_rows=1)
+    assert shop.target() == {
+        1: (Decimal("11.00"), None, "n1"), 3: (Decimal("30.00"), None, "n3"), 4: (Decimal("40.00"), 5, "new"),
+    }  # fmt: skip
+    soft_deleted = shop.rows('SELECT "Amount", __op, __window_id FROM shop.orders WHERE "Id" = 2 AND __deleted')
+    assert soft_deleted == [{"Amount": Decimal("20.00"), "__op": DELETE, "__window_id": 2}]
+
+
+def test_row_that_comes_back_counts_as_inserted(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10)])
+    shop.run(changes(10, 20), 20, [Row(1, DELETE, 15)])
+    counts = shop.run(changes(20, 30), 30, [Row(1, UPDATE, 25, 7)])
+    assert counts == TableCounts(staged_rows=1, inserted_rows=1)
+    assert shop.target() == {1: (Decimal("7.00"), None, None)}
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_replay_of_an_older_window_changes_nothing(shop: Shop, deletes: Deletes) -> None:
+    older = [Row(1, UPDATE, 12, 12), Row(2, UPDATE, 13, 13), Row(3, INSERT, 14, 14)]
+    shop.run(first_load(deletes), 10, [Row(1, INSERT, 10), Row(2, INSERT, 10)])
+    shop.run(changes(10, 20, deletes), 20, older)
+    shop.run(changes(20, 30, deletes), 30, [Row(1, UPDATE, 21, 21), Row(2, DELETE, 22), Row(3, DELETE, 23)])
+    after = shop.target()
+    shop.set_watermark(10)
+    counts = shop.run(changes(10, 20, deletes), 20, older)
+    assert counts == TableCounts(staged_rows=3, unchanged_rows=3)
+    assert shop.target() == after == {1: (Decimal("21.00"), None, None)}
+
+
+def test_hard_delete_removes_the_row_and_keeps_its_key_and_lsn(shop: Shop) -> None:
+    shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10)])
+    counts = shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, DELETE, 15), Row(7, DELETE, 16)])
+    assert counts == TableCounts(staged_rows=2, deleted_rows=1, unchanged_rows=1)
+    assert shop.rows("SELECT * FROM shop.orders") == []
+    assert shop.rows("SELECT key, lsn FROM floodmark.tombstones ORDER BY key") == [
+        {"key": [1], "lsn": lsn(15).value}, {"key": [7], "lsn": lsn(16).value},
+    ]  # fmt: skip
+    back = shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, INSERT, 25, 5)])
+    assert back == TableCounts(staged_rows=1, inserted_rows=1)
+
+
+def test_tombstones_still_hold_after_a_change_to_soft_deletes(shop: Shop) -> None:
+    shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10)])
+    shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, DELETE, 15)])
+    shop.set_watermark(1)
+    shop.run(changes(1, 12, Deletes.SOFT), 12, [Row(1, UPDATE, 12, 5)])
+    assert shop.target() == {}
+
+
+def test_window_merges_once(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.stage(plan, [Row(1, INSERT, 10)])
+    shop.merge(plan)
+    with pytest.raises(WatermarkConflictError, match="merged"):
+        shop.merge(plan)
+
+
+def test_load_believed_dead_can_neither_merge_nor_touch_the_staging_of_its_successor(shop: Shop) -> None:
+    zombie = shop.begin(first_load(), 10)
+    shop.stage(zombie, [Row(1, INSERT, 10)])
+    successor = shop.ledger.begin_load(zombie.window_id).plan
+    shop.warehouse.prepare_window(successor)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        shop.stage(zombie, [Row(2, INSERT, 10)])
+    with pytest.raises(WatermarkConflictError, match="attempt 2 has begun"):
+        shop.merge(zombie)
+    shop.stage(successor, [Row(3, INSERT, 10)])
+    shop.merge(successor)
+    assert set(shop.target()) == {3}
+
+
+def test_staging_in_use_by_another_load_does_not_hold_up_its_successor(shop: Shop) -> None:
+    zombie = shop.begin(first_load(), 10)
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute(f"LOCK TABLE {quote_table(staging_table(zombie, 0))}")
+        successor = shop.ledger.begin_load(zombie.window_id).plan
+        shop.warehouse.prepare_window(successor)
+        shop.stage(successor, [Row(3, INSERT, 10)])
+        shop.merge(successor)
+    shop.finish(successor)
+    assert not shop.exists(quote_table(staging_table(zombie, 0)))
+
+
+def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:
+    strict = (Rule("positive", "Amount > 0", OnFailure.STOP),)
+    other = replace(
+        first_load(rules=strict), source=ORDERS.__class__("dbo", "Items"), target=ORDERS.__class__("shop", "items")
+    )
+    opened = shop.ledger.open_window("shop", lsn(10), [first_load(), other])
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    shop.stage(plan, [Row(1, INSERT, 10, 5)], 0)
+    shop.stage(plan, [Row(1, INSERT, 10, -5)], 1)
+    with pytest.raises(DataQualityError, match=r"dbo\.Items: rule positive \(Amount > 0\) .* key 1\."):
+        shop.merge(plan)
+    assert shop.target() == {}
+    assert shop.ledger.read_window(plan.window_id).state is WindowState.PLANNED
+
+
+def test_staging_that_lost_rows_is_not_merged(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.stage(plan, [Row(1, INSERT, 10)])
+    with pytest.raises(WarehouseUnavailableError, match="2 rows were staged, and 1 are there now"):
+        shop.warehouse.merge_window(plan, {ORDERS: 2})
+
+
+def test_key_that_stands_twice_in_staging_is_refused(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.stage(plan, [Row(1, INSERT, 10), Row(1, INSERT, 10)])
+    with pytest.raises(FloodmarkBugError, match="stands twice"):
+        shop.merge(plan)
+
+
+QUARANTINE = (Rule("positive", "amount > 0", OnFailure.QUARANTINE), Rule("noted", "notes IS NOT NULL", OnFailure.WARN))
+
+
+def test_broken_rows_go_to_quarantine_with_the_reason_and_deletes_pass(shop: Shop) -> None:
+    rows = [Row(1, INSERT, 10, -1, notes="x"), Row(2, INSERT, 10, 1), Row(3, INSERT, 10, None, notes="y")]
+    counts = shop.run(first_load(rules=QUARANTINE), 10, rows)
+    assert counts == TableCounts(staged_rows=3, inserted_rows=2, quarantined_rows=1, warned_rows=1)
+    assert set(shop.target()) == {2, 3}
+    (found,) = shop.rows("SELECT * FROM floodmark.quarantine")
+    assert (found["pipeline"], found["rule"], found["window_id"], found["key"]) == ("shop", "positive", 1, [1])
+    assert found["row_data"]["Amount"] == -1
+    assert shop.run(changes(10, 20, rules=QUARANTINE), 20, [Row(2, DELETE, 11, -1)]).deleted_rows == 1
+
+
+def test_row_that_breaks_two_rules_is_counted_once(shop: Shop) -> None:
+    rules = (QUARANTINE[0], Rule("small", "amount BETWEEN 0 AND 9", OnFailure.QUARANTINE))
+    counts = shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, -1), Row(2, INSERT, 10, 99)])
+    assert counts == TableCounts(staged_rows=2, quarantined_rows=2)
+    assert [row["rule"] for row in shop.rows("SELECT rule FROM floodmark.quarantine ORDER BY key, rule")] == [
+        "positive", "small", "small",
+    ]  # fmt: skip
+
+
+def test_rule_sees_the_kept_lob_of_the_target(shop: Shop) -> None:
+    rules = (Rule("noted", "notes IS NOT NULL", OnFailure.QUARANTINE),)
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, notes="kept"), Row(2, INSERT, 10)])
+    rows = [Row(1, UPDATE, 11, 5, keep=True), Row(2, UPDATE, 12, 5, keep=True)]
+    assert shop.run(changes(10, 20, rules=rules), 20, rows).quarantined_rows == 1
+    assert shop.target() == {1: (Decimal("5.00"), None, "kept"), 2: (Decimal("0.00"), None, None)}
+
+
+def test_lob_of_a_quarantined_change_is_not_lost_when_a_later_change_mends_the_row(shop: Shop) -> None:
+    rules = QUARANTINE[:1]
+    shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, 1, notes="old")])
+    shop.run(
+        changes(10, 20, rules=rules), 20, [Row(1, UPDATE, 15, -1, notes="new"), Row(2, INSERT, 16, -2, notes="two")]
+    )
+    shop.run(changes(20, 30, rules=rules), 30, [Row(1, UPDATE, 25, -3, keep=True)])
+    shop.run(changes(30, 40, rules=rules), 40, [Row(1, UPDATE, 35, 3, keep=True), Row(2, UPDATE, 36, 4, keep=True)])
+    assert shop.target() == {1: (Decimal("3.00"), None, "new"), 2: (Decimal("4.00"), None, "two")}
+
+
+def test_rule_that_cannot_be_evaluated_names_itself(shop: Shop) -> None:
+    rules = (Rule("ratio", '1 / ("Disc%" - 5) > 0', OnFailure.WARN),)
+    plan = shop.begin(first_load(rules=rules), 10)
+    shop.stage(plan, [Row(1, INSERT, 10, discount=5)])
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: one of its rules \(ratio\) .*division by zero"):
+        shop.merge(plan)
+
+
+def test_rule_over_an_unknown_column_names_it(shop: Shop) -> None:
+    plan = shop.begin(first_load(rules=(Rule("r", "Amont > 0", OnFailure.WARN),)), 10)
+    with pytest.raises(ConfigError, match="rule r: there is no column Amont"):
+        shop.merge(plan)
+
+
+def test_target_is_widened_and_given_new_columns(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 5)])
+    columns = (
+        SourceColumn("Id", "bigint", 1),
+        SourceColumn("Amount", "decimal", 2, precision=20, scale=4),
+        SourceColumn("Disc%", "smallint", 3),
+        *instance().table.columns[3:],
+        SourceColumn("Extra", "nvarchar", 6, 20),
+    )
+    shop.run(replace(changes(10, 20), instance=instance(columns)), 20, [])
+    types = shop.rows(
+        "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute"
+        " WHERE attrelid = 'shop.orders'::regclass AND attnum > 0"
+    )
+    found = {row["attname"]: row["type"] for row in types}
+    assert (found["Id"], found["Amount"], found["Extra"]) == ("bigint", "numeric(20,4)", "character varying(20)")
+    assert found["Disc%"] == "integer"
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ('CREATE TABLE shop.orders ("Id" int PRIMARY KEY)', "column __lsn is not there as bytea"),
+        (
+            '{good}; ALTER TABLE shop.orders ALTER "Amount" TYPE uuid USING NULL',
+            "Amount has type uuid, which cannot become",
+        ),
+        ("{good}; ALTER TABLE shop.orders DROP CONSTRAINT orders_pkey", r"column Id is not in both keys"),
+        ("{good}; ALTER TABLE shop.orders ADD mine int NOT NULL", "column mine is NOT NULL, has no default"),
+    ],
+)
+def test_target_of_another_shape_is_refused_by_column(shop: Shop, statement: str, words: str) -> None:
+    shop.begin(first_load(), 10)
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        if not statement.startswith("{good}"):
+            session.execute("DROP TABLE shop.orders")
+        session.execute(statement.removeprefix("{good}; "))
+    with pytest.raises(
+        ConfigError, match=rf"dbo\.Orders: the target shop\.orders exists with another shape: .*{words}"
+    ):
+        shop.warehouse.prepare_window(shop.ledger.read_window(1).plan)
+
+
+def test_target_may_have_columns_of_its_own(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10)])
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute("ALTER TABLE shop.orders ADD mine int NOT NULL DEFAULT 7")
+    shop.run(changes(10, 20), 20, [Row(2, INSERT, 15)])
+    assert shop.rows("SELECT mine FROM shop.orders") == [{"mine": 7}, {"mine": 7}]

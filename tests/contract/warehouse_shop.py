@@ -1,0 +1,160 @@
+"""A small table, its plans, and the means to stage rows as the Spark job does and to look at the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.naming import keep_column, quote, quote_table, staging_table
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
+from floodmark.core.window import (
+    Deletes,
+    LoadKind,
+    NetSource,
+    Rule,
+    TableCounts,
+    TablePlan,
+    TemporalPolicy,
+    WindowPlan,
+)
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.postgres import PostgresWarehouse
+
+PIPELINE = "shop"
+ORDERS = TableName("dbo", "Orders")
+TARGET = TableName("shop", "orders")
+COLUMNS = (
+    SourceColumn("Id", "int", 1, nullable=False),
+    SourceColumn("Amount", "decimal", 2, precision=18, scale=2),
+    SourceColumn("Disc%", "int", 3),
+    SourceColumn("Notes", "nvarchar", 4, MAX_LENGTH),
+    SourceColumn("Double", "int", 5, is_computed=True),
+)
+DELETE, INSERT, UPDATE = 1, 2, 4
+
+
+def lsn(position: int) -> Lsn:
+    return Lsn(position.to_bytes(10))
+
+
+def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] = ("Id",)) -> CaptureInstance:
+    return CaptureInstance(
+        InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5)), SourceTable(ORDERS, columns, key), lsn(1),
+        supports_net_changes=True, has_command_id=True,
+    )  # fmt: skip
+
+
+def changes(after: int, to: int, deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) -> TablePlan:
+    return TablePlan(
+        source=ORDERS,
+        target=TARGET,
+        kind=LoadKind.CHANGES,
+        instance=instance(),
+        interval=Interval(lsn(after), lsn(to)),
+        watermark=lsn(after),
+        deletes=deletes,
+        net=NetSource.SPARK,
+        temporal=TemporalPolicy.TRUNCATE,
+        rules=rules,
+    )
+
+
+def first_load(deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) -> TablePlan:
+    return replace(
+        changes(1, 2, deletes, rules), kind=LoadKind.FIRST_LOAD, interval=None, watermark=None
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A staged row. notes None with keep: the change row left the LOB out."""
+
+    id: int
+    op: int
+    lsn: int
+    amount: int | None = 0
+    discount: int | None = None
+    notes: str | None = None
+    keep: bool = False
+
+    def staged(self) -> dict[str, Any]:
+        return {
+            "Id": self.id, "Amount": self.amount, "Disc%": self.discount, "Notes": self.notes,
+            "__lsn": lsn(self.lsn).value, "__op": self.op, "__part": 0, keep_column("Notes"): self.keep,
+        }  # fmt: skip
+
+
+@dataclass
+class Shop:
+    """A warehouse with its ledger, and the steps of a run without a source."""
+
+    connection: WarehouseConnection
+    ledger: PostgresLedger
+
+    @property
+    def warehouse(self) -> PostgresWarehouse:
+        return PostgresWarehouse(self.connection)
+
+    def begin(self, table: TablePlan, to: int) -> WindowPlan:
+        """A window opened and prepared."""
+        opened = self.ledger.open_window(PIPELINE, lsn(to), [table])
+        plan = self.ledger.begin_load(opened.window_id).plan
+        self.warehouse.prepare_window(plan)
+        return plan
+
+    def stage(self, plan: WindowPlan, rows: Iterable[Row], index: int = 0) -> int:
+        staged = [row.staged() for row in rows]
+        with psycopg.connect(self.connection.conninfo()) as session:
+            insert_rows(session, quote_table(staging_table(plan, index)), staged)
+        return len(staged)
+
+    def merge(self, plan: WindowPlan) -> TableCounts:
+        return self.warehouse.merge_window(plan)[ORDERS]
+
+    def finish(self, plan: WindowPlan) -> None:
+        self.ledger.mark_checked(plan.window_id)
+        self.ledger.advance(plan.window_id)
+        self.warehouse.drop_staging(plan.window_id)
+
+    def run(self, table: TablePlan, to: int, rows: Iterable[Row]) -> TableCounts:
+        """One whole window."""
+        plan = self.begin(table, to)
+        self.stage(plan, rows)
+        counts = self.merge(plan)
+        self.finish(plan)
+        return counts
+
+    def set_watermark(self, position: int | None) -> None:
+        """As an operator who replays would."""
+        with psycopg.connect(self.connection.conninfo()) as session:
+            session.execute("UPDATE floodmark.tables SET watermark = %s", [lsn(position).value if position else None])
+
+    def rows(self, statement: str) -> list[dict[str, Any]]:
+        with psycopg.connect(self.connection.conninfo(), row_factory=dict_row) as session:
+            return session.execute(statement).fetchall()
+
+    def target(self) -> dict[int, tuple[Any, ...]]:
+        """Living rows by key: (amount, discount, notes)."""
+        found = self.rows('SELECT * FROM shop.orders WHERE NOT __deleted ORDER BY "Id"')
+        return {row["Id"]: (row["Amount"], row["Disc%"], row["Notes"]) for row in found}
+
+    def exists(self, relation: str) -> bool:
+        return self.rows(f"SELECT to_regclass('{relation}') IS NOT NULL AS found")[0]["found"]
+
+
+def insert_rows(session: psycopg.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    columns = ", ".join(quote(name) for name in rows[0])
+    with session.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(tuple(row.values()))
