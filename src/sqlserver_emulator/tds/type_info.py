@@ -18,6 +18,7 @@ UTF8_FLAG = 0x04
 """In the fourth byte of a collation: fUTF8."""
 
 PLP_LENGTH = 0xFFFF
+LARGEST_SHORT_BYTES = 8000
 TIMESTAMP_USER_TYPE = 0x50
 
 INTEGER_BYTES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
@@ -102,7 +103,7 @@ def encode_type_info(type_: TsqlType) -> bytes:
 
 def _encode_short_length_type(type_: TsqlType) -> bytes:
     largest = PLP_LENGTH if is_plp(type_) else value_bytes(type_)
-    if not 0 < largest <= PLP_LENGTH:
+    if largest != PLP_LENGTH and not 0 < largest <= LARGEST_SHORT_BYTES:
         raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
     head = struct.pack("<BH", _SHORT_LENGTH_TOKENS[type_.name], largest)
     return head + COLLATION if is_character(type_) else head

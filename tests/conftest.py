@@ -1,0 +1,30 @@
+"""Servers that many tests share. Anything that talks to a source asks for ``emulator``."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator_process import Emulator, choose_odbc_provider, running_emulator
+
+choose_odbc_provider()
+
+
+@pytest.fixture(scope="session")
+def open_dir() -> Iterator[Path]:
+    """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket."""
+    folder = Path(tempfile.mkdtemp(prefix="sqlserver-emulator-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def emulator(open_dir: Path) -> Iterator[Emulator]:
+    """A running emulator with the database Test, its capture job scanning ten times a second."""
+    with running_emulator(open_dir / "emulator", "--capture-interval", "0.1") as running:
+        yield running
