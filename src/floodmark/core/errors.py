@@ -18,6 +18,7 @@ FloodmarkError
 ├── TransientError         nobody: it is retried
 │   ├── SourceUnavailableError
 │   ├── WarehouseUnavailableError
+│   ├── LoadKilledError        the load job ended without a word
 │   └── NotHarvestedYetError
 └── FloodmarkBugError      us
 
@@ -113,6 +114,10 @@ class SourceUnavailableError(TransientError):
 
 class WarehouseUnavailableError(TransientError):
     """The warehouse cannot be reached or cut the connection."""
+
+
+class LoadKilledError(TransientError):
+    """The load job ended without saying how: it was killed, or Spark did not start."""
 
 
 class NotHarvestedYetError(TransientError):

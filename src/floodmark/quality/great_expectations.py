@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
 
 _log = logging.getLogger(__name__)
+_DATASOURCE = "warehouse"
 _URL_NAME = "FLOODMARK_WAREHOUSE_URL"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 DEFAULT_KEPT_WINDOWS = 20
@@ -90,7 +91,10 @@ class GreatExpectationsQuality:
             _log.debug("the warehouse answers")
         with locked(self._docs_dir):
             context = self._open_context()
-            findings = list(_run_checks(context, plan, batches))
+            try:
+                findings = list(_run_checks(context, plan, batches))
+            finally:
+                context.data_sources.get(_DATASOURCE).get_engine().dispose()
             publish(context, self._docs_dir, plan.pipeline, self._kept_windows)
         self._judge(plan, sum(len(batch.checks) for batch in batches), findings)
 
@@ -127,7 +131,7 @@ class GreatExpectationsQuality:
         configure_folder(config, self._docs_dir)
         url = _url(self._warehouse).render_as_string(hide_password=False)
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
-        context.data_sources.add_postgres("warehouse", connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
+        context.data_sources.add_postgres(_DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
 
 
@@ -150,7 +154,7 @@ def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequen
 
     definitions = []
     for batch in batches:
-        asset = context.data_sources.get("warehouse").add_query_asset(batch.name, query=batch.sql)
+        asset = context.data_sources.get(_DATASOURCE).add_query_asset(batch.name, query=batch.sql)
         suite = gx.ExpectationSuite(batch.name, expectations=[_expectation(check) for check in batch.checks])
         definitions.append(
             gx.ValidationDefinition(

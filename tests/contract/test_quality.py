@@ -1,0 +1,256 @@
+"""The checks between merge and advance, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity
+from floodmark.core.errors import ConfigError, DataQualityError, WarehouseUnavailableError
+from floodmark.core.lsn import Lsn
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.window import (
+    Deletes,
+    LoadKind,
+    NetSource,
+    OnFailure,
+    Rule,
+    TableCounts,
+    TablePlan,
+    TemporalPolicy,
+    WindowPlan,
+)
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.quality.great_expectations import GreatExpectationsQuality
+from floodmark.warehouse.connection import WarehouseConnection
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+ROWS = 10
+PASSWORD = "a$b@c%20:/secret"
+ORDERS, LINES = TableName("dbo", "Orders"), TableName("dbo", "OrderLines")
+NOT_NEGATIVE = Rule("amount_not_negative", "amount >= 0", OnFailure.QUARANTINE)
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(10))
+
+
+def table_plan(source: TableName, target: str, columns: dict[str, str], key: tuple[str, ...]) -> TablePlan:
+    captured = tuple(
+        SourceColumn(name, kind, ordinal + 1, precision=18, scale=2)
+        for ordinal, (name, kind) in enumerate(columns.items())
+    )
+    instance = CaptureInstance(
+        InstanceIdentity(f"dbo_{source.name}", 1, datetime(2026, 1, 1)),
+        SourceTable(source, captured, key),
+        lsn(1),
+        supports_net_changes=False,
+        has_command_id=True,
+    )
+    return TablePlan(
+        source, TableName("shop", target), LoadKind.FIRST_LOAD, instance, None, None,
+        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
+    )  # fmt: skip
+
+
+TABLES = (
+    table_plan(ORDERS, "orders", {"OrderID": "bigint", "Amount": "decimal"}, ("OrderID",)),
+    table_plan(LINES, "order_lines", {"OrderID": "bigint", "Line Number": "int"}, ("OrderID", "Line Number")),
+)
+FLOODMARK_COLUMNS = "__lsn bytea, __op smallint, __window_id bigint, __loaded_at timestamptz, __deleted boolean"
+
+
+def run(at: WarehouseConnection, sql: str) -> None:
+    with psycopg.connect(at.conninfo(), autocommit=True) as connection:
+        connection.execute(sql.encode())
+
+
+@pytest.fixture
+def warehouse(database: WarehouseConnection) -> WarehouseConnection:
+    """Reached with a password full of characters that mean something in a URL."""
+    return dataclasses.replace(database, password=PASSWORD)
+
+
+@pytest.fixture
+def plan(warehouse: WarehouseConnection, ledger: PostgresLedger) -> WindowPlan:
+    """A merged window of ten new orders and ten lines, before anything is wrong with it."""
+    run(warehouse, "CREATE SCHEMA shop")
+    opened = ledger.begin_load(ledger.open_window("shop", lsn(9), TABLES).window_id).plan
+    run(warehouse, f'CREATE TABLE shop.orders ("OrderID" bigint, "Amount" numeric(18,2), {FLOODMARK_COLUMNS})')
+    run(warehouse, f'CREATE TABLE shop.order_lines ("OrderID" bigint, "Line Number" int, {FLOODMARK_COLUMNS})')
+    own = rf"'\x{lsn(9).value.hex()}', 2, {opened.window_id}, now(), false FROM generate_series(1, {ROWS}) AS i"
+    run(warehouse, f"INSERT INTO shop.orders SELECT i, i * 10, {own}")
+    run(warehouse, f"INSERT INTO shop.order_lines SELECT i / 2, i % 2, {own}")
+    for index, table in enumerate(opened.tables):
+        staging = quote_table(staging_table(opened, index))
+        run(warehouse, f"CREATE TABLE {staging} AS SELECT * FROM {quote_table(table.target)}")
+    return opened
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return tmp_path / "docs"
+
+
+def counts(quarantined_orders: int = 0) -> dict[TableName, TableCounts]:
+    return {
+        ORDERS: TableCounts(read_rows=ROWS, staged_rows=ROWS, quarantined_rows=quarantined_orders),
+        LINES: TableCounts(read_rows=ROWS, staged_rows=ROWS),
+    }
+
+
+def with_rules(plan: WindowPlan, *rules: Rule) -> WindowPlan:
+    return dataclasses.replace(plan, tables=(dataclasses.replace(plan.tables[0], rules=rules), *plan.tables[1:]))
+
+
+def test_a_window_that_is_merged_as_counted_passes(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    index = (docs / "index.html").read_text(encoding="utf-8")
+    assert index.count(">passed<") == 4
+    pages = re.findall(r'href="([^"]+)"', index)
+    assert len(pages) == 4
+    assert all((docs / page.replace("%20", " ")).is_file() for page in pages)
+
+
+def test_the_report_holds_no_password(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
+    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+    texts = [path.read_bytes() for path in docs.rglob("*") if path.is_file()]
+    assert texts
+    assert not [text for text in texts if b"secret" in text]
+
+
+def test_a_staged_row_that_the_target_lacks_fails(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
+    run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 4')
+    with pytest.raises(DataQualityError, match=r"dbo\.Orders: every_staged_row_merged: .* found 1 row against it"):
+        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+    assert ">failed<" in (docs / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_staged_row_in_quarantine_need_not_be_in_the_target(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 4')
+    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts(quarantined_orders=1))
+
+
+def test_a_row_older_than_the_staged_one_fails(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
+    run(warehouse, rf"""UPDATE shop.orders SET __lsn = '\x{lsn(8).value.hex()}' WHERE "OrderID" IN (5, 6)""")
+    with pytest.raises(DataQualityError, match=r"every_staged_row_merged.*found 2 rows"):
+        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+
+
+@pytest.mark.parametrize(("tombstone", "passes"), [(10, True), (8, False)])
+def test_with_hard_deletes_a_row_may_be_missing_when_a_later_delete_took_it(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, tombstone: int, passes: bool
+) -> None:
+    hard = dataclasses.replace(
+        plan, tables=tuple(dataclasses.replace(table, deletes=Deletes.HARD) for table in plan.tables)
+    )
+    run(warehouse, 'DELETE FROM shop.order_lines WHERE ("OrderID", "Line Number") = (2, 1)')
+    run(
+        warehouse,
+        "INSERT INTO floodmark.tombstones (target_schema, target_name, key, lsn) "
+        rf"VALUES ('shop', 'order_lines', '[2, 1]', '\x{lsn(tombstone).value.hex()}')",
+    )
+    quality = GreatExpectationsQuality(warehouse, docs)
+    if passes:
+        quality.check_window(hard, counts())
+    else:
+        with pytest.raises(DataQualityError, match=r"dbo\.OrderLines: every_staged_row_merged"):
+            quality.check_window(hard, counts())
+
+
+def test_a_staged_delete_of_a_row_that_never_arrived_passes(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 7')
+    run(warehouse, f'UPDATE {quote_table(staging_table(plan, 0))} SET __op = 1 WHERE "OrderID" = 7')
+    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+
+
+def test_staging_with_another_number_of_rows_than_the_ledger_counted_fails(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    run(warehouse, f'DELETE FROM {quote_table(staging_table(plan, 0))} WHERE "OrderID" = 1')
+    with pytest.raises(DataQualityError, match=r"staged_row_count: expected that staging holds the 10 rows.*found 9"):
+        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+
+
+def test_a_key_that_occurs_twice_fails_for_a_composite_key_too(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    run(warehouse, 'INSERT INTO shop.order_lines SELECT * FROM shop.order_lines WHERE "OrderID" = 3 LIMIT 1')
+    run(warehouse, 'INSERT INTO shop.orders SELECT * FROM shop.orders WHERE "OrderID" = 3')
+    with pytest.raises(DataQualityError) as caught:
+        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+    message = str(caught.value)
+    assert message.startswith("pipeline shop: ")
+    assert "shop.orders: key_unique" in message
+    assert "shop.order_lines: key_unique: expected that no two rows share the key (OrderID, Line Number)" in message
+
+
+def test_a_broken_rule_fails_or_warns_as_declared(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
+    quality = GreatExpectationsQuality(warehouse, docs)
+    quality.check_window(with_rules(plan, dataclasses.replace(NOT_NEGATIVE, on_failure=OnFailure.WARN)), counts())
+    assert "shop.orders: amount_not_negative" in caplog.text
+    assert ">warned<" in (docs / "index.html").read_text(encoding="utf-8")
+    with pytest.raises(DataQualityError, match=r"^shop\.orders: .*amount_not_negative.*The watermark stays"):
+        quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
+
+
+def test_a_rule_looks_at_this_window_and_at_living_rows_only_and_null_passes(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1, __deleted = true WHERE "OrderID" = 1')
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1, __window_id = __window_id + 1 WHERE "OrderID" = 2')
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = NULL WHERE "OrderID" = 3')
+    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
+
+
+def test_a_rule_may_hold_braces(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
+    braces = Rule("braces", "CAST(amount AS text) NOT LIKE '{%}'", OnFailure.STOP)
+    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, braces), counts())
+
+
+def test_a_rule_that_cannot_be_evaluated_is_named(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
+    broken = Rule("nonsense", "no_such_function(amount) > 0", OnFailure.STOP)
+    with pytest.raises(ConfigError, match=r"rule nonsense cannot be evaluated.*no_such_function"):
+        GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, broken), counts())
+
+
+def test_late_rows_are_reported_and_do_not_stop_the_run(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(warehouse, "UPDATE floodmark.windows SET opened_at = now() - interval '2 hours'")
+    GreatExpectationsQuality(warehouse, docs, freshness_seconds=3600).check_window(plan, counts())
+    assert "fresh: expected that rows are in the warehouse within 3600 seconds" in caplog.text
+
+
+def test_the_report_keeps_as_many_windows_as_it_was_told(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    quality = GreatExpectationsQuality(warehouse, docs, kept_windows=2)
+    for _ in range(3):
+        quality.check_window(plan, counts())
+    assert (docs / "index.html").read_text(encoding="utf-8").count("<h2>") == 2
+    assert len(list((docs / "validations").rglob("*.html"))) == 2 * 4
+
+
+def test_a_warehouse_that_does_not_answer_is_a_transient_error(plan: WindowPlan, docs: Path, tmp_path: Path) -> None:
+    class Nowhere:
+        def conninfo(self) -> str:
+            return f"host={tmp_path} dbname=postgres"
+
+    with pytest.raises(WarehouseUnavailableError):
+        GreatExpectationsQuality(Nowhere(), docs).check_window(plan, counts())
