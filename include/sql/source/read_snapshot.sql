@@ -1,0 +1,63 @@
+-- Everything a run must know of the source before it reads a row, in one round trip and with one constant text,
+-- whatever the number of tables. Nothing here needs more than SELECT on the source tables and on their change tables:
+-- cdc.change_tables and cdc.captured_columns are for db_owner only, so that the instances come from the procedure and
+-- the captured columns from the change tables themselves. Result sets, in order (the last five only where CDC is on):
+-- 1 database, 2 tables, 3 log position, 4 instances, 5 change tables, 6 columns, 7 primary keys.
+SET NOCOUNT ON;
+SET LOCK_TIMEOUT 10000;
+
+DECLARE @enabled bit, @max_lsn binary(10), @capture_running bit;
+SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
+
+-- As text, because Azure SQL Database refuses a batch that so much as names msdb.
+IF @enabled = 1
+    AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
+    AND HAS_PERMS_BY_NAME(N'msdb.dbo.sysjobactivity', N'OBJECT', N'SELECT') = 1
+    EXEC sys.sp_executesql
+        N'SELECT @running = MAX(CASE WHEN a.start_execution_date IS NOT NULL AND a.stop_execution_date IS NULL THEN 1 ELSE 0 END)
+          FROM msdb.dbo.cdc_jobs AS j
+          LEFT JOIN msdb.dbo.sysjobactivity AS a
+              ON a.job_id = j.job_id AND a.session_id = (SELECT MAX(session_id) FROM msdb.dbo.sysjobactivity)
+          WHERE j.database_id = DB_ID() AND j.job_type = N''capture''',
+        N'@running bit OUTPUT',
+        @running = @capture_running OUTPUT;
+
+SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
+    @capture_running AS capture_running;
+
+SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc
+FROM sys.tables AS t
+JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE t.is_ms_shipped = 0;
+
+IF @enabled = 1
+BEGIN
+    SET @max_lsn = sys.fn_cdc_get_max_lsn();
+    SELECT @max_lsn AS max_lsn, sys.fn_cdc_map_lsn_to_time(@max_lsn) AS max_lsn_at;
+
+    EXEC sys.sp_cdc_help_change_data_capture;
+
+    SELECT t.object_id, LEFT(t.name, LEN(t.name) - 3) AS capture_instance,
+        sys.fn_cdc_get_min_lsn(LEFT(t.name, LEN(t.name) - 3)) AS min_lsn,
+        HAS_PERMS_BY_NAME(N'cdc.' + QUOTENAME(t.name), N'OBJECT', N'SELECT') AS is_readable
+    FROM sys.tables AS t
+    WHERE t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT';
+
+    SELECT c.object_id, c.name AS column_name, y.name AS type_name, c.max_length, c.precision, c.scale, c.is_nullable,
+        c.is_computed
+    FROM sys.columns AS c
+    JOIN sys.tables AS t ON t.object_id = c.object_id
+    -- The system type below an alias type; CLR types (hierarchyid, geography) share number 240 and keep their own.
+    JOIN sys.types AS y
+        ON y.user_type_id = CASE WHEN c.system_type_id = 240 THEN c.user_type_id ELSE c.system_type_id END
+    WHERE t.is_tracked_by_cdc = 1 OR (t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT')
+    ORDER BY c.object_id, c.column_id;
+
+    SELECT i.object_id, c.name AS column_name
+    FROM sys.indexes AS i
+    JOIN sys.tables AS t ON t.object_id = i.object_id
+    JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+    JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+    WHERE t.is_tracked_by_cdc = 1 AND i.is_primary_key = 1
+    ORDER BY i.object_id, k.key_ordinal;
+END

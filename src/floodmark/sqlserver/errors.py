@@ -1,0 +1,195 @@
+"""What a driver raised, as one of ``core.errors``: by the server's error number, or by SQLSTATE where there is none.
+
+Messages are shown, never looked at: the server writes them in the login's language. pymssql gives the number;
+mssql-python gives neither number nor SQLSTATE, only its own constant text for the SQLSTATE, so ``driver`` asks the
+server for ``@@ERROR`` and hands the number in.
+
+Numbers: SQL Server's list of database engine events and errors; those of DB-Library (2xxxx, pymssql only) sybdb.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from floodmark.core.errors import (
+    CdcNotEnabledError,
+    FloodmarkBugError,
+    FloodmarkError,
+    InstanceReplacedError,
+    SourceAdminError,
+    SourceLoginError,
+    SourcePermissionError,
+    SourceUnavailableError,
+    WindowExpiredError,
+)
+
+_LOGIN_HINT = "Check user, password and database of the connection, and that the login may open the database."
+_TRUST_HINT = "Name the authority's certificate as ca_file, or set trust_server_certificate to give up the check."
+_PERMISSION_HINT = (
+    "Grant the login SELECT on the table and on its change table, and membership of the instance's gating role, if any."
+)
+_CDC_HINT = "Enable it with sys.sp_cdc_enable_db and sys.sp_cdc_enable_table, or correct the configuration."
+_EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or are not captured yet; see the numbers."
+_REPLACED_HINT = "The capture instance was made anew with other columns; load the table again."
+_RETRY_HINT = "It is tried again."
+_ADMIN_HINT = "Ask the DBA of the source."
+_BUG_HINT = "Please report it with this message."
+
+Outcome = tuple[type[FloodmarkError], str]
+
+_LOGIN: Outcome = (SourceLoginError, _LOGIN_HINT)
+_PERMISSION: Outcome = (SourcePermissionError, _PERMISSION_HINT)
+_CDC: Outcome = (CdcNotEnabledError, _CDC_HINT)
+_EXPIRED: Outcome = (WindowExpiredError, _EXPIRED_HINT)
+_REPLACED: Outcome = (InstanceReplacedError, _REPLACED_HINT)
+_RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
+_ADMIN: Outcome = (SourceAdminError, _ADMIN_HINT)
+_BUG: Outcome = (FloodmarkBugError, _BUG_HINT)
+
+BY_NUMBER: Mapping[int, Outcome] = {
+    # Login and database.
+    18456: _LOGIN,  # login failed
+    18452: _LOGIN,  # login from an untrusted domain
+    18461: _LOGIN,  # single user mode
+    18470: _LOGIN,  # account disabled
+    18486: _LOGIN,  # account locked
+    18487: _LOGIN,  # password expired
+    18488: _LOGIN,  # password must be changed
+    4060: _LOGIN,  # cannot open the database
+    4064: _LOGIN,  # cannot open the user's default database
+    911: _LOGIN,  # database does not exist
+    916: _LOGIN,  # the login is no user of the database
+    40615: _LOGIN,  # Azure SQL: client address not allowed
+    # Rights.
+    229: _PERMISSION,  # permission denied on object; also what the CDC functions answer through their placeholder
+    230: _PERMISSION,  # permission denied on column
+    262: _PERMISSION,  # permission denied in database
+    297: _PERMISSION,  # no permission to perform this action
+    300: _PERMISSION,  # VIEW SERVER/DATABASE STATE denied
+    22902: _PERMISSION,  # sysadmin required
+    22904: _PERMISSION,  # db_owner required
+    22914: _PERMISSION,  # db_owner or db_ddladmin required
+    22981: _PERMISSION,  # object does not exist or access is denied
+    # Change data capture.
+    208: _CDC,  # invalid object name: the table, or the change table of a dropped instance
+    2812: _CDC,  # procedure not found
+    22901: _CDC,  # database not enabled
+    22910: _CDC,  # cleanup: database not enabled
+    22920: _CDC,  # named instance does not exist
+    22931: _CDC,  # source table does not exist
+    22960: _CDC,  # instance not enabled for the table
+    22985: _CDC,  # table not enabled
+    22988: _ADMIN,  # edition without CDC
+    313: _EXPIRED,  # range outside the validity interval (all and net changes functions)
+    314: _EXPIRED,
+    207: _REPLACED,  # invalid column name
+    # The server is busy, moves, or is going down.
+    701: _RETRY,  # not enough memory
+    802: _RETRY,  # not enough buffer pool
+    976: _RETRY,  # availability group: database not accessible
+    978: _RETRY,  # availability group: read intent required
+    983: _RETRY,  # availability group: role is resolving
+    1204: _RETRY,  # no locks left
+    1205: _RETRY,  # deadlock victim
+    1222: _RETRY,  # lock timeout
+    3950: _RETRY,  # version store: version is gone
+    3960: _RETRY,  # snapshot conflict
+    3966: _RETRY,  # version store: transaction rolled back
+    3980: _RETRY,  # batch was aborted
+    5120: _ADMIN,  # file cannot be opened
+    6005: _RETRY,  # shutdown in progress
+    8628: _RETRY,  # timeout while waiting to optimize
+    8645: _RETRY,  # timeout while waiting for memory
+    8651: _RETRY,  # memory grant not possible
+    9001: _RETRY,  # log not available
+    9002: _ADMIN,  # log full
+    14258: _RETRY,  # SQL Server Agent is starting
+    17142: _RETRY,  # server paused
+    17187: _RETRY,  # not ready for connections
+    18401: _RETRY,  # server is in script upgrade mode
+    18451: _RETRY,  # only administrators may connect now
+    922: _RETRY,  # database is being recovered
+    921: _RETRY,  # database has not been recovered yet
+    924: _RETRY,  # database is open for one user
+    942: _ADMIN,  # database is offline
+    945: _ADMIN,  # database cannot be opened: files or space
+    10928: _RETRY,  # Azure SQL: resource limit
+    10929: _RETRY,
+    40197: _RETRY,  # Azure SQL: reconfiguration
+    40501: _RETRY,  # Azure SQL: busy
+    40540: _RETRY,  # Azure SQL: aborted by reconfiguration
+    40613: _RETRY,  # Azure SQL: database not available
+    42108: _RETRY,  # serverless: resuming
+    49918: _RETRY,  # Azure SQL: too busy
+    49919: _RETRY,
+    49920: _RETRY,
+    # The connection.
+    -2: _RETRY,  # client's timeout
+    64: _RETRY,  # name no longer available
+    121: _RETRY,  # semaphore timeout
+    233: _RETRY,  # no process at the other end
+    596: _RETRY,  # session was killed
+    10053: _RETRY,
+    10054: _RETRY,  # reset by peer
+    10060: _RETRY,  # connect timeout
+    10061: _RETRY,  # refused
+    11001: _RETRY,  # host not found
+    20002: _RETRY,  # DB-Library: login failed on the way (a refused password comes as 18456)
+    20003: _RETRY,  # DB-Library: timeout
+    20004: _RETRY,  # DB-Library: read failed
+    20006: _RETRY,  # DB-Library: write failed
+    20009: _RETRY,  # DB-Library: unable to connect
+    20017: _RETRY,  # DB-Library: unexpected end from server
+    20047: _RETRY,  # DB-Library: connection is dead
+    # Our statement is wrong.
+    102: _BUG,
+    156: _BUG,
+    137: _BUG,
+    245: _BUG,
+    8114: _BUG,
+    49999: _BUG,  # the emulator does not support the statement
+}
+
+AT_CONNECT: Mapping[str, Outcome] = {
+    "28000": _LOGIN,  # 18456
+    "42000": _LOGIN,  # while connecting only a refused database: 4060, 916
+    "08001": _RETRY,  # no way to the server, or no agreement on TLS
+    "08004": _LOGIN,
+    "08S01": _RETRY,
+    "HY000": _RETRY,
+    "HYT00": _RETRY,
+    "HYT01": _RETRY,
+}
+"""By SQLSTATE, for want of a number: mssql-python has none before there is a connection to ask."""
+
+AT_CLIENT: Mapping[str, Outcome] = {"HYT00": _RETRY, "HYT01": _RETRY, "HY008": _RETRY}
+"""By SQLSTATE, for what the driver says itself over a connection that lives on."""
+
+
+def by_number(subject: str, number: int, message: str) -> FloodmarkError:
+    """For a number of the server, or one of DB-Library. One that is not in the map is a bug of ours, and says so."""
+    kind, hint = BY_NUMBER.get(number, _BUG)
+    return kind(subject, f"the source answered with error {number}: {message}.", hint)
+
+
+def not_trusted(subject: str, message: str) -> FloodmarkError:
+    """For a server whose certificate no known authority has signed."""
+    return SourceLoginError(subject, f"{message}.", _TRUST_HINT)
+
+
+def by_sqlstate(subject: str, sqlstate: str, message: str, outcomes: Mapping[str, Outcome]) -> FloodmarkError:
+    kind, hint = outcomes.get(sqlstate, _BUG)
+    return kind(subject, f"{message} (SQLSTATE {sqlstate or 'unknown'}).", hint)
+
+
+def cut_off(subject: str, message: str) -> FloodmarkError:
+    """For a connection that answers no more, whatever it said last."""
+    return SourceUnavailableError(subject, f"the connection to the source was cut off: {message}.", _RETRY_HINT)
+
+
+def pymssql_number(error: BaseException) -> int | None:
+    """The number that pymssql puts first, in one of three shapes; None when there is none."""
+    first = error.args[0] if error.args else None
+    while isinstance(first, tuple) and first:
+        first = first[0]
+    return first if isinstance(first, int) else None

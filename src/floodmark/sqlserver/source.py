@@ -1,0 +1,86 @@
+"""``SqlServerSource``: the control queries of a run. The rows themselves are read by ``floodmark.spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from floodmark.core.capture import SourceSnapshot, TableSighting
+from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
+from floodmark.core.schema import TableName
+from floodmark.sqlfiles import read_sql
+from floodmark.sqlserver.catalog import Catalog, FoundInstance, Row, build_catalog
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sqlserver.tsql import change_table
+
+_SETS_WITHOUT_CDC = 2
+
+
+class SqlServerSource:
+    """``sync.ports.Source`` for SQL Server 2016 and later and Azure SQL. Each call makes and ends one connection."""
+
+    def __init__(self, connection: SqlServerConnection) -> None:
+        self._connection = connection
+
+    def read_snapshot(
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
+    ) -> SourceSnapshot:
+        """Two statements; their texts depend on the set of capture instances only.
+
+        The second is sent after the first has answered: what it sees of the change tables is not older than max_lsn.
+        """
+        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+            sets = session.fetch_sets(read_sql("source", "read_snapshot"))
+            catalog = build_catalog(sets[1], *sets[3:])
+            found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
+            last_changes = _read_last_changes(session, [instance for instance in found.values() if instance])
+        database, enabled, taken_at, running = sets[0][0]
+        max_lsn, max_lsn_at = sets[_SETS_WITHOUT_CDC][0] if enabled else (None, None)
+        return SourceSnapshot(
+            database=database,
+            cdc_enabled=bool(enabled),
+            max_lsn=read_lsn(max_lsn),
+            max_lsn_at=max_lsn_at,
+            taken_at=taken_at,
+            seconds_behind=(taken_at - max_lsn_at).total_seconds() if max_lsn_at else None,
+            capture_running=None if running is None else bool(running),
+            tables=tuple(_sighting(catalog, table, found[table], last_changes) for table in tables),
+        )
+
+
+def _find(catalog: Catalog, table: TableName, pinned: str | None) -> FoundInstance | None:
+    known = catalog.find_table(table)
+    return catalog.find_instance(known, pinned) if known else None
+
+
+def _sighting(
+    catalog: Catalog, table: TableName, found: FoundInstance | None, last_changes: Mapping[str, Lsn | LsnAbsence]
+) -> TableSighting:
+    known = catalog.find_table(table)
+    if found is None:
+        # The procedure leaves out what the login may not see: a tracked table without an instance lacks a right,
+        # unless another instance of it is visible.
+        others = known is not None and catalog.find_instance(known, None) is not None
+        permitted = known is None or not known.is_tracked or others
+        return TableSighting(table, known is not None, None, LsnAbsence.NULL, permitted)
+    return TableSighting(
+        table=table,
+        exists=True,
+        instance=found.instance,
+        min_lsn=found.min_lsn,
+        permitted=found.readable,
+        last_change_lsn=last_changes.get(found.name),
+    )
+
+
+def _read_last_changes(session: SourceSession, found: Sequence[FoundInstance]) -> dict[str, Lsn | LsnAbsence]:
+    """The highest ``__$start_lsn`` of each readable change table: one seek each in its clustered index."""
+    names = sorted({instance.name for instance in found if instance.readable})
+    if not names:
+        return {}
+    branches = [
+        f"SELECT {number} AS number, MAX([__$start_lsn]) AS last_lsn FROM {change_table(name)}"  # noqa: S608  (quoted)
+        for number, name in enumerate(names)
+    ]
+    rows: list[Row] = session.fetch(" UNION ALL ".join(branches))
+    return {names[number]: read_lsn(value) for number, value in rows}

@@ -1,0 +1,26 @@
+"""Identifiers in T-SQL. They come from what the server itself returned; values are bound, never written into a text."""
+
+from __future__ import annotations
+
+from floodmark.core.schema import TableName
+
+CDC_SCHEMA = "cdc"
+
+
+def quote(identifier: str) -> str:
+    """In brackets."""
+    return "[" + identifier.replace("]", "]]") + "]"
+
+
+def quote_table(name: TableName) -> str:
+    return f"{quote(name.schema)}.{quote(name.name)}"
+
+
+def change_table(instance: str) -> str:
+    """The quoted name of an instance's change table."""
+    return quote_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
+
+
+def net_changes_function(instance: str) -> str:
+    """The quoted name of an instance's net changes function."""
+    return quote_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))

@@ -1,0 +1,138 @@
+"""Result sets of read_snapshot.sql, as SQL Server prints them, into capture instances."""
+
+from datetime import datetime
+
+import pytest
+
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.sqlserver.catalog import Catalog, build_catalog, parse_column_list
+
+START = bytes.fromhex("0000002D000005500042")
+CREATED = datetime(2026, 8, 25, 10, 0, 1)
+ORDERS = TableName("dbo", "Orders")
+
+
+def _help(name: str = "dbo_Orders", object_id: int = 200, created_at: datetime = CREATED, **other: object) -> tuple:
+    row = {
+        "source_schema": "dbo", "source_table": "Orders", "capture_instance": name, "object_id": object_id,
+        "source_object_id": 100, "start_lsn": START, "end_lsn": None, "supports_net_changes": True,
+        "has_drop_pending": None, "role_name": None, "index_name": "PK_Orders", "filegroup_name": None,
+        "create_date": created_at, "index_column_list": "[Id]", "captured_column_list": "[Id], [Note]",
+    }  # fmt: skip
+    return tuple((row | other).values())
+
+
+OWN = [(name, "binary", 10) for name in ("__$start_lsn", "__$end_lsn", "__$seqval")] + [
+    ("__$operation", "int", 4),
+    ("__$update_mask", "varbinary", 128),
+]
+CAPTURED = [
+    ("Id", "int", 4),
+    ("Total", "int", 4),
+    ("Note", "nvarchar", -1),
+    ("Code", "nvarchar", 40),
+    ("Rv", "binary", 8),
+]
+
+
+def _columns(object_id: int, *columns: tuple[str, str, int], **computed: bool) -> list[tuple]:
+    return [
+        (object_id, name, kind, length, 0, 0, name != "Id", computed.get(name, False)) for name, kind, length in columns
+    ]
+
+
+def _catalog(
+    instances: list[tuple] | None = None, min_lsn: bytes | None = START, source: list[tuple] | None = None,
+    readable: int = 1, command_id: bool = True,
+) -> Catalog:  # fmt: skip
+    instances = [_help()] if instances is None else instances
+    last = [("__$command_id", "int", 4)] if command_id else []
+    if source is None:
+        source = _columns(100, *CAPTURED[:-1], ("Rv", "timestamp", 8), Total=True)
+    return build_catalog(
+        tables=[("dbo", "Orders", 100, True), ("dbo", "Plain", 101, False)],
+        instances=instances,
+        change_tables=[(row[3], row[2], min_lsn, readable) for row in instances],
+        columns=source + [c for row in instances for c in _columns(row[3], *OWN, *CAPTURED, *last)],
+        primary_keys=[(100, "Id")],
+    )
+
+
+def _instance(catalog: Catalog, pinned: str | None = None):
+    table = catalog.find_table(ORDERS)
+    assert table is not None
+    return catalog.find_instance(table, pinned)
+
+
+def test_catalog_reads_columns_in_mask_order_with_the_source_tables_facts() -> None:
+    found = _instance(_catalog())
+    assert found.instance.table.columns == (
+        SourceColumn("Id", "int", 1, nullable=False),
+        SourceColumn("Total", "int", 2, is_computed=True),
+        SourceColumn("Note", "nvarchar", 3, max_length=-1),
+        SourceColumn("Code", "nvarchar", 4, max_length=20),
+        SourceColumn("Rv", "timestamp", 5),
+    )
+    assert found.instance.table.key == ("Id",)
+    assert found.instance.start_lsn == Lsn(START)
+
+
+def test_catalog_leaves_out_a_captured_column_that_the_source_has_dropped() -> None:
+    source = _columns(100, CAPTURED[0], *CAPTURED[3:])
+    assert [(c.name, c.ordinal) for c in _instance(_catalog(source=source)).instance.table.columns] == [
+        ("Id", 1), ("Code", 4), ("Rv", 5)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_catalog_tells_whether_the_change_table_has_command_ids(has: bool) -> None:
+    assert _instance(_catalog(command_id=has)).instance.has_command_id is has
+
+
+def test_catalog_does_not_believe_the_index_columns_of_a_row_without_an_index() -> None:
+    row = _help(index_name=None, index_column_list="[OfTheRowBefore]")
+    assert _instance(_catalog([row])).instance.table.key == ("Id",)
+
+
+def test_catalog_has_no_instance_of_a_change_table_that_may_not_be_read() -> None:
+    found = _instance(_catalog(readable=0))
+    assert not found.readable
+    assert found.instance is None
+
+
+@pytest.mark.parametrize(("value", "absence"), [(None, LsnAbsence.NULL), (bytes(10), LsnAbsence.ZERO)])
+def test_catalog_keeps_both_kinds_of_absence_of_a_new_instance(value: bytes | None, absence: LsnAbsence) -> None:
+    assert _instance(_catalog(min_lsn=value)).min_lsn is absence
+
+
+def test_catalog_picks_the_newest_of_two_instances_and_the_pinned_one_before_it() -> None:
+    catalog = _catalog([_help(), _help("dbo_Orders_v2", 201, datetime(2026, 9, 1))])
+    assert _instance(catalog).name == "dbo_Orders_v2"
+    assert _instance(catalog, "DBO_orders").name == "dbo_Orders"
+    assert _instance(catalog, "gone") is None
+
+
+def test_catalog_prefers_an_instance_that_has_been_harvested_to_a_newer_one_that_has_not() -> None:
+    old, new = _help(), _help("dbo_Orders_v2", 201, datetime(2026, 9, 1))
+    catalog = build_catalog(
+        tables=[("dbo", "Orders", 100, True)],
+        instances=[old, new],
+        change_tables=[(200, "dbo_Orders", START, 1), (201, "dbo_Orders_v2", None, 1)],
+    )
+    assert _instance(catalog).name == "dbo_Orders"
+
+
+def test_catalog_finds_a_table_in_another_case_unless_there_is_an_exact_one() -> None:
+    catalog = build_catalog(tables=[("dbo", "orders", 1, True), ("dbo", "ORDERS", 2, True)])
+    assert catalog.find_table(TableName("DBO", "Orders")).object_id in (1, 2)
+    assert catalog.find_table(TableName("dbo", "ORDERS")).object_id == 2
+    assert catalog.find_table(TableName("dbo", "nope")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("[a], [b]", ("a", "b")), ("[a]]b], [c, d]", ("a]b", "c, d")), ("", ()), (None, ())],
+)
+def test_column_list_is_parsed(text: str | None, names: tuple[str, ...]) -> None:
+    assert parse_column_list(text) == names
