@@ -52,6 +52,8 @@ class ArrowBatch(Protocol):
 
     def column(self, i: int) -> object: ...
 
+    def slice(self, offset: int, length: int) -> ArrowBatch: ...
+
 
 @dataclass(frozen=True, slots=True)
 class RowsArrow:

@@ -1,1 +1,1 @@
-"""From tokens to statements: ``batch.parse_batch``, ``procedure.parse_procedure`` and ``procedure.parse_parameters``."""
+"""From tokens to statements: ``batch.parse_batch``, ``procedure.parse_procedure``, ``parse_parameters``."""

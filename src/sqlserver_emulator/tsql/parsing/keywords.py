@@ -1,4 +1,4 @@
-"""Which words start a T-SQL statement, and which are reserved; ``boundaries`` says where a start word does not count."""
+"""Words that start a T-SQL statement, and reserved words; ``boundaries`` says where a start word does not count."""
 
 from __future__ import annotations
 
