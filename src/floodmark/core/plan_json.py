@@ -68,6 +68,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "rules": [{"name": rule.name, "sql": rule.sql, "on_failure": rule.on_failure.value} for rule in table.rules],
         "partitions": table.partitions,
         "first_load_chunk_rows": table.first_load_chunk_rows,
+        "quiet": table.quiet,
     }
 
 
@@ -86,6 +87,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         rules=tuple(Rule(r["name"], r["sql"], OnFailure(r["on_failure"])) for r in document["rules"]),
         partitions=document["partitions"],
         first_load_chunk_rows=document["first_load_chunk_rows"],
+        quiet=document["quiet"],
     )
 
 

@@ -74,6 +74,7 @@ class TablePlan:
     watermark: the expected one, for compare-and-set; None before the first load.
     instance.table.key: the key to merge by, be it the server's or the declared one.
     partitions: into how many statements a window is cut, 0 to let the reader choose.
+    quiet: the change table was seen to hold nothing in the interval, so that nothing needs to be read.
     """
 
     source: TableName
@@ -88,6 +89,7 @@ class TablePlan:
     rules: tuple[Rule, ...] = ()
     partitions: int = 0
     first_load_chunk_rows: int = 500_000
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.capture import InstanceIdentity, SourceSnapshot, Validity
+from floodmark.core.capture import SourceSnapshot, Validity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
+from floodmark.core.state import TableState
 from floodmark.core.window import Rule, TableCounts, TablePlan, WindowPlan, WindowState
 
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """What the ledger knows of a table of a pipeline. ``watermark`` None: the first load has not been published.
-
-    consistent: a window whose end was committed after the first load's read has been merged.
-    """
-
-    source: TableName
-    watermark: Lsn | None
-    identity: InstanceIdentity | None
-    consistent: bool
+__all__ = ["Ledger", "OpenedWindow", "Quality", "Source", "StagedRows", "Stager", "TableState", "Warehouse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +123,7 @@ class Warehouse(Protocol):
     ) -> Mapping[TableName, TableCounts]:
         """In one transaction: quarantine, merge every table, store the counts, set the window to MERGED.
 
+        Rows that go to quarantine leave staging, which then holds ``staged_rows - quarantined_rows`` rows.
         staged_rows: what staging reported; WarehouseUnavailableError when the staging tables hold another number (they
         are not logged, and a crash of the warehouse empties them). Raises DataQualityError when a rule with on_failure
         stop is broken (nothing is merged), and WatermarkConflictError when the window is no longer PLANNED or another

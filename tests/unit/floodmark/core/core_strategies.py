@@ -60,6 +60,7 @@ table_plans = st.builds(
     rules=st.lists(rules, max_size=2).map(tuple),
     partitions=st.integers(0, 64),
     first_load_chunk_rows=st.integers(1, 10**9),
+    quiet=st.booleans(),
 )
 window_plans = st.builds(
     WindowPlan,

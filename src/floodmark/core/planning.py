@@ -1,0 +1,160 @@
+"""What a run does next, decided from what the source and the ledger said. Pure: the step does it, and logs why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.state import TableState
+from floodmark.core.types import warehouse_type
+from floodmark.core.validity import classify, incident, is_quiet
+from floodmark.core.window import LoadKind, NetSource, TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The run ends with this error; nothing was planned."""
+
+    error: FloodmarkError
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """There is nothing to do."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceQuiet:
+    """The log moved on without a change of these tables: only their watermarks move. watermarks: where they stand."""
+
+    to_lsn: Lsn
+    to_lsn_at: datetime | None
+    watermarks: Mapping[TableName, Lsn]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A window is to be opened."""
+
+    to_lsn: Lsn
+    to_lsn_at: datetime | None
+    tables: tuple[TablePlan, ...]
+
+
+Decision = Fail | Skip | AdvanceQuiet | Open
+
+
+def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
+    """The capture instances to ask for by name: the configured one, else the one that was read before."""
+    pinned = {}
+    for table in settings.tables:
+        state = states.get(table.source)
+        known = state.identity.name if state and state.identity else None
+        if name := table.capture_instance or known:
+            pinned[table.source] = name
+    return pinned
+
+
+def classify_tables(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+) -> tuple[Validity, ...]:
+    """The verdict on each table of the snapshot."""
+    return tuple(
+        classify(sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds)
+        for sighting in snapshot.tables
+    )
+
+
+def decide(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    validities: tuple[Validity, ...],
+) -> Decision:  # fmt: skip
+    """Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured."""
+    if error := incident(settings.name, validities):
+        return Fail(error)
+    verdicts = {validity.table: validity.verdict for validity in validities}
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    chosen = [
+        plan_table(table, sightings[table.source], snapshot, states.get(table.source))
+        for table in settings.tables
+        if verdicts[table.source] in (Verdict.READY, Verdict.NOT_STARTED)
+    ]
+    if not chosen or not isinstance(snapshot.max_lsn, Lsn):
+        return Skip(_reason(validities))
+    if all(table.quiet for table in chosen):
+        watermarks = {table.source: table.watermark for table in chosen if table.watermark}
+        return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks)
+    return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen))
+
+
+def plan_table(
+    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None
+) -> TablePlan:
+    """One table of the next window; its verdict must be READY or NOT_STARTED."""
+    assert sighting.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
+    watermark = state.watermark if state else None
+    instance = _with_key(settings, sighting.instance)
+    _check_columns(settings, instance)
+    return TablePlan(
+        source=settings.source,
+        target=settings.target,
+        kind=LoadKind.CHANGES if watermark else LoadKind.FIRST_LOAD,
+        instance=instance,
+        interval=Interval(watermark, snapshot.max_lsn) if watermark else None,
+        watermark=watermark,
+        deletes=settings.deletes,
+        net=settings.net,
+        temporal=settings.temporal,
+        rules=settings.rules,
+        partitions=settings.partitions,
+        first_load_chunk_rows=settings.first_load_chunk_rows,
+        quiet=watermark is not None and is_quiet(sighting, watermark),
+    )
+
+
+def _with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
+    """The instance with the declared key in the place of the server's, if one is declared."""
+    spelling = {column.name.casefold(): column for column in instance.table.columns}
+    key = []
+    for name in settings.key or instance.table.key:
+        column = spelling.get(name.casefold())
+        if column is None or column.is_computed or column.is_lob:
+            kind = "not captured" if column is None else "computed" if column.is_computed else column.declared_type
+            raise NoKeyError(
+                str(settings.source), f"key column {name} is {kind}, so rows cannot be merged by it.",
+                "Declare another key (key: [..] in pipelines.yaml), or capture the column.",
+            )  # fmt: skip
+        key.append(column.name)
+    if not key:
+        raise NoKeyError(
+            str(settings.source), "it has neither a primary key nor a declared key, so its rows cannot be merged.",
+            "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
+        )  # fmt: skip
+    return replace(instance, table=replace(instance.table, key=tuple(key)))
+
+
+def _check_columns(settings: TableSettings, instance: CaptureInstance) -> None:
+    if settings.net is NetSource.SERVER and not instance.supports_net_changes:
+        raise ConfigError(
+            str(settings.source), f"net: server, but capture instance {instance.identity.name} has no net changes.",
+            "Use net: spark, or enable the instance with @supports_net_changes = 1.",
+        )  # fmt: skip
+    for column in instance.table.stored_columns:
+        warehouse_type(instance.table, column, settings.temporal)
+
+
+def _reason(validities: tuple[Validity, ...]) -> str:
+    waiting = [validity for validity in validities if validity.verdict is not Verdict.CAUGHT_UP]
+    if waiting:
+        return " | ".join(str(validity) for validity in waiting)
+    newest = next((str(validity.max_lsn) for validity in validities), "unknown")
+    return f"all {len(validities)} tables are caught up with the source ({newest})."

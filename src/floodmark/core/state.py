@@ -1,0 +1,22 @@
+"""What the ledger knows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from floodmark.core.capture import InstanceIdentity
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What the ledger knows of a table of a pipeline. ``watermark`` None: the first load has not been published.
+
+    consistent: a window whose end was committed after the first load's read has been merged.
+    """
+
+    source: TableName
+    watermark: Lsn | None
+    identity: InstanceIdentity | None
+    consistent: bool

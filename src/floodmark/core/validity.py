@@ -1,0 +1,233 @@
+"""The verdict on a table: whether its next window may be read, and if not, why and what to do.
+
+Nothing is ever skipped to make a window readable. Two facts of the server shape the rules: ``fn_cdc_get_min_lsn`` is
+NULL, or zero, until the capture job has processed the enabling of the table, and zero for who may not see the instance
+(cdc.md A.13); and an idle source still makes an entry in ``cdc.lsn_time_mapping`` every five minutes, so that a log
+without new entries means a capture job that does not run, and not a database without work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    CdcNotEnabledError,
+    FloodmarkError,
+    InstanceReplacedError,
+    NotHarvestedYetError,
+    SourcePermissionError,
+    SourceRewoundError,
+    WindowExpiredError,
+)
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import TableName
+from floodmark.core.state import TableState
+
+DEFAULT_LAG_LIMIT_SECONDS = 900.0
+
+INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
+    Verdict.NO_PERMISSION: SourcePermissionError,
+    Verdict.INSTANCE_MISSING: CdcNotEnabledError,
+    Verdict.INSTANCE_REPLACED: InstanceReplacedError,
+    Verdict.EXPIRED: WindowExpiredError,
+    Verdict.AHEAD_OF_SOURCE: SourceRewoundError,
+    Verdict.CAPTURE_STOPPED: CaptureStoppedError,
+}
+"""The verdicts that end a run with an error, in the order in which somebody should look at them."""
+
+
+def classify(
+    sighting: TableSighting,
+    snapshot: SourceSnapshot,
+    state: TableState | None,
+    lag_limit_seconds: float = DEFAULT_LAG_LIMIT_SECONDS,
+) -> Validity:
+    """state None: the ledger has never heard of the table."""
+    look = _Look(
+        sighting, snapshot, state or TableState(sighting.table, None, None, consistent=False), lag_limit_seconds
+    )
+    verdict = look.missing() or look.replaced() or look.not_harvested() or look.out_of_range() or look.capture()
+    return verdict or look.readable()
+
+
+def classify_read(
+    sighting: TableSighting, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn
+) -> Validity:
+    """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.
+
+    Cleanup raises the low end before it deletes, so a low end that is still low enough proves it (cdc.md B.4).
+    """
+    state = TableState(sighting.table, after_lsn, instance.identity, consistent=False)
+    look = _Look(sighting, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS)
+    return look.missing() or look.replaced() or look.not_harvested() or look.out_of_range() or look.readable()
+
+
+def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
+    """One error for all tables whose verdict ends the run, or None. Its class is that of the gravest verdict."""
+    affected = [validity for validity in validities if validity.verdict in INCIDENTS]
+    if not affected:
+        return None
+    order = list(INCIDENTS)
+    affected.sort(key=lambda validity: (order.index(validity.verdict), validity.table))
+    kind = INCIDENTS[affected[0].verdict]
+    if len(affected) == 1:
+        return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
+    return kind(pipeline, f"{len(affected)} tables cannot be read. " + " | ".join(str(each) for each in affected))
+
+
+def not_harvested(pipeline: str, validities: tuple[Validity, ...]) -> NotHarvestedYetError | None:
+    """The error for tables that the capture job has not reached, or None."""
+    waiting = [validity for validity in validities if validity.verdict is Verdict.NOT_HARVESTED_YET]
+    if not waiting:
+        return None
+    return NotHarvestedYetError(pipeline, " | ".join(str(validity) for validity in waiting))
+
+
+def is_quiet(sighting: TableSighting, watermark: Lsn) -> bool:
+    """Whether the change table surely holds nothing after the watermark."""
+    last = sighting.last_change_lsn
+    if last is None:
+        return False
+    return not isinstance(last, Lsn) or last <= watermark
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One table in one snapshot. Each method is one group of rules: a verdict, or None to ask the next."""
+
+    sighting: TableSighting
+    snapshot: SourceSnapshot
+    state: TableState
+    lag_limit_seconds: float
+
+    @property
+    def table(self) -> TableName:
+        return self.sighting.table
+
+    @property
+    def min_lsn(self) -> Lsn | None:
+        return self.sighting.min_lsn if isinstance(self.sighting.min_lsn, Lsn) else None
+
+    @property
+    def max_lsn(self) -> Lsn | None:
+        return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
+
+    def missing(self) -> Validity | None:
+        database = self.snapshot.database
+        if not self.snapshot.cdc_enabled:
+            return self._verdict(
+                Verdict.INSTANCE_MISSING, f"change data capture is not enabled in database {database}.",
+                "Run sys.sp_cdc_enable_db there, then sys.sp_cdc_enable_table for the table.",
+            )  # fmt: skip
+        if not self.sighting.exists:
+            return self._verdict(
+                Verdict.INSTANCE_MISSING,
+                f"there is no such table in database {database}, or the login may not see it.",
+                "Check its name in pipelines.yaml, and grant SELECT on it.",
+            )  # fmt: skip
+        if not self.sighting.permitted:
+            return self._verdict(
+                Verdict.NO_PERMISSION, "the login may not read the table's capture instance.",
+                "Grant it SELECT on the table and on its change table, and the gating role if there is one.",
+            )  # fmt: skip
+        if self.sighting.instance is None:
+            was = f" Capture instance {self.state.identity.name} was read before." if self.state.identity else ""
+            return self._verdict(
+                Verdict.INSTANCE_MISSING, f"the table has no capture instance that could be read.{was}",
+                "Run sys.sp_cdc_enable_table for it."
+                + (" What was changed since the watermark is only in the table itself." if was else ""),
+            )  # fmt: skip
+        return None
+
+    def replaced(self) -> Validity | None:
+        known, found = self.state.identity, self.sighting.instance
+        if known is None or found is None or known == found.identity:
+            return None
+        return self._verdict(
+            Verdict.INSTANCE_REPLACED,
+            f"capture instance {_describe(found.identity)} is not {_describe(known)}, which was read before.",
+            "Changes between the two are in neither; load the table anew.",
+        )
+
+    def not_harvested(self) -> Validity | None:
+        if self.state.watermark is not None and self.min_lsn is not None and self.max_lsn is not None:
+            return None
+        if self.min_lsn is not None and self.max_lsn is not None and self.max_lsn >= self.min_lsn:
+            return None
+        instance = self.sighting.instance
+        reached = instance is not None and self.max_lsn is not None and self.max_lsn >= instance.start_lsn
+        if self.sighting.min_lsn is LsnAbsence.ZERO and reached:
+            return self._verdict(
+                Verdict.NO_PERMISSION, "the source does not tell the login where the capture instance begins.",
+                "Grant it SELECT on all captured columns of the table, and the gating role if there is one.",
+            )  # fmt: skip
+        if self.state.watermark is not None:
+            return self._verdict(
+                Verdict.AHEAD_OF_SOURCE,
+                f"the watermark is {self.state.watermark}, but the source has captured nothing at all.",
+                "Was the database restored or moved? Compare it with the target before you go on.",
+            )  # fmt: skip
+        if self.snapshot.capture_running is False:
+            return self._verdict(
+                Verdict.CAPTURE_STOPPED, "the capture job has not processed the table's enabling, and it does not run.",
+                "Start it: sys.sp_cdc_start_job.",
+            )  # fmt: skip
+        return self._verdict(
+            Verdict.NOT_HARVESTED_YET, "the capture job has not processed the table's enabling yet.",
+            "That takes up to five minutes on a quiet source; the next run takes the table along.",
+        )  # fmt: skip
+
+    def out_of_range(self) -> Validity | None:
+        watermark = self.state.watermark
+        if watermark is None or self.min_lsn is None or self.max_lsn is None:
+            return None
+        if self.max_lsn < watermark:
+            return self._verdict(
+                Verdict.AHEAD_OF_SOURCE, f"the watermark {watermark} is above the source's newest LSN {self.max_lsn}.",
+                "Was the database restored or failed over? Compare it with the target before you go on.",
+            )  # fmt: skip
+        if self.min_lsn > watermark.next():
+            return self._verdict(
+                Verdict.EXPIRED,
+                f"changes after the watermark {watermark} have been cleaned up: the low end is {self.min_lsn}.",
+                "Load the table anew, and raise the retention (sys.sp_cdc_change_job) or run more often.",
+            )  # fmt: skip
+        return None
+
+    def capture(self) -> Validity | None:
+        """What has been captured is read whatever the job does; a job that does not run shows when nothing is left."""
+        if self.state.watermark is None or self.state.watermark != self.max_lsn:
+            return None
+        behind = self.snapshot.seconds_behind
+        silent = behind is not None and behind > self.lag_limit_seconds
+        since = f"The newest entry of the log is {behind:.0f} s old." if behind is not None else ""
+        if self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent):
+            words = "does not run" if self.snapshot.capture_running is False else "seems not to run"
+            return self._verdict(
+                Verdict.CAPTURE_STOPPED,
+                f"the capture job {words}, and all that it captured has been read. {since}".strip(),
+                "Start it (sys.sp_cdc_start_job), and SQL Server Agent if that is down.",
+            )  # fmt: skip
+        if silent:
+            return self._verdict(
+                Verdict.CAPTURE_LAGGING, f"the capture job runs but has brought nothing new. {since}",
+                "A huge transaction or a failing scan holds it up; see sys.dm_cdc_errors.",
+            )  # fmt: skip
+        return None
+
+    def readable(self) -> Validity:
+        watermark, max_lsn = self.state.watermark, self.max_lsn
+        if watermark is None:
+            return self._verdict(Verdict.NOT_STARTED, f"first load, up to {max_lsn}.")
+        if watermark == max_lsn:
+            return self._verdict(Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest LSN.")
+        return self._verdict(Verdict.READY, f"changes after {watermark} up to {max_lsn}.")
+
+    def _verdict(self, verdict: Verdict, cause: str, hint: str = "") -> Validity:
+        return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)
+
+
+def _describe(identity: InstanceIdentity) -> str:
+    return f"{identity.name} (object {identity.object_id}, made {identity.created_at:%Y-%m-%d %H:%M:%S})"

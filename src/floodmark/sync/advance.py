@@ -1,0 +1,51 @@
+"""The last step of a run: the watermarks move, by compare-and-set, and the staging tables go."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.window import LoadKind, TableCounts
+from floodmark.sync.ports import Ledger, Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """One table of a finished window, for who tells the world. after_lsn None: a first load."""
+
+    source: TableName
+    target: TableName
+    kind: LoadKind
+    after_lsn: Lsn | None
+    to_lsn: Lsn
+    counts: TableCounts
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceResult:
+    window_id: int
+    pipeline: str
+    to_lsn: Lsn
+    tables: tuple[PublishedTable, ...]
+
+
+def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> AdvanceResult:
+    """Raises WatermarkConflictError when somebody else moved a watermark; then none moves. Repeating it is harmless."""
+    counts = ledger.advance(window_id)
+    plan = ledger.read_window(window_id).plan
+    warehouse.drop_staging(window_id)
+    for table in plan.tables:
+        _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
+    _LOG.info("Window %s is published: %s is complete up to %s.", window_id, plan.pipeline, plan.to_lsn)
+    return AdvanceResult(
+        window_id, plan.pipeline, plan.to_lsn,
+        tuple(
+            PublishedTable(table.source, table.target, table.kind,
+                           table.interval.after_lsn if table.interval else None, plan.to_lsn, counts[table.source])
+            for table in plan.tables
+        ),
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""The second step of a run: bring the window's rows to staging, and merge them in one transaction.
+
+May be killed anywhere and run again: until the merge nothing is visible, and the merge happens once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from floodmark.core.schema import TableName
+from floodmark.core.window import TableCounts, WindowPlan, WindowState
+from floodmark.sync.ports import Ledger, Source, StagedRows, Stager, Warehouse
+from floodmark.sync.verify_reads import verify_reads
+
+_LOG = logging.getLogger(__name__)
+
+
+def load_window(
+    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
+) -> Mapping[TableName, TableCounts]:
+    """Rows per table. A window that is merged already is left alone, and its counts are returned."""
+    opened = ledger.begin_load(window_id)
+    if opened.state is not WindowState.PLANNED:
+        _LOG.info("Window %s is %s already; there is nothing to load.", window_id, opened.state.value)
+        return ledger.read_counts(window_id)
+    plan = opened.plan
+    _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
+    warehouse.prepare_window(plan)
+    staged = {table.source: _stage(plan, index, stager) for index, table in enumerate(plan.tables)}
+    snapshot = verify_reads(plan, source)
+    _LOG.info("The source still had all of it when the read ended.")
+    ledger.record_reads(window_id, {name: rows.read_rows for name, rows in staged.items()}, snapshot.taken_at)
+    counts = warehouse.merge_window(plan, {name: rows.staged_rows for name, rows in staged.items()})
+    for name, rows in counts.items():
+        _log_counts(name, rows)
+    _LOG.info("Window %s is merged: all %s tables in one transaction.", window_id, len(counts))
+    return counts
+
+
+def _stage(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
+    table = plan.tables[index]
+    if table.quiet:
+        _LOG.info("%s: no change in %s.", table.source, table.interval)
+        return StagedRows(0, 0)
+    rows = stager.stage_table(plan, index)
+    _LOG.info("%s: %s rows read, %s staged.", table.source, rows.read_rows, rows.staged_rows)
+    return rows
+
+
+def _log_counts(name: TableName, rows: TableCounts) -> None:
+    _LOG.info(
+        "%s: %s inserted, %s updated, %s deleted, %s unchanged.",
+        name, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
+    )  # fmt: skip
+    if rows.quarantined_rows:
+        _LOG.warning("%s: %s rows broke a rule and are in floodmark.quarantine.", name, rows.quarantined_rows)
+    if rows.warned_rows:
+        _LOG.warning("%s: %s rows broke a rule that only warns; they were merged.", name, rows.warned_rows)

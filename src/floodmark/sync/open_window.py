@@ -1,0 +1,105 @@
+"""The first step of a run: go on with the unfinished window, or look at the source and decide what is next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.lsn import Lsn
+from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, decide, pinned_instances
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.types import list_losses
+from floodmark.core.window import LoadKind, TablePlan, WindowPlan, WindowState
+from floodmark.sync.ports import Ledger, Source, TableState
+from floodmark.sync.verify_reads import verify_reads
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenResult:
+    """window_id None: there is nothing to load, ``reason`` says why, and the run ends here.
+
+    state: how far the window is already; PLANNED for a new one. to_lsn: of the window, or where watermarks moved to.
+    """
+
+    window_id: int | None
+    reason: str
+    state: WindowState | None = None
+    to_lsn: Lsn | None = None
+
+
+def open_window(settings: PipelineSettings, source: Source, ledger: Ledger) -> OpenResult:
+    """At most two statements at the source. Raises the error of the gravest verdict, naming all tables concerned."""
+    ledger.ensure_schema()
+    unfinished = ledger.unfinished_window(settings.name)
+    if unfinished is not None:
+        return _go_on(settings, source, ledger, unfinished.plan, unfinished.state)
+    states = ledger.read_tables(settings.name)
+    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    _log_snapshot(snapshot)
+    validities = classify_tables(settings, snapshot, states)
+    _log_validities(validities, states)
+    ledger.record_verdicts(settings.name, validities)
+    decision = decide(settings, snapshot, states, validities)
+    if isinstance(decision, Fail):
+        raise decision.error
+    if isinstance(decision, Skip):
+        return _nothing(decision.reason)
+    if isinstance(decision, AdvanceQuiet):
+        ledger.advance_quiet(settings.name, decision.to_lsn, decision.watermarks, decision.to_lsn_at)
+        reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."
+        return _nothing(reason, decision.to_lsn)
+    plan = ledger.open_window(settings.name, decision.to_lsn, decision.tables, decision.to_lsn_at)
+    _LOG.info("Window %s opened: up to %s for all %s tables.", plan.window_id, plan.to_lsn, len(plan.tables))
+    for table in plan.tables:
+        _log_table(table)
+    return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+
+
+def _go_on(
+    settings: PipelineSettings, source: Source, ledger: Ledger, plan: WindowPlan, state: WindowState
+) -> OpenResult:  # fmt: skip
+    """Finish what an earlier run began. Only what was not merged yet still needs the source."""
+    reason = f"window {plan.window_id} (up to {plan.to_lsn}) is unfinished: {state.value}. This run finishes it."
+    _LOG.info("%s", reason)
+    if state is WindowState.PLANNED:
+        verify_reads(plan, source)
+        rules = {table.source: table.rules for table in settings.tables}
+        if ledger.replace_rules(plan.window_id, rules) != plan:
+            _LOG.info("Its rules are those of today's configuration.")
+    return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+
+
+def _nothing(reason: str, to_lsn: Lsn | None = None) -> OpenResult:
+    _LOG.info("Nothing to read: %s", reason)
+    return OpenResult(None, reason, to_lsn=to_lsn)
+
+
+def _log_snapshot(snapshot: SourceSnapshot) -> None:
+    running = {True: "runs", False: "does not run", None: "cannot be seen"}[snapshot.capture_running]
+    behind = "" if snapshot.seconds_behind is None else f", {snapshot.seconds_behind:.0f} s ago"
+    newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else "none"
+    _LOG.info("Source %s: newest LSN %s%s; the capture job %s.", snapshot.database, newest, behind, running)
+
+
+def _log_validities(validities: tuple[Validity, ...], states: Mapping[TableName, TableState]) -> None:
+    for validity in validities:
+        state = states.get(validity.table)
+        waiting = state is not None and state.watermark is not None and not state.consistent
+        _LOG.info("%s%s", validity, " Not yet consistent with the other tables." if waiting else "")
+
+
+def _log_table(table: TablePlan) -> None:
+    key = ", ".join(table.instance.table.key)
+    if table.kind is LoadKind.FIRST_LOAD:
+        _LOG.info("%s -> %s: first load, by key (%s).", table.source, table.target, key)
+    elif table.quiet:
+        _LOG.info("%s -> %s: no change in %s, nothing to read.", table.source, table.target, table.interval)
+    else:
+        _LOG.info("%s -> %s: changes in %s, by key (%s).", table.source, table.target, table.interval, key)
+    for loss in list_losses(table.instance.table, table.temporal):
+        _LOG.info("%s: %s (temporal: %s).", table.source, loss, table.temporal.value)

@@ -1,0 +1,28 @@
+"""The second look at the source: what was read (or is about to be, by a later try) must still have been all there."""
+
+from __future__ import annotations
+
+from floodmark.core.capture import SourceSnapshot
+from floodmark.core.validity import classify_read, incident
+from floodmark.core.window import WindowPlan
+from floodmark.sync.ports import Source
+
+
+def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
+    """Raises as ``open_window`` does when a capture instance was cleaned up beyond the window, replaced or taken away.
+
+    A first load is held to its ``to_lsn``: the changes after it are what makes it consistent.
+    """
+    pinned = {table.source: table.instance.identity.name for table in plan.tables}
+    snapshot = source.read_snapshot(list(pinned), pinned)
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    validities = tuple(
+        classify_read(
+            sightings[table.source], snapshot, table.instance,
+            table.interval.after_lsn if table.interval else plan.to_lsn,
+        )
+        for table in plan.tables
+    )  # fmt: skip
+    if error := incident(plan.pipeline, validities):
+        raise error
+    return snapshot
