@@ -1,0 +1,74 @@
+"""The load job as a command: what it is given, and what its output means."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from floodmark.core.errors import LoadKilledError, SourceLoginError
+from floodmark.core.load_result import LoadResult, format_load_result
+from floodmark.core.window import TableCounts
+from floodmark.orchestration.load_job import (
+    JobOutput,
+    application,
+    job_environment,
+    job_settings,
+    submit_command,
+)
+
+SECRET = '{"password": "s3cret"}'
+
+
+def test_command_names_window_and_config_and_holds_no_secret() -> None:
+    command = submit_command(job_settings("local[2]"), "local[2]", 7, Path("/etc/pipelines.yaml"))
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[-5:] == [str(application()), "--window-id", "7", "--config", "/etc/pipelines.yaml"]
+    assert "FLOODMARK_SOURCE" not in " ".join(command)
+
+
+def test_environment_holds_both_connections_and_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    environment = job_environment(SECRET, "{}", "local[*]")
+    assert environment["FLOODMARK_SOURCE"] == SECRET
+    assert environment["FLOODMARK_WAREHOUSE"] == "{}"
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+
+
+def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    java_home = Path(job_environment(SECRET, "{}", "local[*]")["JAVA_HOME"])
+    assert (java_home / "bin" / "java").is_file()
+
+
+def test_environment_leaves_a_java_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    assert "JAVA_HOME" not in job_environment(SECRET, "{}", "local[*]")
+
+
+def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() -> None:
+    assert job_settings("local[*]")["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in job_settings("spark://master:7077")
+
+
+def test_output_hands_on_every_line_but_the_result() -> None:
+    result = LoadResult(7, {"dbo.Orders": TableCounts(read_rows=1)})
+    output = JobOutput()
+    assert list(output.watch(["a\n", format_load_result(result) + "\n", "b\n"])) == ["a\n", "b\n"]
+    assert output.require_result(7, "exit status 0") == result
+
+
+def test_output_raises_what_the_job_reported() -> None:
+    output = JobOutput()
+    list(output.watch([format_load_result(LoadResult(7, error=SourceLoginError("source", "refused.")))]))
+    with pytest.raises(SourceLoginError, match=r"source: refused\."):
+        output.require_result(7, "exit status 1")
+
+
+def test_output_without_a_result_is_a_killed_load_that_is_tried_again() -> None:
+    with pytest.raises(LoadKilledError, match="window 7: the load ended without a result") as caught:
+        JobOutput().require_result(7, "exit status 137")
+    assert caught.value.retryable

@@ -1,0 +1,106 @@
+"""Which checks a table gets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity
+from floodmark.core.errors import ConfigError
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.window import (
+    Deletes,
+    LoadKind,
+    NetSource,
+    OnFailure,
+    Rule,
+    TableCounts,
+    TablePlan,
+    TemporalPolicy,
+    WindowPlan,
+)
+from floodmark.quality.suites import Batch, Check, NoRows, RowCount, Severity, Unique, build_batches
+
+SOURCE = TableName("dbo", "Order Lines")
+
+
+def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
+    lsn = Lsn.parse("0x0000002D000005800001")
+    columns = (
+        SourceColumn("OrderID", "bigint", 1),
+        SourceColumn('Line"No', "int", 2),
+        SourceColumn("Quantity", "int", 3),
+    )
+    table = SourceTable(SOURCE, columns, ("OrderID", 'Line"No'))
+    instance = CaptureInstance(InstanceIdentity("i", 1, datetime(2026, 1, 1)), table, lsn, False, True)
+    planned = TablePlan(
+        SOURCE, TableName("shop", "lines"), LoadKind.FIRST_LOAD, instance, None, None, deletes, NetSource.SPARK,
+        TemporalPolicy.TRUNCATE, rules,
+    )  # fmt: skip
+    plan = WindowPlan(7, "shop", lsn, (planned,), attempt=2)
+    staged, target = build_batches(plan, 0, TableCounts(staged_rows=5, quarantined_rows=2), 60)
+    return {"staged": staged, "target": target}
+
+
+def check(batch: Batch, name: str) -> Check:
+    (found,) = [one for one in batch.checks if one.name == name]
+    return found
+
+
+def sql_of(found: Check) -> str:
+    assert isinstance(found.what, NoRows)
+    return found.what.sql
+
+
+def test_batches_read_the_staging_table_of_the_attempt() -> None:
+    found = batches()
+    assert found["staged"].sql == 'SELECT * FROM "floodmark_staging"."w7_2_0"'
+    assert 'FROM "shop"."lines" AS target WHERE EXISTS' in found["target"].sql
+
+
+def test_staged_rows_are_counted_against_the_ledger() -> None:
+    assert check(batches()["staged"], "staged_row_count").what == RowCount(5)
+
+
+def test_unmerged_rows_may_be_as_many_as_are_in_quarantine() -> None:
+    sql = sql_of(check(batches()["staged"], "every_staged_row_merged"))
+    assert sql.endswith("OFFSET 2")
+    assert "tombstones" not in sql
+
+
+def test_with_hard_deletes_the_tombstones_are_asked() -> None:
+    sql = sql_of(check(batches(deletes=Deletes.HARD)["staged"], "every_staged_row_merged"))
+    assert """jsonb_build_array(staged."OrderID", staged."Line""No")""" in sql
+
+
+def test_every_key_column_is_checked_for_null_and_the_key_as_a_whole_for_uniqueness() -> None:
+    target = batches()["target"]
+    assert [one.name for one in target.checks].count("key_not_null") == 2
+    assert check(target, "key_unique").what == Unique(("OrderID", 'Line"No'))
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "severity"),
+    [
+        (OnFailure.QUARANTINE, Severity.CRITICAL),
+        (OnFailure.STOP, Severity.CRITICAL),
+        (OnFailure.WARN, Severity.WARNING),
+    ],
+)
+def test_a_rule_is_as_severe_as_declared(on_failure: OnFailure, severity: Severity) -> None:
+    found = check(batches(Rule("positive", "quantity > 0", on_failure))["target"], "positive")
+    assert found.severity is severity
+    assert found.declared
+    assert '"Quantity" > 0) IS FALSE' in sql_of(found)
+    assert '"__window_id" = 7' in sql_of(found)
+
+
+def test_a_rule_on_an_unknown_column_is_a_config_error_that_names_it() -> None:
+    with pytest.raises(ConfigError, match=r"dbo\.Order Lines: rule r: there is no column nothing"):
+        batches(Rule("r", "nothing > 0", OnFailure.STOP))
+
+
+def test_freshness_only_warns() -> None:
+    assert check(batches()["target"], "fresh").severity is Severity.WARNING
