@@ -134,11 +134,14 @@ def test_a_staged_row_that_the_target_lacks_fails(warehouse: WarehouseConnection
     assert ">failed<" in (docs / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_staged_row_in_quarantine_need_not_be_in_the_target(
+def test_rows_in_quarantine_are_missing_from_staging(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
     run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 4')
+    run(warehouse, f'DELETE FROM {quote_table(staging_table(plan, 0))} WHERE "OrderID" = 4')
     GreatExpectationsQuality(warehouse, docs).check_window(plan, counts(quarantined_orders=1))
+    with pytest.raises(DataQualityError, match="staged_row_count"):
+        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
 
 
 def test_a_row_older_than_the_staged_one_fails(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
