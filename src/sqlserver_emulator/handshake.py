@@ -23,6 +23,7 @@ from sqlserver_emulator.transport import TlsTransport, Transport
 _LOG = logging.getLogger(__name__)
 _CANNOT_OPEN_DATABASE = 4060
 _LOGIN_FAILED = 18456
+INTERNAL_ERROR = 50000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ def log_in(channel: Channel, factory: SessionFactory) -> Session | None:
         _LOG.info("login of %r refused: %s", login.user, error)
         _send_refusal(channel, login, error)
         return None
+    except Exception as error:
+        # A bug, or an engine that cannot take another session: the client learns more than "connection closed".
+        text = f"Internal error of sqlserver_emulator ({type(error).__name__}) while logging in."
+        _send_refusal(channel, login, SqlServerError(INTERNAL_ERROR, text, severity=20))
+        raise
     _send_acceptance(channel, login, session)
     channel.largest_message_bytes = LARGEST_MESSAGE_BYTES
     return session

@@ -12,6 +12,7 @@ from itertools import chain
 from sqlserver_emulator.channel import Channel, Message
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
+from sqlserver_emulator.handshake import INTERNAL_ERROR
 from sqlserver_emulator.interruption import Interruption
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tds import tokens
@@ -22,7 +23,6 @@ from sqlserver_emulator.tds.rpc import RpcCall, parse_calls
 from sqlserver_emulator.tds.transaction import TransactionKind, TransactionRequest, parse_transaction
 
 _LOG = logging.getLogger(__name__)
-_INTERNAL_ERROR = 50000
 _FATAL = 20
 
 
@@ -144,7 +144,7 @@ class RequestRunner:
     def _write_internal_error(self, error: Exception) -> None:
         _LOG.exception("session %d: internal error", self._session.session_id)
         text = f"Internal error of sqlserver_emulator ({type(error).__name__}): {error}"
-        self._channel.write(tokens.error(SqlServerError(_INTERNAL_ERROR, text, severity=_FATAL)))
+        self._channel.write(tokens.error(SqlServerError(INTERNAL_ERROR, text, severity=_FATAL)))
         self._channel.write(tokens.done(tokens.DoneToken.DONE, tokens.DoneStatus.ERROR, Command.NONE.value))
 
     def _finish_interrupted(self) -> None:

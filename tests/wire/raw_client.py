@@ -1,0 +1,73 @@
+"""A client that sends what a test tells it to, byte by byte: for what no well-behaved driver sends."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+
+HEADERS = struct.pack("<IIHQI", 22, 18, 2, 0, 1)
+PLAIN_PRELOGIN = b"\x01\x00\x06\x00\x01\xff\x02"
+LAST = 0x01
+BATCH, RPC, ATTENTION, BULK, TRANSACTION, LOGIN, PRELOGIN = 0x01, 0x03, 0x06, 0x07, 0x0E, 0x10, 0x12
+ATTENTION_DONE = b"\xfd\x20\x00" + b"\x00" * 10
+
+
+class RawClient:
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def send(self, packet_type: int, payload: bytes, status: int = LAST) -> None:
+        self.socket.sendall(struct.pack(">BBHHBB", packet_type, status, len(payload) + 8, 0, 1, 0) + payload)
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def read(self) -> bytes:
+        """One message. Raises EOFError when the server has closed the connection."""
+        payload = b""
+        while True:
+            _type, status, length, *_ = struct.unpack(">BBHHBB", self._receive(8))
+            payload += self._receive(length - 8)
+            if status & LAST:
+                return payload
+
+    def is_closed_by_server(self) -> bool:
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def log_in(self, password: str, user: str = "sa", packet_bytes: int = 4096) -> bytes:
+        self.send(PRELOGIN, PLAIN_PRELOGIN)
+        self.read()
+        self.send(LOGIN, login_message(user, password, packet_bytes))
+        return self.read()
+
+    def batch(self, text: str, status: int = LAST) -> bytes:
+        self.send(BATCH, HEADERS + text.encode("utf-16-le"), status)
+        return self.read()
+
+
+def login_message(user: str, password: str, packet_bytes: int) -> bytes:
+    hidden = bytes((byte << 4 | byte >> 4) & 0xFF ^ 0xA5 for byte in password.encode("utf-16-le"))
+    data, pairs = b"", b""
+    for text in (b"", user.encode("utf-16-le"), hidden, b"", b"", b"", b"", b"", b""):
+        pairs += struct.pack("<HH", 94 + len(data), len(text) // 2)
+        data += text
+    head = struct.pack("<IIIIIIBBBBiI", 94 + len(data), 0x74000004, packet_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    return head + pairs + b"\x00" * 6 + struct.pack("<6HI", 0, 0, 0, 0, 0, 0, 0) + data
