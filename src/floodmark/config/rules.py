@@ -56,4 +56,6 @@ def columns_of(condition: exp.Expression) -> frozenset[str]:
 
 def _first_line(error: SqlglotError) -> str:
     errors = getattr(error, "errors", None)
-    return str(errors[0]["description"]) if errors else str(error).splitlines()[0]
+    words = str(errors[0]["description"]) if errors else str(error).splitlines()[0]
+    # Said of a class of the parser, which means nothing to the author of a rule.
+    return "it is incomplete" if words.startswith("Required keyword") else words

@@ -1,0 +1,153 @@
+"""Reading ``pipelines.yaml``: all its problems in one report, each with its place in the file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, TableConfig
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
+
+_KEYS = {
+    name
+    for model in (Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig)
+    for name in model.model_fields
+} | {"conn_id"}  # fmt: skip
+
+
+def load_config(path: Path | str) -> Config:
+    """Raises ConfigError with every problem of the file in its message, one a line."""
+    document = _read(Path(path))
+    problems: list[tuple[str, str]] = []
+    config = None
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        problems += [(_place(each["loc"]), _words(each)) for each in error.errors(include_url=False)]
+    problems += [problem for problem in _cross_check(document) if problem not in problems]
+    if problems or config is None:
+        lines = "".join(f"\n  {place}: {words}" for place, words in sorted(problems))
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ConfigError(str(path), f"{count}:{lines}")
+    return config
+
+
+def dump_config(config: Config) -> str:
+    """The configuration in effect, every default written out, as YAML that ``load_config`` takes."""
+    document = config.model_dump(mode="json", exclude_none=True)
+    for name, pipeline in config.pipelines.items():
+        for written, table in zip(document["pipelines"][name]["tables"], config.settings(name).tables, strict=True):
+            written |= {
+                "deletes": table.deletes.value, "net": table.net.value, "temporal": table.temporal.value,
+                "partitions": table.partitions, "first_load": {"chunk_rows": table.first_load_chunk_rows},
+            }  # fmt: skip
+        document["pipelines"][name]["schedule"] = pipeline.schedule
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice (YAML lets the last one win, and a pipeline would be gone without a word), and
+    leaves yes, no, on and off the words they are: a column may be called No."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  (as the base class has it)
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key_node.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key_node.value} stands twice", key_node.start_mark
+                )
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> object:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  (a SafeLoader)
+    except OSError as error:
+        raise ConfigError(str(path), f"it cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"it is not UTF-8 text: {error.reason}.") from None
+    except yaml.YAMLError as error:
+        words = getattr(error, "problem", None) or str(error)
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(str(path), f"it is not YAML: {where}{words}.") from None
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        if part == "[key]":
+            continue
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the file"
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(error["loc"][-1]), _KEYS, n=1)
+        return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "string_pattern_mismatch":
+        return f"{error['input']!r} is not a valid name"
+    return (message[:1].lower() + message[1:]).replace("valid tuple", "list").replace("valid dictionary", "mapping")
+
+
+def _cross_check(document: object) -> Iterator[tuple[str, str]]:
+    """What no single value shows. Works on the file as it was read, so that it also finds its part of a broken one."""
+    sources = _mapping(_mapping(document).get("sources"))
+    targets: dict[TableName, str] = {}
+    for name, pipeline in _mapping(_mapping(document).get("pipelines")).items():
+        place = f"pipelines.{name}"
+        source = _mapping(pipeline).get("source")
+        if isinstance(source, str) and source not in sources:
+            there = f" (there are: {', '.join(map(str, sources))})" if sources else ""
+            yield f"{place}.source", f"there is no source {source}{there}"
+        tables = _mapping(pipeline).get("tables")
+        seen: dict[str, str] = {}
+        for index, table in enumerate(tables if isinstance(tables, list) else []):
+            at = f"{place}.tables[{index}]"
+            yield from _cross_check_table(at, _mapping(table), seen, targets)
+
+
+def _cross_check_table(
+    at: str, table: Mapping[str, Any], seen: dict[str, str], targets: dict[TableName, str]
+) -> Iterator[tuple[str, str]]:
+    source, target = _table_name(table.get("source")), _table_name(table.get("target"))
+    if source is not None:
+        # SQL Server's names differ by case in some collations only, and nobody means two tables by it.
+        first = seen.setdefault(str(source).casefold(), at)
+        if first != at:
+            yield f"{at}.source", f"{source} is already read by {first}"
+    if target is not None and (first := targets.setdefault(target, at)) != at:
+        yield f"{at}.target", f"{target} is already filled by {first}"
+    rules = table.get("rules")
+    names: dict[str, int] = {}
+    for index, rule in enumerate(rules if isinstance(rules, list) else []):
+        name = _mapping(rule).get("name")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            yield f"{at}.rules[{index}].name", f"{name} is already the name of rule {names[name]}"
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _table_name(value: object) -> TableName | None:
+    try:
+        return TableName.parse(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

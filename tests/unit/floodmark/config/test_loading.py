@@ -1,0 +1,135 @@
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from floodmark.config import dump_config, load_config
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.sqlfiles import home
+
+Write = Callable[[str], Path]
+GOOD = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    schedule: "*/5 * * * *"
+    deletes: hard
+    temporal: text
+    first_load: {chunk_rows: 1000}
+    freshness: 30m
+    tables:
+      - source: dbo.Orders
+        target: shop.orders
+        rules: [{name: amount_not_negative, sql: "Amount >= 0"}]
+      - {source: dbo.Log, target: shop.log, key: [At, No], capture_instance: log_v2,
+         deletes: soft, net: server, partitions: 4}
+"""
+BAD = """
+sources: {shop: {conn_id: shop_mssql, x: 1}}
+warehouse: {}
+pipelines:
+  shop:
+    source: shopp
+    schedule: "*/5 * * *"
+    deletes: medium
+    freshness: 3 weeks
+    tabels: []
+    tables:
+      - {source: dbo.Orders, target: orders, rules: [{name: a b, sql: "Amount >=", on_failure: die}]}
+      - {source: dbo.orders, target: floodmark.x, rules: [{name: a, sql: "1=1"}, {name: a, sql: "x > 0"}], key: Id}
+      - {source: dbo.A, target: s.a}
+      - {source: dbo.B, target: s.a, first_load: {chunk_rows: 0}}
+"""
+PROBLEMS = [
+    "pipelines.shop.deletes: input should be 'soft' or 'hard'",
+    "pipelines.shop.freshness: not a duration: '3 weeks' (expected a number and s, m, h or d, such as 30m)",
+    "pipelines.shop.schedule: not a cron expression: '*/5 * * *' (expected five fields, such as '*/5 * * * *')",
+    "pipelines.shop.source: there is no source shopp (there are: shop)",
+    "pipelines.shop.tabels: unknown key (did you mean tables?)",
+    "pipelines.shop.tables[0].rules[0].name: 'a b' is not a valid name",
+    "pipelines.shop.tables[0].rules[0].on_failure: input should be 'quarantine', 'stop' or 'warn'",
+    "pipelines.shop.tables[0].rules[0].sql: not a condition: it is incomplete",
+    "pipelines.shop.tables[0].target: not a table name: 'orders' (expected schema.table)",
+    "pipelines.shop.tables[1].key: input should be a list",
+    "pipelines.shop.tables[1].rules[1].name: a is already the name of rule 0",
+    "pipelines.shop.tables[1].source: dbo.orders is already read by pipelines.shop.tables[0]",
+    "pipelines.shop.tables[1].target: schema floodmark is not for targets",
+    "pipelines.shop.tables[3].first_load.chunk_rows: input should be greater than 0",
+    "pipelines.shop.tables[3].target: s.a is already filled by pipelines.shop.tables[2]",
+    "sources.shop.x: unknown key",
+    "warehouse.conn_id: is missing",
+]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "pipelines.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_every_problem_is_in_one_report_with_its_place(write: Write) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(BAD))
+    assert str(raised.value).splitlines()[1:] == [f"  {problem}" for problem in PROBLEMS]
+    assert "17 problems" in str(raised.value)
+
+
+def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> None:
+    config = load_config(write(GOOD))
+    assert config.pipeline("shop").freshness == timedelta(minutes=30)
+    orders = TableSettings(
+        TableName("dbo", "Orders"), TableName("shop", "orders"), Deletes.HARD, NetSource.SPARK, TemporalPolicy.TEXT,
+        (Rule("amount_not_negative", "Amount >= 0", OnFailure.QUARANTINE),), first_load_chunk_rows=1000,
+    )  # fmt: skip
+    log = replace(
+        orders, source=TableName("dbo", "Log"), target=TableName("shop", "log"), rules=(), key=("At", "No"),
+        capture_instance="log_v2", deletes=Deletes.SOFT, net=NetSource.SERVER, partitions=4,
+    )  # fmt: skip
+    assert config.settings("shop").tables == (orders, log)
+    assert config.settings("shop").lag_limit_seconds == 900
+
+
+def test_dumped_configuration_loads_to_the_same_settings(write: Write) -> None:
+    config = load_config(write(GOOD))
+    again = load_config(write(dump_config(config)))
+    assert again.settings("shop") == config.settings("shop")
+    assert again.pipeline("shop").freshness == config.pipeline("shop").freshness
+
+
+def test_configuration_that_comes_with_floodmark_is_valid() -> None:
+    assert load_config(home() / "include" / "pipelines.yaml").settings("shop").tables
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", r"not YAML: line 1, column \d+"),
+        ("sources: {}\nsources: {}", "the key sources stands twice"),
+        ("- 1", "the file: input should be a mapping"),
+        ("", "the file: input should be a mapping"),
+    ],
+)
+def test_file_that_is_no_configuration_is_refused_in_one_message(write: Write, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(write(text))
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: it cannot be read: No such file"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_unknown_pipeline_is_answered_with_those_there_are(write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"shopp: there is no such pipeline\. There are: shop"):
+        load_config(write(GOOD)).settings("shopp")
