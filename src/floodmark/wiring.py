@@ -15,6 +15,8 @@ from floodmark.core.errors import ConfigError
 from floodmark.sqlfiles import home
 
 if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.core.settings import PipelineSettings
     from floodmark.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports import Ledger, Quality, Source, Warehouse
     from floodmark.warehouse.connection import WarehouseConnection
@@ -41,8 +43,10 @@ def data_docs_dir() -> Path:
 class Wiring:
     """Of one pipeline: how to reach its two ends, and the adapters, each made when it is asked for."""
 
+    settings: PipelineSettings
     source_conn_id: str
     warehouse_conn_id: str
+    freshness_seconds: float
 
     def source_connection(self) -> SqlServerConnection:
         return source_connection(self.source_conn_id)
@@ -72,7 +76,19 @@ class Wiring:
     def quality(self) -> Quality:
         from floodmark.quality.great_expectations import GreatExpectationsQuality  # noqa: PLC0415
 
-        return GreatExpectationsQuality(self.warehouse_connection(), data_docs_dir())
+        return GreatExpectationsQuality(
+            self.warehouse_connection(), data_docs_dir(), freshness_seconds=self.freshness_seconds
+        )
+
+
+def wire(config: Config, pipeline: str) -> Wiring:
+    """Raises ConfigError for a pipeline that is not in the configuration."""
+    return Wiring(
+        settings=config.settings(pipeline),
+        source_conn_id=config.source_of(pipeline).conn_id,
+        warehouse_conn_id=config.warehouse.conn_id,
+        freshness_seconds=config.pipeline(pipeline).freshness.total_seconds(),
+    )
 
 
 def source_connection(conn_id: str) -> SqlServerConnection:

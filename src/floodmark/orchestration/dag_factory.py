@@ -1,0 +1,109 @@
+"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance.
+
+A DAG file is parsed over and over, so nothing heavy is imported here: Airflow, pydantic and YAML. What the tasks need
+is imported when they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+
+from floodmark.core.schema import TableName
+from floodmark.orchestration import tasks
+from floodmark.orchestration.dag_page import describe_pipeline
+from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.wiring import Wiring, wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+
+OWNER = "floodmark"
+RETRIES = 3
+RETRY_DELAY = timedelta(seconds=20)
+MAX_RETRY_DELAY = timedelta(minutes=5)
+# Runs before the first unpausing are never made up for; the date only has to lie in the past.
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+    """By id, one per pipeline of the configuration."""
+    dags = (build_dag(config, name, config_path) for name in config.pipelines)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def build_dag(config: Config, name: str, config_path: Path) -> DAG:
+    """At most one run at a time: two runs of a pipeline would fight for the same watermarks."""
+    pipeline = config.pipeline(name)
+    wiring = wire(config, name)
+    dag = DAG(
+        dag_id=dag_id(name),
+        description=f"SQL Server changes of {len(pipeline.tables)} tables into the warehouse, window by window",
+        doc_md=describe_pipeline(name, pipeline, wiring.settings),
+        schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=[OWNER, "cdc", f"source:{pipeline.source}"],
+        default_args={
+            "owner": OWNER,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
+        },
+    )
+    with dag:
+        _add_tasks(wiring, config_path, assets_of(wiring))
+    return dag
+
+
+def dag_id(pipeline: str) -> str:
+    return f"cdc_{pipeline}"
+
+
+def assets_of(wiring: Wiring) -> Mapping[TableName, Asset]:
+    """By source table: the target as an asset, ``floodmark://<pipeline>/<schema>/<table>``."""
+    return {table.source: _asset(wiring.settings.name, table.source, table.target) for table in wiring.settings.tables}
+
+
+def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
+    path = "/".join(quote(part, safe="") for part in (pipeline, target.schema, target.name))
+    return Asset(
+        name=f"{pipeline}.{target}", uri=f"floodmark://{path}", group="floodmark", extra={"source": str(source)}
+    )
+
+
+def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset]) -> None:
+    outlets = list(assets.values())
+
+    # As an inlet, an asset lets the task show a watermark without claiming that it made something new.
+    @task(inlets=outlets, doc_md="Finish an unfinished window, or look at the source and plan one. Skips when idle.")  # type: ignore[untyped-decorator]
+    def open_window(asset_state_store: Any = None) -> int:
+        return tasks.run_open_window(wiring, assets, asset_state_store)
+
+    @task(doc_md="Great Expectations on the rows of the window. A failed check leaves the watermark where it is.")  # type: ignore[untyped-decorator]
+    def check(window_id: int) -> None:
+        tasks.run_check(wiring, window_id)
+
+    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set, and emit one asset event per table.")  # type: ignore[untyped-decorator]
+    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
+        tasks.run_advance(wiring, window_id, assets, outlet_events, asset_state_store)
+
+    load = LoadWindow(
+        task_id="load",
+        name=f"floodmark {wiring.settings.name}",
+        config=config_path,
+        window_id="{{ ti.xcom_pull(task_ids='open_window') }}",
+        read_secrets=wiring.job_secrets,
+        is_merged=partial(tasks.is_merged, wiring),
+        doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
+    )
+    opened = open_window()
+    opened >> load >> check(opened) >> advance(opened)

@@ -1,0 +1,85 @@
+"""What the tasks of a run do, in Airflow's terms: skip, fail for good, or fail and be tried again.
+
+The decisions are ``sync``'s, reads and writes the adapters'; this module only turns their outcome into Airflow's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowSkipException
+
+from floodmark.core.errors import NotHarvestedYetError
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.window import WindowState
+from floodmark.orchestration.failure import explained
+from floodmark.sync import advance, check, open_window
+
+if TYPE_CHECKING:
+    from floodmark.sync.advance import PublishedTable
+    from floodmark.wiring import Wiring
+
+_log = logging.getLogger(__name__)
+WATERMARK_KEY = "watermark"
+
+
+def run_open_window(wiring: Wiring, assets: Mapping[TableName, Asset], stores: Any) -> int:
+    """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
+    with explained():
+        try:
+            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger())
+        except NotHarvestedYetError as error:
+            # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
+            raise AirflowSkipException(str(error)) from None
+    if opened.window_id is None:
+        if opened.to_lsn is not None:
+            _show_watermarks(assets, stores, opened.to_lsn)
+        raise AirflowSkipException(opened.reason)
+    return opened.window_id
+
+
+def is_merged(wiring: Wiring, window_id: int) -> bool:
+    """What the ledger says of a window."""
+    return wiring.ledger().read_window(window_id).state is not WindowState.PLANNED
+
+
+def run_check(wiring: Wiring, window_id: int) -> None:
+    """Raises AirflowFailException, with everything that was found, when a check fails."""
+    with explained():
+        check.check_window(window_id, wiring.ledger(), wiring.quality())
+
+
+def run_advance(
+    wiring: Wiring, window_id: int, assets: Mapping[TableName, Asset], events: Any, stores: Any
+) -> None:  # fmt: skip
+    """Move the watermarks, then tell Airflow: one event and one shown watermark per table."""
+    with explained():
+        result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
+    for table in result.tables:
+        events[assets[table.source]].extra = event_extra(window_id, table)
+    _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
+
+
+def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
+    """What an asset event tells its consumers: the window ``(after_lsn, to_lsn]`` and what it did, in rows."""
+    return {
+        "window_id": window_id,
+        "source": str(table.source),
+        "kind": table.kind.value,
+        "after_lsn": str(table.after_lsn) if table.after_lsn else None,
+        "to_lsn": str(table.to_lsn),
+        "inserted_rows": table.counts.inserted_rows,
+        "updated_rows": table.counts.updated_rows,
+        "deleted_rows": table.counts.deleted_rows,
+        "quarantined_rows": table.counts.quarantined_rows,
+    }
+
+
+def _show_watermarks(assets: Mapping[TableName, Asset], stores: Any, watermark: Lsn) -> None:
+    """For display only: Airflow keeps the last writer's value, the ledger keeps the truth."""
+    for asset in assets.values():
+        stores[asset].set(WATERMARK_KEY, str(watermark))
