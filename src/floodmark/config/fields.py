@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Annotated
 
 from croniter import croniter  # type: ignore[import-untyped]
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
 
-from floodmark.config.rules import parse_rule
 from floodmark.core.naming import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA
 from floodmark.core.schema import TableName
 
+PARSE_RULES = "parse_rules"
+"""Key of the validation context; without it the SQL of rules is parsed."""
 _CRON_FIELDS = 5
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -57,8 +58,12 @@ def _check_positive(value: timedelta) -> timedelta:
     return value
 
 
-def _check_rule(value: str) -> str:
-    parse_rule(value)
+def _check_rule(value: str, info: ValidationInfo) -> str:
+    if (info.context or {}).get(PARSE_RULES, True):
+        # Here, because a DAG file is parsed over and over and leaves rules to the run.
+        from floodmark.config.rules import parse_rule  # noqa: PLC0415
+
+        parse_rule(value)
     return value
 
 

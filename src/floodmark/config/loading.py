@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from floodmark.config.fields import PARSE_RULES
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, TableConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
@@ -21,13 +22,16 @@ _KEYS = {
 } | {"conn_id"}  # fmt: skip
 
 
-def load_config(path: Path | str) -> Config:
-    """Raises ConfigError with every problem of the file in its message, one a line."""
+def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
+    """Raises ConfigError with every problem of the file in its message, one a line.
+
+    parse_rules False leaves the SQL of rules unread, for who only needs the shape and has no time to import a parser.
+    """
     document = _read(Path(path))
     problems: list[tuple[str, str]] = []
     config = None
     try:
-        config = Config.model_validate(document)
+        config = Config.model_validate(document, context={PARSE_RULES: parse_rules})
     except ValidationError as error:
         problems += [(_place(each["loc"]), _words(each)) for each in error.errors(include_url=False)]
     problems += [problem for problem in _cross_check(document) if problem not in problems]

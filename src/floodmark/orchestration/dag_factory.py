@@ -84,15 +84,15 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
     outlets = list(assets.values())
 
     # As an inlet, an asset lets the task show a watermark without claiming that it made something new.
-    @task(inlets=outlets, doc_md="Finish an unfinished window, or look at the source and plan one. Skips when idle.")  # type: ignore[untyped-decorator]
+    @task(inlets=outlets, doc_md="Finish an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
     def open_window(asset_state_store: Any = None) -> int:
-        return tasks.run_open_window(wiring, assets, asset_state_store)
+        return tasks.run_open_window(wiring, config_path, assets, asset_state_store)
 
-    @task(doc_md="Great Expectations on the rows of the window. A failed check leaves the watermark where it is.")  # type: ignore[untyped-decorator]
+    @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
     def check(window_id: int) -> None:
         tasks.run_check(wiring, window_id)
 
-    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set, and emit one asset event per table.")  # type: ignore[untyped-decorator]
+    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
         tasks.run_advance(wiring, window_id, assets, outlet_events, asset_state_store)
 

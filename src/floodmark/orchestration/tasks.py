@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
+from floodmark.config.loading import load_config
 from floodmark.core.errors import NotHarvestedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
@@ -27,9 +29,11 @@ _log = logging.getLogger(__name__)
 WATERMARK_KEY = "watermark"
 
 
-def run_open_window(wiring: Wiring, assets: Mapping[TableName, Asset], stores: Any) -> int:
+def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset], stores: Any) -> int:
     """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
+        # The DAG was built without looking into the rules; a broken one must not cost a load.
+        load_config(config_path)
         try:
             opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger())
         except NotHarvestedYetError as error:
