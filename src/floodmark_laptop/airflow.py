@@ -137,8 +137,8 @@ class Airflow:
     def stop(self) -> None:
         """Stop the processes, the scheduler first so that it starts nothing new.
 
-        A scheduler with a running task waits for it without end and, when killed, leaves the task's processes behind
-        (seen with 3.3.2): the stack ends those by their mark.
+        A scheduler with a running task waits for it without end and, when killed, leaves its workers and the task's
+        processes behind (seen with 3.3.2); they share its session and are ended by that.
         """
         if self._client is not None:
             self._client.close()
@@ -146,7 +146,7 @@ class Airflow:
         for child in self.children:
             child.process.terminate()
         for child in self.children:
-            child.stop(timeout_seconds=5.0)
+            child.stop(timeout_seconds=8.0)
         self.children = []
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -39,14 +40,15 @@ class Child:
             raise LaptopError(f"{self.name} ended with status {code}; see {self.log_file}\n{tail(self.log_file)}")
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """SIGTERM, then SIGKILL after the timeout."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(timeout_seconds)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        """SIGTERM, once more half-way, then SIGKILL; at the end whatever else lives in the child's session goes too."""
+        for _ in range(2):
+            if self.process.poll() is None:
+                self.process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout_seconds / 2)
+        self.process.kill()
+        self.process.wait()
+        end_session(self.process.pid)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -78,6 +80,19 @@ def stop_marked(state_dir: Path, timeout_seconds: float = 10.0) -> int:
         _send(process, signal.SIGKILL)
     psutil.wait_procs(alive, timeout=timeout_seconds)
     return len(found)
+
+
+def end_session(leader_pid: int) -> None:
+    """Kill what is left of a session whose leader we started: Airflow's workers rename themselves and lose the mark."""
+    left = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader_pid:
+                process.kill()
+                left.append(process)
+        except (OSError, psutil.Error):
+            continue
+    psutil.wait_procs(left, timeout=5)
 
 
 def free_port() -> int:

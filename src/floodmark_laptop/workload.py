@@ -204,7 +204,7 @@ class Workload:
 
     def _change_status(self) -> None:
         self._execute(
-            "UPDATE dbo.Orders SET Status = %s, Amount = Amount + 1 WHERE OrderID = %s",
+            "UPDATE dbo.Orders SET Status = %s, Amount = Amount + 1 WHERE OrderID = %s AND Amount < 1000000000",
             (self._random.choice(_STATUSES), self._random.choice(self._orders)),
         )
 
