@@ -1,0 +1,320 @@
+"""The T-SQL grammar for queries and DML: sqlglot's `tsql`, without what it changes or loses on the way.
+
+sqlglot's own dialect renames functions while it parses (GETDATE becomes CURRENT_TIMESTAMP, ISNULL becomes COALESCE,
+LEN casts its argument) and drops or misreads DELETE TOP, UPDATE TOP, `+=`, OUTPUT with several targets. Here every
+function stays a call by the name it was written with, literals remember where they stood in the text (so that they
+can be bound as parameters), and the missing clauses are parsed. What a tree means is the business of the other modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.tsql import TSQL
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.tsql import TSQLParser
+from sqlglot.tokens import Token, TokenType
+
+from sqlserver_emulator.errors import SqlServerError
+
+START = "start"
+"""Meta key: offset of a literal's first character in the statement text."""
+
+MONEY = "money"
+"""Meta key on a number: it was written with a currency sign."""
+
+ASSIGN = "assign"
+"""Meta key on an exp.EQ of a SET list: the compound operator ('+' for `+=`), absent for plain `=`."""
+
+_FOREIGN_KEYWORDS = (
+    "ANTI", "ASOF", "CACHE", "CLUSTER BY", "DISTRIBUTE BY", "FINAL", "GLOB", "ILIKE", "IRLIKE", "ISNULL", "LATERAL",
+    "LIMIT", "MAP", "MATCH_RECOGNIZE", "NOTNULL", "OVERLAPS", "OVERWRITE", "QUALIFY", "REGEXP", "RETURNING", "RLIKE",
+    "SEMI", "SETTINGS", "SIMILAR TO", "SORT BY", "STRAIGHT_JOIN", "STRUCT", "UNCACHE", "UNNEST", "XOR", "DIV",
+    "ARRAY", "CONNECT BY", "START WITH", "OBJECT", "NULLABLE", "ENUM", "NESTED", "VARIANT", "INET", "SUPER",
+    "INTERVAL",
+)  # fmt: skip
+"""Words that other dialects reserve. In T-SQL they are ordinary names."""
+
+_COMPOUND_OPERATORS = {
+    TokenType.PLUS: "+",
+    TokenType.DASH: "-",
+    TokenType.STAR: "*",
+    TokenType.SLASH: "/",
+    TokenType.MOD: "%",
+    TokenType.AMP: "&",
+    TokenType.PIPE: "|",
+    TokenType.CARET: "^",
+}
+
+_KEPT_FUNCTION_PARSERS = ("CAST", "CONVERT", "TRY_CAST", "TRY_CONVERT")
+
+
+def _positioned(build: Any) -> Any:
+    """A primary parser that notes where the token stood."""
+
+    def parse(self: Any, token: Token) -> exp.Expression:
+        node: exp.Expression = build(self, token)
+        node.meta[START] = token.start
+        if token.text.startswith("$"):
+            node.set("this", token.text[1:].replace(",", ""))
+            node.meta[MONEY] = True
+        return node
+
+    return parse
+
+
+_LITERALS = {
+    kind: _positioned(TSQLParser.PRIMARY_PARSERS[kind])
+    for kind in (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.NUMBER, TokenType.HEX_STRING)
+}
+
+
+def _with_positions(parsers: dict[Any, Any]) -> dict[Any, Any]:
+    return {kind: _LITERALS.get(kind, build) for kind, build in parsers.items()}
+
+
+class QueryParser(TSQLParser):
+    """TSQLParser with functions left alone and T-SQL's DML clauses added."""
+
+    FUNCTIONS: ClassVar = {}
+    NO_PAREN_FUNCTIONS: ClassVar = {}
+    FUNCTION_PARSERS: ClassVar = {name: TSQLParser.FUNCTION_PARSERS[name] for name in _KEPT_FUNCTION_PARSERS}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+        "ANY": TSQLParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
+        "CASE": TSQLParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
+        "NEXT": TSQLParser.NO_PAREN_FUNCTION_PARSERS["NEXT"],
+    }
+    PRIMARY_PARSERS: ClassVar = _with_positions(TSQLParser.PRIMARY_PARSERS)
+    STRING_PARSERS: ClassVar = _with_positions(TSQLParser.STRING_PARSERS)
+    NUMERIC_PARSERS: ClassVar = _with_positions(TSQLParser.NUMERIC_PARSERS)
+
+    def _parse_primary(self) -> exp.Expression | None:
+        # 'a' 'b' is a string with an alias in T-SQL; sqlglot would concatenate.
+        if self._curr and self._curr.token_type == TokenType.STRING:
+            token = self._curr
+            self._advance()
+            node: exp.Expression = self.PRIMARY_PARSERS[TokenType.STRING](self, token)
+            return node
+        return super()._parse_primary()
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expression | None:
+        """A type's name and facets as they are written: sqlglot's own reading loses real, ntext and sysname."""
+        if check_func:
+            return None  # `DATE 'x'` and the like are not T-SQL
+        name = self._parse_id_var()
+        while name and self._match(TokenType.DOT):
+            name = self._parse_id_var()
+        if name is None:
+            return None
+        if name.name.lower() == "double" and self._match_text_seq("PRECISION"):
+            name = exp.to_identifier("float")
+        facets = self._parse_wrapped_csv(self._parse_facet) if self._match(TokenType.L_PAREN, advance=False) else []
+        return self.expression(exp.DataType(this=exp.DType.USERDEFINED, kind=name.name, expressions=facets))
+
+    def _parse_facet(self) -> exp.Expression | None:
+        return exp.Var(this="max") if self._match_text_seq("MAX") else self._parse_number()
+
+    def _parse_query_limit(self) -> exp.Expression | None:
+        return self._parse_limit(top=True)
+
+    def _parse_delete(self) -> exp.Delete:
+        top = self._parse_query_limit()
+        self._match(TokenType.FROM)
+        target = self._parse_table()
+        returning = self._parse_returning()
+        from_ = self._parse_from(joins=True)
+        delete = self.expression(exp.Delete(this=target, where=self._parse_where(), returning=returning))
+        delete.set("limit", top)
+        delete.set("using", from_)
+        delete.set("options", self._parse_options())
+        return delete
+
+    def _parse_update(self) -> exp.Update:
+        top = self._parse_query_limit()
+        target = self._parse_table(alias_tokens=self.UPDATE_ALIAS_TOKENS)
+        if not self._match(TokenType.SET):
+            self.raise_error("Expected SET")
+        update = self.expression(exp.Update(this=target, expressions=self._parse_csv(self._parse_update_assignment)))
+        update.set("limit", top)
+        update.set("returning", self._parse_returning())
+        update.set("from_", self._parse_from(joins=True))
+        update.set("where", self._parse_where())
+        update.set("options", self._parse_options())
+        return update
+
+    def _parse_update_assignment(self) -> exp.Expression | None:
+        target = self._parse_column() or self._parse_parameter_target()
+        operator = None
+        if self._curr and self._next and self._next.token_type == TokenType.EQ:
+            operator = _COMPOUND_OPERATORS.get(self._curr.token_type)
+            if operator:
+                self._advance()
+        if not self._match(TokenType.EQ):
+            self.raise_error("Expected =")
+        value = self._parse_default_keyword() or self._parse_disjunction()
+        assignment = self.expression(exp.EQ(this=target, expression=value))
+        if operator:
+            assignment.meta[ASSIGN] = operator
+        return assignment
+
+    def _parse_parameter_target(self) -> exp.Expression | None:
+        return self._parse_placeholder()
+
+    def _parse_default_keyword(self) -> exp.Expression | None:
+        if self._match(TokenType.DEFAULT):
+            return exp.Var(this="DEFAULT")
+        return None
+
+    def _parse_returning(self) -> exp.Returning | None:
+        if not self._match(TokenType.RETURNING):
+            return None
+        expressions = self._parse_csv(self._parse_expression)
+        into = self._parse_table(schema=True) if self._match(TokenType.INTO) else None
+        return self.expression(exp.Returning(expressions=expressions, into=into))
+
+    def _parse_merge(self) -> exp.Merge:
+        top = self._parse_query_limit()
+        merge = super()._parse_merge()
+        if top:
+            merge.set("limit", top)
+        merge.set("options", self._parse_options())
+        return merge
+
+    def _parse_value(self, values: bool = True) -> exp.Tuple | None:
+        if not self._match(TokenType.L_PAREN):
+            return super()._parse_value(values=values)
+        items = self._parse_csv(lambda: self._parse_default_keyword() or self._parse_expression())
+        self._match_r_paren()
+        return self.expression(exp.Tuple(expressions=items))
+
+
+class QueryDialect(TSQL):
+    """Reads T-SQL queries and DML. It is never written with."""
+
+    class Tokenizer(TSQL.Tokenizer):
+        QUOTES: ClassVar = ["'"]
+        KEYWORDS: ClassVar = {k: v for k, v in TSQL.Tokenizer.KEYWORDS.items() if k not in _FOREIGN_KEYWORDS}
+
+    Parser = QueryParser
+
+
+def _merge_tokens(tokens: list[Token], text: str) -> list[Token]:
+    """Join what sqlglot's tokenizer tears apart: `.5`, `$1.50`, `#t`, `@@x`, `!<`, and the empty `0x`."""
+    merged: list[Token] = []
+    position = 0
+    while position < len(tokens):
+        token, taken = _merged_token(tokens, position, text)
+        merged.append(token)
+        position += taken
+    return merged
+
+
+def _merged_token(tokens: list[Token], position: int, text: str) -> tuple[Token, int]:
+    token = tokens[position]
+    following = tokens[position + 1 : position + 3]
+    touching = _touching(token, following)
+    kind = token.token_type
+    if kind == TokenType.HASH and touching:
+        count = 2 if following[0].token_type == TokenType.HASH and touching > 1 else 1
+        return _joined(TokenType.VAR, token, following[count - 1], text), count + 1
+    if kind == TokenType.PARAMETER and touching and position and tokens[position - 1].end + 1 == token.start:
+        if tokens[position - 1].token_type == TokenType.PARAMETER:
+            return _joined(TokenType.VAR, token, following[0], text), 2
+    if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER:
+        before = tokens[position - 1] if position else None
+        if before is None or before.end + 1 != token.start or before.token_type not in _NAME_ENDS:
+            return _joined(TokenType.NUMBER, token, following[0], text), 2
+    if token.text.startswith("$") and token.text[1:].isdigit():
+        if touching > 1 and following[0].token_type == TokenType.DOT and following[1].token_type == TokenType.NUMBER:
+            return _joined(TokenType.NUMBER, token, following[1], text), 3
+        return _joined(TokenType.NUMBER, token, token, text), 1
+    if (
+        kind == TokenType.NOT
+        and token.text == "!"
+        and touching
+        and following[0].token_type in (TokenType.LT, TokenType.GT)
+    ):
+        opposite = TokenType.GTE if following[0].token_type == TokenType.LT else TokenType.LTE
+        return _joined(opposite, token, following[0], text), 2
+    if kind == TokenType.IDENTIFIER and token.text in ("0x", "0X"):
+        return Token(TokenType.HEX_STRING, "", token.line, token.col, token.start, token.end), 1
+    return token, 1
+
+
+_NAME_ENDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.DOT)
+
+
+def _touching(token: Token, following: list[Token]) -> int:
+    """How many of the following tokens stand directly behind one another without a blank."""
+    count = 0
+    for after in following:
+        if after.start != token.end + 1:
+            break
+        count, token = count + 1, after
+    return count
+
+
+def _joined(kind: TokenType, first: Token, last: Token, text: str) -> Token:
+    return Token(kind, text[first.start : last.end + 1], first.line, first.col, first.start, last.end, first.comments)
+
+
+_DIALECT = QueryDialect()
+
+
+def syntax_error(near: str) -> SqlServerError:
+    """Error 102, as the server words it."""
+    return SqlServerError(102, f"Incorrect syntax near '{near}'.", severity=15)
+
+
+def parse_query(text: str) -> exp.Expression:
+    """The tree of one query or DML statement. Raises SqlServerError 102."""
+    return _parsed(text, None)
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """The tree of a scalar expression or search condition, as the only projection of a SELECT."""
+    return _parsed(text, exp.Select)
+
+
+def _parsed(text: str, into: type[exp.Expression] | None) -> exp.Expression:
+    try:
+        tokens = _merge_tokens(_DIALECT.tokenize(text), text)
+        parser = _DIALECT.parser()
+        trees = parser.parse(tokens, text)
+    except TokenError as error:
+        raise syntax_error(_last_word(str(error))) from None
+    except ParseError as error:
+        raise syntax_error(_highlight(error)) from None
+    trees = [tree for tree in trees if tree is not None]
+    if len(trees) != 1:
+        raise syntax_error(text.strip().split(None, 1)[0] if text.strip() else "")
+    return trees[0]
+
+
+def parse_ddl(text: str) -> exp.Expression:
+    """The tree of a DDL statement as sqlglot's own `tsql` dialect gives it (an exp.Command when it knows no better)."""
+    dialect = TSQL()
+    try:
+        trees = [tree for tree in dialect.parse(text) if tree is not None]
+    except (ParseError, TokenError) as error:
+        raise syntax_error(_highlight(error) if isinstance(error, ParseError) else _last_word(str(error))) from None
+    if len(trees) != 1:
+        raise syntax_error(text.strip().split(None, 1)[0] if text.strip() else "")
+    return trees[0]
+
+
+def _highlight(error: ParseError) -> str:
+    first = error.errors[0] if error.errors else {}
+    return str(first.get("highlight") or "").strip() or "end of statement"
+
+
+def _last_word(message: str) -> str:
+    words = message.replace("'", " ").split()
+    return words[-1] if words else ""

@@ -1,0 +1,379 @@
+"""Scalar expressions and search conditions: names, literals, variables, CASE, CAST, subqueries, function calls.
+
+Operators are in `operators`, functions in `functions`, subqueries in `queries`. A node that nobody here knows is
+refused by name; nothing is passed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from sqlserver_emulator.engine.translate import conversion, operators
+from sqlserver_emulator.engine.translate.data_types import read_data_type
+from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.scope import Scope
+from sqlserver_emulator.engine.translate.type_rules import storage_type, unify
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, null
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.types import TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.queries import QueryTranslator
+
+BARE_FUNCTIONS = ("current_timestamp", "system_user", "session_user", "current_user", "user")
+"""Functions that are called without parentheses."""
+
+
+class ExpressionTranslator:
+    """Translates within one scope. ``queries`` translates the subqueries met on the way."""
+
+    def __init__(self, emission: Emission, scope: Scope, queries: QueryTranslator) -> None:
+        self.emission = emission
+        self.scope = scope
+        self.queries = queries
+        self.aggregate_seen = False
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def value(self, node: exp.Expression) -> Value:
+        handler = _VALUES.get(type(node))
+        if handler is None:
+            operator = operators.BINARY_OPERATORS.get(type(node))
+            if operator is not None:
+                return operators.binary(operator, self.value(node.this), self.value(node.expression))
+            raise unsupported_node(node)
+        return handler(self, node)
+
+    def sql(self, node: exp.Expression) -> str:
+        return self.value(node).sql
+
+    def converted(self, node: exp.Expression, to: TsqlType, mode: str = conversion.IMPLICIT) -> str:
+        return conversion.convert(self.value(node), to, mode).sql
+
+    def text(self, node: exp.Expression) -> str:
+        return conversion.as_text(self.value(node))
+
+    # -- conditions --------------------------------------------------------------------------------------------
+
+    def condition(self, node: exp.Expression) -> str:
+        """A search condition as a PostgreSQL boolean."""
+        handler = _CONDITIONS.get(type(node))
+        if handler is None:
+            raise SqlServerError(
+                4145,
+                "An expression of non-boolean type specified in a context where a condition is expected, near"
+                f" '{node.sql(dialect='tsql')[:40]}'.",
+                severity=15,
+            )
+        return handler(self, node)
+
+    def read_type(self, node: exp.DataType, default_length: int = 30) -> TsqlType:
+        return read_data_type(
+            node,
+            lambda name: self.emission.catalog.user_type(self.emission.database, None, name),
+            default_length=default_length,
+        )
+
+
+def unsupported_node(node: exp.Expression) -> NotSupportedByEmulatorError:
+    return NotSupportedByEmulatorError(f"the expression {node.sql(dialect='tsql')[:80]!r} ({type(node).__name__})")
+
+
+def _literal(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    return self.emission.literal(node)
+
+
+def _column(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    if isinstance(node.this, exp.Star):
+        raise SqlServerError(102, "Incorrect syntax near '*'.", severity=15)
+    parts = tuple(part.name for part in node.parts)  # type: ignore[attr-defined]
+    if len(parts) == 1 and not node.this.quoted:
+        name = parts[0].lower()
+        if name in BARE_FUNCTIONS:
+            from sqlserver_emulator.engine.translate.functions import call
+
+            return call(self, name, [])
+        if name == "$action":
+            return Value("lower_to_action", None)
+    return self.scope.resolve(parts)
+
+
+def _parameter(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    return self.emission.variable(variable_name(node))
+
+
+def variable_name(node: exp.Expression) -> str:
+    """The lower-case name, with its @, of an exp.Parameter."""
+    return "@" + node.name.lower()
+
+
+def _paren(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    return self.value(node.this)
+
+
+def _negative(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    value = self.value(node.this)
+    return Value(f"(- {value.sql})", lambda: value.type, kind=value.kind, nullable=value.nullable)
+
+
+def _bitwise_not(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    value = self.value(node.this)
+    if value.type is not None and value.type.name == "bit":
+        return Value(f"(1 - {value.sql})::int2", value.type)
+    return Value(f"(~ {value.sql})", value.type, kind=value.kind)
+
+
+def _cast(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    mode = conversion.TRY if isinstance(node, exp.TryCast) else conversion.EXPLICIT
+    return conversion.convert(self.value(node.this), self.read_type(node.args["to"]), mode)
+
+
+def _convert(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    mode = conversion.TRY if node.args.get("safe") else conversion.EXPLICIT
+    style_node = node.args.get("style")
+    style = None
+    if style_node is not None:
+        style = self.emission.constant(style_node) if isinstance(style_node, exp.Literal) else self.sql(style_node)
+    return conversion.convert(self.value(node.expression), self.read_type(node.this), mode, style)
+
+
+def _case(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    operand = node.this and self.value(node.this)
+    tests: list[str] = []
+    results: list[Value] = []
+    for branch in node.args["ifs"]:
+        if operand is not None:
+            tests.append(operators.compare("=", operand, self.value(branch.this)))
+        else:
+            tests.append(self.condition(branch.this))
+        results.append(self.value(branch.args["true"]))
+    default = node.args.get("default")
+    results.append(self.value(default) if default is not None else null())
+    return choose(tests, results)
+
+
+def choose(tests: list[str], results: list[Value]) -> Value:
+    """CASE WHEN tests[i] THEN results[i] … ELSE results[-1] END with the results brought to one type."""
+    values, type = unified(results)
+    whens = " ".join(f"WHEN {test} THEN {value}" for test, value in zip(tests, values, strict=False))
+    return Value(f"(CASE {whens} ELSE {values[-1]} END)", type, kind=common_kind(results))
+
+
+def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | None]]:
+    """The SQL of values that meet in one column or result, and their common type (asked lazily)."""
+    kinds = {value.kind for value in values if not value.is_null}
+    typed = [value for value in values if not value.is_null]
+
+    def common() -> TsqlType | None:
+        found: TsqlType | None = None
+        for value in typed:
+            found = unify(found, value.type)
+        return found or values[0].type
+
+    if kinds == {conversion.TEXT}:
+        return [conversion.as_text(value) if not value.is_null else "NULL::text" for value in values], common
+    if len(kinds) == 1 and None not in kinds and not any(isinstance(value, LiteralValue) for value in typed):
+        types = {value.type for value in typed}
+        if len(types) == 1:
+            only = types.pop()
+            assert only is not None
+            return [value.sql if not value.is_null else f"NULL::{storage_type(only)}" for value in values], common
+    if None in kinds or not typed:
+        return [value.sql for value in values], common
+    target = common()
+    assert target is not None
+    return [conversion.convert(value, target, conversion.IMPLICIT).sql for value in values], common
+
+
+def common_kind(values: list[Value]) -> str | None:
+    kinds = {value.kind for value in values if not value.is_null}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if None in kinds or not kinds:
+        return None
+    _, common = unified(values)
+    type = common()
+    return conversion.family(type) if type is not None else None
+
+
+def _scalar_subquery(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    query = self.queries.subquery(node, self.scope)
+    if len(query.columns) != 1:
+        raise SqlServerError(
+            116,
+            "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+        )
+    column = query.columns[0]
+    kind = conversion.family(column.type) if column.type is not None else None
+    return Value(f"({query.sql})", column.type, kind=kind)
+
+
+def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    from sqlserver_emulator.engine.translate.functions import call
+
+    return call(self, node.name, node.expressions, quoted=isinstance(node.this, exp.Identifier))
+
+
+def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    from sqlserver_emulator.engine.translate.functions import call_qualified
+
+    return call_qualified(self, node)
+
+
+def _window(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    from sqlserver_emulator.engine.translate.functions.aggregates import window
+
+    return window(self, node)
+
+
+def _within_group(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    from sqlserver_emulator.engine.translate.functions.aggregates import within_group
+
+    return within_group(self, node)
+
+
+def _at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
+
+    return at_time_zone(self, node)
+
+
+def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    # Every database is Latin1_General_100_BIN2; COLLATE decides nothing here, and PostgreSQL knows no such names.
+    return self.value(node.this)
+
+
+def _null(_: ExpressionTranslator, __: exp.Expression) -> Value:
+    return null()
+
+
+def _odbc_literal(type: TsqlType) -> Callable[[ExpressionTranslator, exp.Expression], Value]:
+    return lambda self, node: conversion.convert(self.value(node.this), type, conversion.IMPLICIT)
+
+
+_VALUES: dict[type, Callable[[ExpressionTranslator, exp.Expression], Value]] = {
+    exp.Literal: _literal,
+    exp.National: _literal,
+    exp.HexString: _literal,
+    exp.Null: _null,
+    exp.Column: _column,
+    exp.Parameter: _parameter,
+    exp.Paren: _paren,
+    exp.Neg: _negative,
+    exp.BitwiseNot: _bitwise_not,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Convert: _convert,
+    exp.Case: _case,
+    exp.Select: _scalar_subquery,
+    exp.Subquery: _scalar_subquery,
+    exp.Union: _scalar_subquery,
+    exp.Anonymous: _call,
+    exp.Dot: _qualified_call,
+    exp.Window: _window,
+    exp.WithinGroup: _within_group,
+    exp.AtTimeZone: _at_time_zone,
+    exp.Collate: _collate,
+    exp.Date: _odbc_literal(TsqlType("date")),
+    exp.Time: _odbc_literal(TsqlType("time", scale=7)),
+    exp.Timestamp: _odbc_literal(TsqlType("datetime")),
+}
+
+
+def _and(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return f"({self.condition(node.this)} AND {self.condition(node.expression)})"
+
+
+def _or(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return f"({self.condition(node.this)} OR {self.condition(node.expression)})"
+
+
+def _not(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return f"(NOT {self.condition(node.this)})"
+
+
+def _condition_paren(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return self.condition(node.this)
+
+
+def _comparison(operator: str) -> Callable[[ExpressionTranslator, exp.Expression], str]:
+    def translate(self: ExpressionTranslator, node: exp.Expression) -> str:
+        if isinstance(node.expression, (exp.Any, exp.All)):
+            return _quantified(self, operator, node)
+        return operators.compare(operator, self.value(node.this), self.value(node.expression))
+
+    return translate
+
+
+def _quantified(self: ExpressionTranslator, operator: str, node: exp.Expression) -> str:
+    word = "ALL" if isinstance(node.expression, exp.All) else "ANY"
+    query = node.expression.this
+    while isinstance(query, exp.Paren):
+        query = query.this
+    return f"({self.sql(node.this)} {operator} {word} ({self.queries.subquery(query, self.scope).sql}))"
+
+
+def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
+    if not isinstance(node.expression, exp.Null):
+        raise unsupported_node(node)
+    value = self.value(node.this)
+    return "TRUE" if value.is_null else f"({value.sql} IS NULL)"
+
+
+def _between(self: ExpressionTranslator, node: exp.Expression) -> str:
+    value = self.value(node.this)
+    low = operators.compare(">=", value, self.value(node.args["low"]))
+    high = operators.compare("<=", value, self.value(node.args["high"]))
+    return f"({low} AND {high})"
+
+
+def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
+    value = self.value(node.this)
+    query = node.args.get("query")
+    if query is not None:
+        columns = self.queries.subquery(query, self.scope)
+        if len(columns.columns) != 1:
+            raise SqlServerError(
+                116,
+                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+            )
+        return operators.in_query(value, columns.sql, columns.columns[0].type)
+    return operators.in_list(value, [self.value(item) for item in node.expressions])
+
+
+def _exists(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return f"EXISTS ({self.queries.subquery(node.this, self.scope).sql})"
+
+
+def _like(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return operators.like(self.emission, self.value(node.this), self.value(node.expression), None)
+
+
+def _like_escape(self: ExpressionTranslator, node: exp.Expression) -> str:
+    like = node.this
+    if not isinstance(like, exp.Like):
+        raise unsupported_node(node)
+    return operators.like(self.emission, self.value(like.this), self.value(like.expression), self.text(node.expression))
+
+
+_CONDITIONS: dict[type, Callable[[ExpressionTranslator, exp.Expression], str]] = {
+    exp.And: _and,
+    exp.Or: _or,
+    exp.Not: _not,
+    exp.Paren: _condition_paren,
+    exp.EQ: _comparison("="),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Exists: _exists,
+    exp.Like: _like,
+    exp.Escape: _like_escape,
+}

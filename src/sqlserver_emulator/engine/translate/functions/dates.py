@@ -1,0 +1,212 @@
+"""Date and time functions. Now is `statement_timestamp()` of the statement; the server's time zone is PostgreSQL's."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.functions.registry import Function, Handler, constant
+from sqlserver_emulator.engine.translate.type_rules import TEMPORAL
+from sqlserver_emulator.engine.translate.values import Value
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.types import BIGINT, DATETIME, INT, TsqlType
+
+DATETIME2 = TsqlType("datetime2", scale=7)
+DATETIMEOFFSET = TsqlType("datetimeoffset", scale=7)
+DATE = TsqlType("date")
+
+_PARTS = {
+    "year": ("year", "yyyy", "yy"),
+    "quarter": ("quarter", "qq", "q"),
+    "month": ("month", "mm", "m"),
+    "dayofyear": ("dayofyear", "dy", "y"),
+    "day": ("day", "dd", "d"),
+    "week": ("week", "wk", "ww"),
+    "weekday": ("weekday", "dw", "w"),
+    "hour": ("hour", "hh"),
+    "minute": ("minute", "mi", "n"),
+    "second": ("second", "ss", "s"),
+    "millisecond": ("millisecond", "ms"),
+    "microsecond": ("microsecond", "mcs"),
+    "nanosecond": ("nanosecond", "ns"),
+    "tzoffset": ("tzoffset", "tz"),
+    "iso_week": ("iso_week", "isowk", "isoww"),
+}
+_PART_OF = {spelling: part for part, spellings in _PARTS.items() for spelling in spellings}
+
+
+def date_part(node: exp.Expression, function: str) -> str:
+    """The date part that a bare word names. Raises 155."""
+    part = _PART_OF.get(node.name.lower())
+    if part is None:
+        raise SqlServerError(155, f"'{node.name}' is not a recognized {function} option.", severity=15)
+    return part
+
+
+def _moment(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    """An argument that is a date, or a string or number that stands for one."""
+    value = self.value(node)
+    if value.kind == TEMPORAL:
+        return value
+    if value.kind == "text":
+        return convert(value, DATETIME2, IMPLICIT)
+    return convert(value, DATETIME, IMPLICIT)
+
+
+def _timestamp(self: ExpressionTranslator, node: exp.Expression) -> str:
+    return convert(_moment(self, node), DATETIME2, IMPLICIT).sql
+
+
+def _dateadd(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    part = date_part(nodes[0], "dateadd")
+    amount = self.converted(nodes[1], BIGINT)
+    value = self.value(nodes[2])
+    # A string is taken as datetime; other types stay what they are.
+    value = value if value.kind == TEMPORAL else convert(value, DATETIME, IMPLICIT)
+    type = value.type
+    assert type is not None
+    if type.name == "datetimeoffset":
+        return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
+    if type.name == "time":
+        return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
+    moment = convert(value, DATETIME2, IMPLICIT).sql
+    return convert(Value(f"tsql.dateadd('{part}', {amount}, {moment})", DATETIME2), type, "explicit")
+
+
+def _datediff(function: str, type: TsqlType) -> Handler:
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        part = date_part(nodes[0], function)
+        cast = "" if type == BIGINT else "::int4"
+        start, end = _utc(self, nodes[1]), _utc(self, nodes[2])
+        return Value(f"tsql.datediff('{part}', {start}, {end}){cast}", type)
+
+    return handle
+
+
+def _utc(self: ExpressionTranslator, node: exp.Expression) -> str:
+    value = _moment(self, node)
+    if value.type is not None and value.type.name == "datetimeoffset":
+        return f"tsql.utc_time({value.sql})"
+    return convert(value, DATETIME2, IMPLICIT).sql
+
+
+def _datepart(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    part = date_part(nodes[0], "datepart")
+    return Value(_part_sql(self, part, nodes[1]), INT)
+
+
+def _part_sql(self: ExpressionTranslator, part: str, node: exp.Expression) -> str:
+    if part == "tzoffset":
+        moment = convert(_moment(self, node), DATETIMEOFFSET, IMPLICIT)
+        return f"tsql.offset_minutes({moment.sql})"
+    return f"tsql.datepart('{part}', {_timestamp(self, node)})"
+
+
+def _single_part(part: str) -> Function:
+    return Function(lambda self, nodes: Value(_part_sql(self, part, nodes[0]), INT), 1, 1)
+
+
+def _datename(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    part = date_part(nodes[0], "datename")
+    if part == "tzoffset":
+        moment = convert(_moment(self, nodes[1]), DATETIMEOFFSET, IMPLICIT)
+        return Value(f"tsql.offset_text(tsql.offset_minutes({moment.sql}))", TsqlType("nvarchar", 30))
+    return Value(f"tsql.datename('{part}', {_timestamp(self, nodes[1])})", TsqlType("nvarchar", 30))
+
+
+def _datetrunc(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    part = date_part(nodes[0], "datetrunc")
+    value = _moment(self, nodes[1])
+    moment = convert(value, DATETIME2, IMPLICIT).sql
+    return convert(Value(f"tsql.datetrunc('{part}', {moment})", DATETIME2), value.type or DATETIME2, "explicit")
+
+
+def _eomonth(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    months = self.converted(nodes[1], INT) if len(nodes) > 1 else "0"
+    return Value(f"tsql.eomonth({_timestamp(self, nodes[0])}, {months})", DATE)
+
+
+def _from_parts(function: str, type: TsqlType, count: int) -> Function:
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        return Value(f"{function}({', '.join(self.converted(node, INT) for node in nodes)})", type)
+
+    return Function(handle, count, count)
+
+
+def _precise_from_parts(function: str, name: str, count: int) -> Function:
+    """…FROMPARTS with a precision as its last argument, which is a part of the type."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        scale = int(self.emission.constant(nodes[-1]))
+        arguments = [self.converted(node, INT) for node in nodes[:-1]]
+        return Value(f"{function}({', '.join([*arguments, str(scale)])})", TsqlType(name, scale=scale))
+
+    return Function(handle, count, count)
+
+
+def _offset_argument(self: ExpressionTranslator, node: exp.Expression) -> str:
+    """An offset in minutes, or a string such as '+02:00', as minutes."""
+    value = self.value(node)
+    if value.kind == "text":
+        return f"tsql.offset_from_text({value.sql})"
+    return convert(value, INT, IMPLICIT).sql
+
+
+def _todatetimeoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    moment = _moment(self, nodes[0])
+    scale = moment.type.scale if moment.type is not None and moment.type.name in ("datetime2", "time") else 7
+    if moment.type is not None and moment.type.name == "datetime":
+        scale = 3
+    local = convert(moment, DATETIME2, IMPLICIT).sql
+    return Value(
+        f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1])})", TsqlType("datetimeoffset", scale=scale)
+    )
+
+
+def _switchoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    moment = convert(_moment(self, nodes[0]), DATETIMEOFFSET, IMPLICIT)
+    return Value(f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1])})", DATETIMEOFFSET)
+
+
+def at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    """`x AT TIME ZONE 'zone'`: gives a local time its offset; moves a datetimeoffset to the zone."""
+    value = _moment(self, node.this)
+    zone = self.text(node.args["zone"])
+    if value.type is not None and value.type.name == "datetimeoffset":
+        return Value(f"tsql.move_to_zone({value.sql}, {zone})", value.type)
+    local = convert(value, DATETIME2, IMPLICIT).sql
+    return Value(f"tsql.in_zone({local}, {zone})", DATETIMEOFFSET)
+
+
+_NOW = "statement_timestamp()::timestamp"
+_GETDATE = constant(f"tsql.round_datetime({_NOW})", DATETIME)
+
+FUNCTIONS: dict[str, Function] = {
+    "current_timestamp": _GETDATE,
+    "current_timezone": constant("tsql.current_timezone()", TsqlType("nvarchar", 128)),
+    "current_timezone_id": constant("tsql.current_timezone_id()", TsqlType("nvarchar", 128)),
+    "dateadd": Function(_dateadd, 3, 3),
+    "datediff": Function(_datediff("datediff", INT), 3, 3),
+    "datediff_big": Function(_datediff("datediff_big", BIGINT), 3, 3),
+    "datefromparts": _from_parts("tsql.datefromparts", DATE, 3),
+    "datename": Function(_datename, 2, 2),
+    "datepart": Function(_datepart, 2, 2),
+    "datetime2fromparts": _precise_from_parts("tsql.datetime2fromparts", "datetime2", 8),
+    "datetimefromparts": _from_parts("tsql.datetimefromparts", DATETIME, 7),
+    "datetimeoffsetfromparts": _precise_from_parts("tsql.datetimeoffsetfromparts", "datetimeoffset", 10),
+    "datetrunc": Function(_datetrunc, 2, 2),
+    "day": _single_part("day"),
+    "eomonth": Function(_eomonth, 1, 2),
+    "getdate": _GETDATE,
+    "getutcdate": constant("tsql.round_datetime(statement_timestamp() AT TIME ZONE 'UTC')", DATETIME),
+    "month": _single_part("month"),
+    "smalldatetimefromparts": _from_parts("tsql.smalldatetimefromparts", TsqlType("smalldatetime"), 5),
+    "switchoffset": Function(_switchoffset, 2, 2),
+    "sysdatetime": constant(_NOW, DATETIME2),
+    "sysdatetimeoffset": constant("tsql.sysdatetimeoffset()", DATETIMEOFFSET),
+    "sysutcdatetime": constant("(statement_timestamp() AT TIME ZONE 'UTC')", DATETIME2),
+    "timefromparts": _precise_from_parts("tsql.timefromparts", "time", 5),
+    "todatetimeoffset": Function(_todatetimeoffset, 2, 2),
+    "year": _single_part("year"),
+}

@@ -1,0 +1,79 @@
+"""Metadata functions: names to ids and back, properties of the server, databases, objects and columns.
+
+They read the emulator's catalog (schema emulator) through functions of schema tsql; the current database is an argument.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlserver_emulator.engine.translate.emission import quote_text
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.functions.registry import Function, argument
+from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
+from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, SMALLINT, SYSNAME, TsqlType
+
+_VARIANT_TEXT = TsqlType("nvarchar", 128)
+
+
+def _metadata(function: str, kinds: str, result: TypeOrThunk, *, database: bool = True) -> Function:
+    """``function(arguments…, current database)``; arguments after `?` are NULL when they are left out."""
+    required, _, optional = kinds.partition("?")
+    letters = required + optional
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        arguments = [argument(self, node, letters[i]) for i, node in enumerate(nodes)]
+        arguments += ["NULL"] * (len(letters) - len(nodes))
+        if database:
+            arguments.append(quote_text(self.emission.database))
+        return Value(f"{function}({', '.join(arguments)})", result)
+
+    return Function(handle, len(required), len(letters))
+
+
+_FUNCTION_TYPES = {
+    "fn_cdc_get_max_lsn": LSN,
+    "fn_cdc_get_min_lsn": LSN,
+    "fn_cdc_increment_lsn": LSN,
+    "fn_cdc_decrement_lsn": LSN,
+    "fn_cdc_map_time_to_lsn": LSN,
+    "fn_cdc_map_lsn_to_time": DATETIME,
+    "fn_cdc_get_column_ordinal": INT,
+    "fn_cdc_is_bit_set": BIT,
+    "fn_cdc_has_column_changed": BIT,
+}
+"""Result types of system functions that PostgreSQL's type does not tell."""
+
+
+def scalar_function(self: ExpressionTranslator, postgres: str, call: exp.Anonymous) -> Value:
+    """A call of a function of the catalog, such as sys.fn_cdc_get_max_lsn; ``postgres`` is its PostgreSQL name."""
+    self.emission.read_only = False
+    arguments = ", ".join(self.value(node).sql for node in call.expressions)
+    return Value(f"{postgres}({arguments})", _FUNCTION_TYPES.get(call.name.lower()))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "col_length": _metadata("tsql.col_length", "tt", SMALLINT),
+    "col_name": _metadata("tsql.col_name", "ii", SYSNAME, database=False),
+    "collationproperty": _metadata("tsql.collationproperty", "tt", _VARIANT_TEXT, database=False),
+    "columnproperty": _metadata("tsql.columnproperty", "itt", INT, database=False),
+    "database_principal_id": _metadata("tsql.database_principal_id", "?t", INT),
+    "databasepropertyex": _metadata("tsql.databasepropertyex", "tt", _VARIANT_TEXT, database=False),
+    "db_id": _metadata("tsql.db_id", "?t", SMALLINT),
+    "db_name": _metadata("tsql.db_name", "?i", SYSNAME),
+    "ident_current": _metadata("tsql.ident_current", "t", TsqlType("numeric", precision=38)),
+    "ident_incr": _metadata("tsql.ident_incr", "t", TsqlType("numeric", precision=38)),
+    "ident_seed": _metadata("tsql.ident_seed", "t", TsqlType("numeric", precision=38)),
+    "index_col": _metadata("tsql.index_col", "tii", SYSNAME),
+    "object_definition": _metadata("tsql.object_definition", "i", TsqlType("nvarchar", -1), database=False),
+    "object_id": _metadata("tsql.object_id", "t?t", INT),
+    "object_name": _metadata("tsql.object_name", "i?i", SYSNAME),
+    "object_schema_name": _metadata("tsql.object_schema_name", "i?i", SYSNAME),
+    "objectproperty": _metadata("tsql.objectproperty", "it", INT, database=False),
+    "objectpropertyex": _metadata("tsql.objectproperty", "it", INT, database=False),
+    "schema_id": _metadata("tsql.schema_id", "?t", INT),
+    "schema_name": _metadata("tsql.schema_name", "?i", SYSNAME),
+    "serverproperty": _metadata("tsql.serverproperty", "t", _VARIANT_TEXT, database=False),
+    "type_id": _metadata("tsql.type_id", "t", INT),
+    "type_name": _metadata("tsql.type_name", "i", SYSNAME),
+}

@@ -1,0 +1,187 @@
+"""String functions."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, simple
+from sqlserver_emulator.engine.translate.type_rules import (
+    BINARY,
+    TEXT,
+    concatenated,
+    family,
+    is_national,
+    is_text,
+    varchar,
+)
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value
+from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_MAX, TsqlType
+
+_NVARCHAR_258 = TsqlType("nvarchar", 258)
+_VARCHAR_8000 = TsqlType("varchar", 8000)
+
+
+def _text_type(value: Value, *, length: int | None = None) -> TsqlType:
+    """The type of a string function's result over ``value``: as wide as the argument, or ``length``."""
+    type = value.type
+    if type is None or not is_text(type):
+        return _VARCHAR_8000
+    if type.name in ("text", "ntext", "xml"):
+        return varchar(MAX_LENGTH, is_national(type))
+    return varchar(type.length if length is None or type.is_max else length, is_national(type))
+
+
+def _same_width(template: str, kinds: str = "") -> Function:
+    """A function whose result is a string of its first argument's type."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        first = self.value(nodes[0])
+        rest = [
+            self.converted(node, INT) if kind == "i" else self.text(node)
+            for node, kind in zip(nodes[1:], kinds, strict=True)
+        ]
+        return Value(template.format(as_text(first), *rest), lambda: _text_type(first), kind=TEXT)
+
+    return Function(handle, 1 + len(kinds), 1 + len(kinds))
+
+
+def _widest(function: str, kinds: str) -> Function:
+    """A function whose result can be longer than its argument: (n)varchar of the greatest length, max of max."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        first = self.value(nodes[0])
+        rest = [
+            self.converted(node, INT) if kind == "i" else self.text(node)
+            for node, kind in zip(nodes[1:], kinds, strict=True)
+        ]
+
+        def type() -> TsqlType:
+            own = _text_type(first)
+            return own if own.is_max else varchar(4000 if is_national(own) else 8000, is_national(own))
+
+        return Value(f"{function}({', '.join([as_text(first), *rest])})", type, kind=TEXT)
+
+    return Function(handle, 1 + len(kinds), 1 + len(kinds))
+
+
+def _substring(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    value = self.value(nodes[0])
+    start, length = self.converted(nodes[1], INT), self.converted(nodes[2], INT)
+    if value.kind == BINARY:
+        return Value(f"tsql.substring_binary({value.sql}, {start}, {length})", TsqlType("varbinary", 8000))
+    return Value(f"tsql.substring({as_text(value)}, {start}, {length})", lambda: _text_type(value), kind=TEXT)
+
+
+def _datalength(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    value = self.value(nodes[0])
+    type = value.type
+    result = BIGINT if type is not None and type.is_max else INT
+    if value.kind == BINARY:
+        return Value(f"octet_length({value.sql})", result)
+    if value.kind == TEXT and type is not None:
+        width = 2 if is_national(type) else 1
+        return Value(f"(tsql.utf16_length({as_text(value)}) * {width})", result)
+    sizes = {
+        "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "money": 8, "smallmoney": 4, "real": 4, "float": 8,
+        "date": 3, "datetime": 8, "smalldatetime": 4, "uniqueidentifier": 16, "datetime2": 8, "time": 5,
+        "datetimeoffset": 10, "decimal": 9, "numeric": 9,
+    }  # fmt: skip
+    size = sizes.get(type.name if type else "", 8)
+    return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {size} END)", result)
+
+
+def _concat(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    values = [self.value(node) for node in nodes]
+    texts = [f"coalesce({_display(value)}, '')" for value in values]
+    return Value(f"({' || '.join(texts)})", lambda: _concat_type(values), kind=TEXT, nullable=False)
+
+
+def _concat_ws(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    separator = self.text(nodes[0])
+    values = [self.value(node) for node in nodes[1:]]
+    texts = ", ".join(_display(value) for value in values)
+    return Value(f"concat_ws(coalesce({separator}, ''), {texts})", lambda: _concat_type(values), kind=TEXT)
+
+
+def _display(value: Value) -> str:
+    return convert(value, TsqlType("nvarchar", 4000), IMPLICIT).sql if not value.is_null else "NULL::text"
+
+
+def _concat_type(values: list[Value]) -> TsqlType:
+    type: TsqlType | None = None
+    for value in values:
+        own = value.type if value.type is not None and family(value.type) == TEXT else TsqlType("varchar", 40)
+        type = own if type is None else concatenated(type, own)
+    return type or _VARCHAR_8000
+
+
+def _trim(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    value = self.value(nodes[0])
+    return Value(f"btrim({as_text(value)})", lambda: _text_type(value), kind=TEXT)
+
+
+def _char(function: str, type: TsqlType) -> Handler:
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        return Value(f"{function}({self.converted(nodes[0], INT)})", type)
+
+    return handle
+
+
+def _str(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    number = self.converted(nodes[0], TsqlType("float", precision=53))
+    length = self.converted(nodes[1], INT) if len(nodes) > 1 else "10"
+    decimals = self.converted(nodes[2], INT) if len(nodes) > 2 else "0"
+    return Value(f"tsql.str({number}, {length}, {decimals})", _VARCHAR_8000)
+
+
+def _hashbytes(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    value = self.value(nodes[1])
+    if value.kind == BINARY:
+        data = value.sql
+    else:
+        national = str(_is_national_value(value)).lower()
+        data = f"tsql.text_to_binary({as_text(value)}, 0, {national})"
+    return Value(f"tsql.hashbytes({self.text(nodes[0])}, {data})", TsqlType("varbinary", 8000))
+
+
+def _is_national_value(value: Value) -> bool:
+    if isinstance(value, LiteralValue):
+        return value.is_national
+    return value.type is not None and is_text(value.type) and is_national(value.type)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "ascii": simple("t", INT, "tsql.ascii"),
+    "char": Function(_char("tsql.char", TsqlType("char", 1)), 1, 1),
+    "charindex": simple("tt?i", INT, "tsql.charindex"),
+    "concat": Function(_concat, 2, ANY_NUMBER),
+    "concat_ws": Function(_concat_ws, 3, ANY_NUMBER),
+    "datalength": Function(_datalength, 1, 1),
+    "hashbytes": Function(_hashbytes, 2, 2),
+    "left": _same_width("tsql.left({0}, {1})", "i"),
+    "len": simple("t", INT, "tsql.len({0})"),
+    "lower": _same_width("lower({0})"),
+    "ltrim": _same_width("ltrim({0})"),
+    "nchar": Function(_char("tsql.nchar", TsqlType("nchar", 1)), 1, 1),
+    "parsename": simple("ti", TsqlType("sysname", 128), "tsql.parsename({0}, {1})"),
+    "patindex": simple("tt", INT, "tsql.patindex({0}, {1})"),
+    "quotename": simple("t?t", _NVARCHAR_258, "tsql.quotename"),
+    "replace": _widest("tsql.replace", "tt"),
+    "replicate": _widest("tsql.replicate", "i"),
+    "reverse": _same_width("reverse({0})"),
+    "right": _same_width("tsql.right({0}, {1})", "i"),
+    "rtrim": _same_width("rtrim({0})"),
+    "space": simple("i", _VARCHAR_8000, "tsql.space({0})"),
+    "str": Function(_str, 1, 3),
+    "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
+    "stuff": _widest("tsql.stuff", "iit"),
+    "substring": Function(_substring, 3, 3),
+    "translate": _widest("translate", "tt"),
+    "trim": Function(_trim, 1, 1),
+    "unicode": simple("t", INT, "tsql.unicode({0})"),
+    "upper": _same_width("upper({0})"),
+    "isjson": simple("t", INT, "tsql.isjson({0})"),
+    "json_value": simple("tt", TsqlType("nvarchar", 4000), "tsql.json_value({0}, {1})"),
+}

@@ -1,0 +1,419 @@
+"""SELECT and set operations: WITH, the select list, WHERE, GROUP BY, HAVING, ORDER BY, TOP and OFFSET/FETCH.
+
+The FROM clause is `sources`'. Clauses that are not known here are refused by name: none is dropped, except hints, which
+change no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
+from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, unified
+from sqlserver_emulator.engine.translate.functions.aggregates import order_item
+from sqlserver_emulator.engine.translate.scope import CommonTable, Scope, SourceColumn, quote
+from sqlserver_emulator.engine.translate.sources import SourceTranslator
+from sqlserver_emulator.engine.translate.type_rules import family, storage_type
+from sqlserver_emulator.engine.translate.values import Value
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.types import BIGINT
+
+_KNOWN_CLAUSES = frozenset(
+    (
+        "with_", "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct",
+        "options", "into", "laterals", "for_",
+    )
+)  # fmt: skip
+_CLAUSE_NAMES = {"for_": "FOR JSON / FOR XML", "windows": "WINDOW", "match": "MATCH_RECOGNIZE", "sample": "TABLESAMPLE"}
+SetOperation = (exp.Union, exp.Except, exp.Intersect)
+
+
+@dataclass(slots=True)
+class Query:
+    """A translated query. columns: of its result, named as T-SQL names them ('' for an unnamed expression)."""
+
+    sql: str
+    columns: list[SourceColumn]
+    values: list[Value] = field(default_factory=list)
+
+
+class QueryTranslator:
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
+
+    def subquery(self, node: exp.Expression, parent: Scope | None) -> Query:
+        """A query inside another statement."""
+        while isinstance(node, (exp.Subquery, exp.Paren)):
+            if isinstance(node, exp.Subquery):
+                refuse_clauses(node, {"this", "alias"}, "a subquery")
+            node = node.this
+        if isinstance(node, SetOperation):
+            return self._set_operation(node, parent)
+        if isinstance(node, exp.Select):
+            return self.select(node, parent)
+        if isinstance(node, exp.Values):
+            return self.values(node, parent)
+        raise NotSupportedByEmulatorError(f"{type(node).__name__} in place of a query")
+
+    # -- SELECT ------------------------------------------------------------------------------------------------
+
+    def select(self, node: exp.Select, parent: Scope | None) -> Query:
+        refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
+        if node.args.get("for_"):
+            raise NotSupportedByEmulatorError(f"FOR {node.args['for_'].args.get('kind')}")
+        scope = Scope(parent)
+        with_ = self.with_clause(node, scope)
+        from_sql = SourceTranslator(self, scope).from_clause(node)
+        expressions = ExpressionTranslator(self.emission, scope, self)
+        compares = bool(node.args.get("group") or node.args.get("distinct"))
+        with self.emission.inline_literals(compares):
+            names, values = self._projections(node, expressions)
+            group = self._group(node, expressions)
+            having = node.args.get("having")
+            having_sql = f" HAVING {expressions.condition(having.this)}" if having else ""
+        where = node.args.get("where")
+        where_sql = f" WHERE {expressions.condition(where.this)}" if where else ""
+        with self.emission.inline_literals(compares):
+            order = self._order(node, expressions, names, values)
+        projected = ", ".join(
+            f"{finished(value)} AS {quote(output_name(name, i))}"
+            for i, (name, value) in enumerate(zip(names, values, strict=True))
+        )
+        distinct = "DISTINCT " if node.args.get("distinct") else ""
+        limit = self._limit(node, expressions)
+        sql = f"{with_}SELECT {distinct}{projected}{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
+        return Query(sql, output_columns(names, values), values)
+
+    def with_clause(self, node: exp.Expression, scope: Scope) -> str:
+        """The WITH of a statement; its common tables are entered into the scope."""
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ""
+        tables: list[str] = []
+        recursive = False
+        for cte in with_.expressions:
+            sql, is_recursive = self._common_table(cte, scope)
+            tables.append(sql)
+            recursive = recursive or is_recursive
+        return f"WITH {'RECURSIVE ' if recursive else ''}{', '.join(tables)} "
+
+    def _common_table(self, cte: exp.CTE, scope: Scope) -> tuple[str, bool]:
+        name = cte.alias
+        sql_name = self.emission.new_name()
+        aliases = [column.name for column in cte.args["alias"].columns]
+        body = cte.this
+        if isinstance(body, exp.Union) and _refers_to(body.expression, name):
+            return self._recursive_table(cte, name, sql_name, aliases, scope), True
+        query = self.subquery(body, scope)
+        columns = renamed(query.columns, aliases, name)
+        scope.ctes[name.lower()] = CommonTable(name, sql_name, columns)
+        return f"{sql_name}({column_list(columns)}) AS ({query.sql})", False
+
+    def _recursive_table(self, cte: exp.CTE, name: str, sql_name: str, aliases: list[str], scope: Scope) -> str:
+        """The anchor gives the columns their types; PostgreSQL wants the recursive part to have exactly those."""
+        body = cte.this
+        if body.args.get("distinct"):
+            raise SqlServerError(
+                252, f"Recursive common table expression '{name}' does not contain a top-level UNION ALL operator."
+            )
+        anchor = self.subquery(body.this, scope)
+        columns = renamed(anchor.columns, aliases, name)
+        scope.ctes[name.lower()] = CommonTable(name, sql_name, tuple(_computed(column) for column in columns))
+        step = self.subquery(body.expression, scope)
+        casts = [_cast_to(column) for column in columns]
+        first = f"SELECT {', '.join(casts)} FROM ({anchor.sql}) AS r({column_list(columns)})"
+        second = f"SELECT {', '.join(casts)} FROM ({step.sql}) AS r({column_list(columns)})"
+        return f"{sql_name}({column_list(columns)}) AS ({first} UNION ALL {second})"
+
+    def _projections(self, node: exp.Select, expressions: ExpressionTranslator) -> tuple[list[str], list[Value]]:
+        names: list[str] = []
+        values: list[Value] = []
+        for item in node.expressions:
+            star = starred(item)
+            if star is not None:
+                for name, value in self.expand_star(star, expressions.scope):
+                    names.append(name)
+                    values.append(value)
+                continue
+            name, expression = named_projection(item)
+            names.append(name)
+            values.append(expressions.value(expression))
+        return names, values
+
+    def expand_star(self, qualifier: tuple[str, ...], scope: Scope) -> list[tuple[str, Value]]:
+        if qualifier:
+            source = scope.source(qualifier)
+            if source is None:
+                raise SqlServerError(
+                    107, f"The column prefix '{'.'.join(qualifier)}' does not match with a table name or alias name used in the query.",
+                    severity=15,
+                )  # fmt: skip
+            sources = [source]
+        else:
+            sources = scope.sources
+        if not sources:
+            raise SqlServerError(263, "Must specify table to select from.")
+        expanded: list[tuple[str, Value]] = []
+        for source in sources:
+            if source.columns is None:
+                raise NotSupportedByEmulatorError(f"* over {source.name}, whose columns are not known")
+            expanded += [(column.name, source.value(column)) for column in source.columns]
+        return expanded
+
+    def _group(self, node: exp.Select, expressions: ExpressionTranslator) -> str:
+        group = node.args.get("group")
+        if group is None:
+            return ""
+        refuse_clauses(group, {"expressions", "rollup", "cube", "grouping_sets"}, "GROUP BY")
+        items = [_grouping_item(expressions, item) for item in group.expressions]
+        for key in ("rollup", "cube", "grouping_sets"):
+            items += [_grouping_item(expressions, item) for item in group.args.get(key) or []]
+        return f" GROUP BY {', '.join(items)}"
+
+    def _order(
+        self, node: exp.Select, expressions: ExpressionTranslator, names: Sequence[str], values: Sequence[Value]
+    ) -> str:
+        order = node.args.get("order")
+        if order is None:
+            return ""
+        items: list[str] = []
+        for item in order.expressions:
+            position = self._position(item.this, names, values)
+            if position is not None:
+                nullable = values[position].nullable
+                items.append(order_item(str(position + 1), bool(item.args.get("desc")), nullable=nullable))
+            else:
+                value = expressions.value(item.this)
+                items.append(order_item(value.sql, bool(item.args.get("desc")), nullable=value.nullable))
+        return f" ORDER BY {', '.join(items)}"
+
+    def _position(self, node: exp.Expression, names: Sequence[str], values: Sequence[Value]) -> int | None:
+        """The select list's item that ORDER BY names by position or by its alias."""
+        if isinstance(node, exp.Collate):
+            return self._position(node.this, names, values)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            position = int(self.emission.constant(node))
+            if not 1 <= position <= len(names):
+                raise SqlServerError(
+                    108,
+                    f"The ORDER BY position number {position} is out of range of the number of items in the select list.",
+                )
+            return position - 1
+        if isinstance(node, exp.Column) and len(node.parts) == 1:
+            folded = node.name.lower()
+            return next((i for i, name in enumerate(names) if name.lower() == folded), None)
+        return None
+
+    def _limit(self, node: exp.Expression, expressions: ExpressionTranslator) -> str:
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        sql = ""
+        if offset is not None:
+            sql += f" OFFSET {row_count(expressions, offset.expression)}"
+        if isinstance(limit, exp.Fetch):
+            count = limit.args.get("count")
+            return f"{sql} LIMIT {row_count(expressions, count) if count is not None else 1}"
+        if limit is None:
+            return sql
+        ties = top_with_ties(limit)
+        count_sql = row_count(expressions, limit.expression)
+        if ties and node.args.get("order") is None:
+            raise SqlServerError(
+                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause."
+            )
+        return f"{sql} FETCH FIRST {count_sql} ROWS WITH TIES" if ties else f"{sql} LIMIT {count_sql}"
+
+    # -- set operations, VALUES --------------------------------------------------------------------------------
+
+    def _set_operation(self, node: exp.Expression, parent: Scope | None) -> Query:
+        refuse_clauses(
+            node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "options"}, "UNION"
+        )
+        scope = Scope(parent)
+        with_ = self.with_clause(node, scope)
+        left, right = self.subquery(node.this, scope), self.subquery(node.expression, scope)
+        if len(left.columns) != len(right.columns):
+            raise SqlServerError(
+                205, "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions in their target lists."
+            )  # fmt: skip
+        columns = [_merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
+        word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
+        sql = f"{_aligned(left, columns)} {word} {_aligned(right, columns)}"
+        expressions = ExpressionTranslator(self.emission, Scope(parent), self)
+        values = [Value("", column.type) for column in columns]
+        order = self._set_order(node, columns)
+        return Query(f"{with_}{sql}{order}{self._limit(node, expressions)}", columns, values)
+
+    def _set_order(self, node: exp.Expression, columns: list[SourceColumn]) -> str:
+        order = node.args.get("order")
+        if order is None:
+            return ""
+        names = [column.name for column in columns]
+        items: list[str] = []
+        for item in order.expressions:
+            target = item.this
+            if isinstance(target, exp.Column) and len(target.parts) > 1:
+                target = exp.Column(this=target.this)
+            position = self._position(target, names, [])
+            if position is None:
+                raise SqlServerError(
+                    104, "ORDER BY items must appear in the select list if the statement contains a UNION, INTERSECT or EXCEPT operator."
+                )  # fmt: skip
+            items.append(order_item(str(position + 1), bool(item.args.get("desc")), nullable=True))
+        return f" ORDER BY {', '.join(items)}"
+
+    def values(self, node: exp.Values, parent: Scope | None) -> Query:
+        """A table of values; columns are unnamed until the alias names them."""
+        expressions = ExpressionTranslator(self.emission, Scope(parent), self)
+        rows = [[expressions.value(item) for item in row.expressions] for row in node.expressions]
+        width = len(rows[0])
+        if any(len(row) != width for row in rows):
+            raise SqlServerError(
+                10709, "The number of columns for each row in a table value constructor must be the same."
+            )
+        cells: list[list[str]] = [[] for _ in rows]
+        columns: list[SourceColumn] = []
+        for i in range(width):
+            column = [row[i] for row in rows]
+            _, common = unified(column)
+            type = common()
+            for j, value in enumerate(column):
+                cells[j].append(f"{convert(value, type, IMPLICIT).sql}" if type is not None else value.sql)
+            columns.append(SourceColumn("", f'"column{i + 1}"', type, any(v.nullable for v in column)))
+        sql = "VALUES " + ", ".join(f"({', '.join(row)})" for row in cells)
+        return Query(sql, columns)
+
+
+def refuse_clauses(node: exp.Expression, known: frozenset[str] | set[str], where: str) -> None:
+    """Nothing that was parsed may be lost: a clause outside ``known`` is refused by name."""
+    for key, value in node.args.items():
+        if value and key not in known:
+            raise NotSupportedByEmulatorError(f"{_CLAUSE_NAMES.get(key, key.strip('_').upper())} in {where}")
+
+
+def starred(item: exp.Expression) -> tuple[str, ...] | None:
+    """The qualifier of `*` or `t.*`, or None."""
+    if isinstance(item, exp.Star):
+        refuse_clauses(item, frozenset(), "*")
+        return ()
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+        return tuple(part.name for part in item.parts[:-1])
+    return None
+
+
+def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
+    """A select list item's name, as T-SQL gives it, and its expression."""
+    if isinstance(item, exp.Alias):
+        return item.alias, item.this
+    if isinstance(item, exp.Column):
+        return item.name, item
+    return "", item
+
+
+def finished(value: Value) -> str:
+    """The value as it leaves the query: of the storage of its type, so that PostgreSQL's own widening does not show."""
+    if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
+        return value.sql
+    type = value.type
+    if type is None or value.kind in ("text", "binary", "variant"):
+        return value.sql
+    storage = storage_type(type)
+    return value.sql if value.sql.endswith(f"::{storage}") else f"{value.sql}::{storage}"
+
+
+def output_name(name: str, position: int) -> str:
+    return name or f"?column{position + 1}"
+
+
+def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[SourceColumn]:
+    """The columns a query offers to the one around it. A literal's exact type is not asked for: it may not matter."""
+    columns = []
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        columns.append(SourceColumn(name, quote(output_name(name, i)), value.type, value.nullable, value.direct))
+    return columns
+
+
+def renamed(columns: Sequence[SourceColumn], aliases: Sequence[str], table: str) -> tuple[SourceColumn, ...]:
+    """The columns under the names of a column list, or their own. Raises 8155 for one without a name."""
+    if aliases and len(aliases) != len(columns):
+        more = "fewer" if len(aliases) > len(columns) else "more"
+        number = 8158 if more == "more" else 8159
+        raise SqlServerError(number, f"'{table}' has {more} columns than were specified in the column list.")
+    result = []
+    for i, column in enumerate(columns):
+        name = aliases[i] if aliases else column.name
+        if not name:
+            raise SqlServerError(8155, f"No column name was specified for column {i + 1} of '{table}'.")
+        result.append(SourceColumn(name, quote(name), column.type, column.nullable, column.direct))
+    return tuple(result)
+
+
+def column_list(columns: Sequence[SourceColumn]) -> str:
+    return ", ".join(column.sql for column in columns)
+
+
+def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
+    return f"({expressions.converted(node, BIGINT)})"
+
+
+def top_with_ties(limit: exp.Expression) -> bool:
+    """Whether TOP is WITH TIES. Raises for PERCENT."""
+    options = limit.args.get("limit_options")
+    if options is not None and options.args.get("percent"):
+        raise NotSupportedByEmulatorError("TOP (n) PERCENT")
+    return bool(options is not None and options.args.get("with_ties"))
+
+
+def _grouping_item(expressions: ExpressionTranslator, item: exp.Expression) -> str:
+    if isinstance(item, (exp.Rollup, exp.Cube)):
+        inner = ", ".join(expressions.sql(part) for part in item.expressions)
+        return f"{type(item).__name__.upper()} ({inner})"
+    if isinstance(item, exp.GroupingSets):
+        return f"GROUPING SETS ({', '.join(_grouping_item(expressions, part) for part in item.expressions)})"
+    if isinstance(item, exp.Tuple):
+        return f"({', '.join(expressions.sql(part) for part in item.expressions)})"
+    return expressions.sql(item)
+
+
+def _refers_to(node: exp.Expression, name: str) -> bool:
+    return any(table.name.lower() == name.lower() and not table.args.get("db") for table in node.find_all(exp.Table))
+
+
+def _computed(column: SourceColumn) -> SourceColumn:
+    return SourceColumn(column.name, column.sql, column.type, True, False)
+
+
+def _cast_to(column: SourceColumn) -> str:
+    if column.type is None:
+        return column.sql
+    cast = "text" if family(column.type) == "text" else storage_type(column.type)
+    return f"{column.sql}::{cast}"
+
+
+def _merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
+    from sqlserver_emulator.engine.translate.type_rules import unify
+
+    type = left.type if left.type == right.type else unify(left.type, right.type)
+    direct = left.direct and right.direct and left.type == right.type
+    return SourceColumn(left.name, left.sql, type, left.nullable or right.nullable, direct)
+
+
+def _aligned(query: Query, columns: list[SourceColumn]) -> str:
+    """One side of a set operation, converted where its types differ from the common ones."""
+    conversions = []
+    changed = False
+    for own, common in zip(query.columns, columns, strict=True):
+        value = Value(f"u.{own.sql}", own.type)
+        if own.type != common.type and common.type is not None and own.type is not None:
+            same_storage = family(own.type) == family(common.type) == "text"
+            if not same_storage:
+                value = convert(value, common.type, IMPLICIT)
+                value = Value(f"{value.sql}::{storage_type(common.type)}", common.type)
+                changed = True
+        conversions.append(f"{value.sql} AS {common.sql}")
+    if not changed:
+        return f"({query.sql})"
+    return f"(SELECT {', '.join(conversions)} FROM ({query.sql}) AS u)"
