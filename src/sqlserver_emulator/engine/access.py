@@ -23,6 +23,8 @@ class SessionAccess:
         self._shared = shared
         self.catalog = SessionCatalog(shared, self.fetch)
         self.security = SessionSecurity(self, login)
+        self.was_in_transaction = False
+        """Whether the running ``atomic`` is part of the client's transaction."""
 
     def rows(self, result: PGresult) -> list[Row]:
         return self._rows.rows(result)
@@ -41,6 +43,8 @@ class SessionAccess:
     def atomic(self) -> Iterator[None]:
         """Everything inside succeeds or fails as one."""
         own = not self.connection.in_transaction
+        if not self.connection.in_atomic:
+            self.was_in_transaction = not own
         try:
             with self.connection.atomic():
                 yield

@@ -110,6 +110,9 @@ class CatalogCache:
     def table(self, database: str, schema: str, name: str) -> Relation | None:
         return self._remember(("table", database, schema, name), self._load_table, database, schema, name)
 
+    def has_table(self, object_id: int) -> bool:
+        return ("id", object_id) in self._known
+
     def table_by_id(self, object_id: int) -> Relation | None:
         return self._remember(("id", object_id), self._load_by_id, object_id)
 
@@ -127,8 +130,11 @@ class CatalogCache:
         if key in known:
             return cast(_T, known[key])
         # Stored in the dict that was current before the read: an answer older than a clear() is never kept.
-        answer = known[key] = load(*arguments)
-        return cast(_T, answer)
+        answer = load(*arguments)
+        known[key] = answer
+        if isinstance(answer, Relation):
+            known["id", answer.table.object_id] = answer
+        return answer
 
     def _load_database(self, name: str) -> DatabaseEntry | None:
         rows = self._fetch(_DATABASE, [name])
@@ -144,12 +150,8 @@ class CatalogCache:
 
     def _relation(self, row: tuple[Any, ...]) -> Relation:
         object_id, database, schema, name, kind, is_system, postgres_schema, postgres_name = row
-        columns: list[tuple[int, CatalogColumn]] = [
-            (attnum, CatalogColumn(column, column_id, TsqlType(type_, length, precision, scale), *flags, postgres))
-            for column, column_id, type_, length, precision, scale, *flags, postgres, attnum in cast(
-                list[tuple[Any, ...]], self._fetch(_COLUMNS, [object_id])
-            )
-        ]
+        rows = cast(list[tuple[Any, ...]], self._fetch(_COLUMNS, [object_id]))
+        columns = [(int(row[-1]), _column(*row[:-1])) for row in rows]
         key = tuple(cast(str, k[0]) for k in self._fetch(_KEY, [object_id])) if kind == "U" else ()
         kind = "S" if is_system else kind
         ordered = tuple(column for _, column in columns)
@@ -177,6 +179,14 @@ class CatalogCache:
             return None
         type_, length, precision, scale, type_id, nullable = rows[0]
         return UserType(TsqlType(type_, length, precision, scale), type_id, nullable)
+
+
+def _column(  # noqa: PLR0917  (the order of _COLUMNS)
+    name: str, column_id: int, type_name: str, length: int, precision: int, scale: int, nullable: bool, identity: bool,
+    computed: bool, has_default: bool, postgres_name: str,
+) -> CatalogColumn:  # fmt: skip
+    type_ = TsqlType(type_name, length, precision, scale)
+    return CatalogColumn(name, column_id, type_, nullable, identity, computed, has_default, postgres_name)
 
 
 class SharedCatalog:
@@ -289,6 +299,12 @@ class SessionCatalog:
         """The declared column behind a result column."""
         relation = self._relation(object_id)
         return relation.by_attribute.get(attribute) if relation else None
+
+    def needs_reading(self, object_id: int) -> bool:
+        """Whether ``origin`` would have to use the session's own connection."""
+        if self._own_version is None or self._own.has_table(object_id):
+            return False
+        return all(temporary.table.object_id != object_id for temporary in self._temporary.values())
 
     def add_temporary(self, relation: Relation) -> None:
         self._temporary[relation.table.name.lower()] = relation

@@ -75,14 +75,14 @@ class ConstraintLookup:
         if not rows:
             return None
         name, to_schema, to_table, schema, table, to_column, column, columns = rows[0]
-        # SQL Server names the column only where the key is a single one.
+        is_single = columns == 1  # SQL Server names the column only then
         return ConstraintNames(
-            "F",
-            name,
-            schema,
-            table,
-            column if columns == 1 else "",
-            to_schema,
-            to_table,
-            to_column if columns == 1 else "",
+            kind="F",
+            name=name,
+            schema=schema,
+            table=table,
+            column=column if is_single else "",
+            referenced_schema=to_schema,
+            referenced_table=to_table,
+            referenced_column=to_column if is_single else "",
         )

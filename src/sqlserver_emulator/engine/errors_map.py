@@ -17,6 +17,7 @@ from sqlserver_emulator.errors import SqlServerError
 
 CANCELLED = 3617
 _KEY_DETAIL = re.compile(r"^Key \(.*?\)=(\(.*\)) (?:already exists|is duplicated)", re.DOTALL)
+_NULL_IN_KEY = re.compile(r"(?<=[( ])null(?=[,)])")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _RELATION_MISSING = re.compile(r'^relation "(.*)" does not exist$')
 _TOO_LONG = re.compile(r"value too long for type (?:character varying|character)\((\d+)\)")
@@ -34,6 +35,7 @@ class ConstraintNames:
     column: str = ""
     referenced_schema: str = ""
     referenced_table: str = ""
+    referenced_column: str = ""
 
 
 class ErrorContext(Protocol):
@@ -71,7 +73,7 @@ def _raised_on_purpose(failure: StatementFailedError) -> SqlServerError:
 def _duplicate_key(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     names = context.constraint(failure.schema, failure.table, failure.constraint)
     found = _KEY_DETAIL.match(failure.detail)
-    value = f" The duplicate key value is {found.group(1)}." if found else ""
+    value = f" The duplicate key value is {_NULL_IN_KEY.sub('<NULL>', found.group(1))}." if found else ""
     kind, name = (names.kind, names.name) if names else ("IX", failure.constraint)
     target = f"{names.schema}.{names.table}" if names else failure.table
     if kind == "IX":
@@ -91,7 +93,7 @@ def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -
     elif "is still referenced" in failure.detail:
         kind, schema, table, where = "REFERENCE", names.schema, names.table, names.column
     else:
-        kind, schema, table, where = "FOREIGN KEY", names.referenced_schema, names.referenced_table, names.column
+        kind, schema, table, where = "FOREIGN KEY", names.referenced_schema, names.referenced_table, names.referenced_column
     column = f", column '{where}'" if where else ""
     return SqlServerError(
         547,

@@ -6,7 +6,7 @@ Owns the path of a statement: translate, bind, run, type the result. DDL goes to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from psycopg.pq.abc import PGresult
@@ -70,9 +70,10 @@ class PostgresEngineSession:
 
     def execute(self, statement: str, variables: Variables) -> StatementResult:
         self._close_open_result()
-        if is_ddl(statement):
-            with self._errors("CREATE"):
-                return self._ddl.run(statement, self.database)
+        with self._errors("CREATE"):
+            result = self._ddl.run(statement, self.database, variables)
+        if result is not None:
+            return result
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
         with self._errors(translated.command.name):
@@ -109,7 +110,7 @@ class PostgresEngineSession:
             statement,
             catalog=self._catalog,
             database=self.database,
-            variable_types={name: variable.type for name, variable in variables.items()},
+            variable_types=VariableTypes(variables),
         )
 
     def _scalar(self, expression: str, variables: Variables, *, condition: bool, as_type: TsqlType | None) -> object:
@@ -120,7 +121,7 @@ class PostgresEngineSession:
                 expression,
                 catalog=self._catalog,
                 database=self.database,
-                variable_types={name: variable.type for name, variable in variables.items()},
+                variable_types=VariableTypes(variables),
                 condition=condition,
                 as_type=as_type,
             )
@@ -139,6 +140,8 @@ class PostgresEngineSession:
         values = bind.parameter_values(translated.parameters, variables, self._identity.variable)
         pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
         first = next(pieces)
+        if self._needs_catalog(first):
+            pieces = iter(list(pieces))
         columns = self._columns(first, translated)
         unscaled = result_types.unscaled_columns(first, columns)
         if unscaled:
@@ -192,6 +195,11 @@ class PostgresEngineSession:
 
     def _columns(self, result: PGresult, translated: Translated) -> tuple[Column, ...]:
         return result_types.result_columns(result, translated, self._catalog, self._access.datetimeoffset_oid)
+
+    def _needs_catalog(self, result: PGresult) -> bool:
+        """Whether typing the columns takes a query on this very connection, which the result still occupies."""
+        tables = {result.ftable(i) for i in range(result.nfields)} - {0}
+        return any(self._catalog.needs_reading(table) for table in tables)
 
     def _notice_catalog_changes(self) -> None:
         if self._catalog.version != self._seen_version:
@@ -307,6 +315,22 @@ class PostgresEngineSession:
                 self._connection.rollback()
                 self._access.transaction_ended(committed=False)
             raise error from failure
+
+
+class VariableTypes(Mapping[str, TsqlType]):
+    """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
+
+    def __init__(self, variables: Variables) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> TsqlType:
+        return self._variables[name].type
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
 
 
 _PROCEDURE = """

@@ -44,6 +44,10 @@ class TransactionalConnection:
         self._context: dict[str, str] = {}
         self._applied: dict[str, str] = {}
 
+    @property
+    def in_atomic(self) -> bool:
+        return self._atomic
+
     # -- statements -------------------------------------------------------------------------------------------------
 
     def run(
@@ -55,7 +59,13 @@ class TransactionalConnection:
 
     def stream(self, sql: str, parameters: Parameters, chunk_rows: int, *, reads: bool = False) -> Iterator[PGresult]:
         with self._guarding():
-            yield from self.pipeline.stream(sql, parameters, self._prefix(reads), chunk_rows)
+            try:
+                yield from self.pipeline.stream(sql, parameters, self._prefix(reads), chunk_rows)
+            except GeneratorExit:
+                # Closed early, which cancelled the statement: that must not cost the transaction either.
+                if self.pipeline.transaction_status == pq.TransactionStatus.INERROR:
+                    self._undo_statement()
+                raise
 
     def describe(self, sql: str) -> PGresult:
         with self._guarding():
@@ -75,7 +85,7 @@ class TransactionalConnection:
         if own:
             self.begin()
         with self._guarding():
-            self.pipeline.script("SELECT 1", self._prefix(reads=False))
+            self.pipeline.run("SELECT 1", before=self._prefix(reads=False))
             self._atomic = True
             try:
                 yield
@@ -86,6 +96,19 @@ class TransactionalConnection:
             self._atomic = False
         if own:
             self.commit()
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Inside ``atomic``: a part whose failure is undone alone."""
+        name = f"emulator_nested_{len(self._savepoints)}"
+        self.pipeline.run(f"SAVEPOINT {name}")
+        try:
+            yield
+        except BaseException:
+            self.pipeline.run(f"ROLLBACK TO SAVEPOINT {name}")
+            self._applied.clear()
+            raise
+        self.pipeline.run(f"RELEASE SAVEPOINT {name}")
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.contract import StatementResult
-from sqlserver_emulator.engine.ddl import tables
-from sqlserver_emulator.engine.ddl.read_table import read_create_table
-from sqlserver_emulator.engine.ddl.reading import expect_end, take_name, take_names
+from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.ddl.reading import expect_end, take_name
 from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.ddl.select_into import find_into, run_select_into
+from sqlserver_emulator.engine.ddl.statements import find_statement
 from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.translation import StatementTranslator
-from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
-_COMMENTS = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _DDL = re.compile(
-    rf"{_COMMENTS}(?:CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|DENY|SET\s+IDENTITY_INSERT)\b", re.IGNORECASE | re.DOTALL
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|DENY|SET\s+IDENTITY_INSERT)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-
-Statement = Callable[[DdlScope, Cursor], Command]
 
 
 def is_ddl(statement: str) -> bool:
-    return _DDL.match(statement) is not None
+    return _DDL.match(statement) is not None or find_into(statement) is not None
 
 
 class DdlRunner:
@@ -35,46 +32,49 @@ class DdlRunner:
         self._translator = translator
         self._identity = identity
 
-    def run(self, statement: str, database: str) -> StatementResult:
+    def run(self, statement: str, database: str, variables: Variables) -> StatementResult | None:
+        """None: the statement is no DDL, and nothing was done."""
+        if _DDL.match(statement) is None:
+            into = find_into(statement)
+            return None if into is None else self._select_into(into, database, variables)
         cursor = Cursor(statement)
         scope = DdlScope(self._access, self._translator, database, statement)
-        apply = self._statement(cursor)
+        if cursor.accept("SET", "IDENTITY_INSERT"):
+            return self._set_identity_insert(scope, cursor)
+        apply = find_statement(cursor)
+        self._check_rights(cursor, database)
         with self._access.atomic():
             command = apply(scope, cursor)
             self._access.catalog_changed()
         return StatementResult(command)
 
-    def _statement(self, cursor: Cursor) -> Statement:
-        for words, apply in _STATEMENTS:
-            if cursor.accept(*words.split()):
-                return apply
-        words = " ".join(token.word for token in cursor.tokens[:3])
-        raise NotSupportedByEmulatorError(f"the statement {words}")
+    def _select_into(self, cursor: Cursor, database: str, variables: Variables) -> StatementResult:
+        with self._access.atomic():
+            scope = DdlScope(self._access, self._translator, database, cursor.text)
+            result = run_select_into(scope, cursor, variables)
+            self._access.catalog_changed()
+        return result
 
+    def _set_identity_insert(self, scope: DdlScope, cursor: Cursor) -> StatementResult:
+        name = take_name(cursor)
+        allowed = cursor.expect_one_of(("ON", "OFF")) == "ON"
+        expect_end(cursor)
+        table = scope.table(name)
+        if table is None:
+            message = f'Cannot find the object "{name}" because it does not exist or you do not have permissions.'
+            raise SqlServerError(1088, message, state=11)
+        if not any(column.identity for column in table.columns):
+            raise SqlServerError(
+                8106, f"Table '{name}' does not have the identity property. Cannot perform SET operation."
+            )
+        self._identity.explicit_values(table, allowed=allowed)
+        return StatementResult(Command.SET)
 
-def _create_table(scope: DdlScope, cursor: Cursor) -> Command:
-    tables.create_table(scope, read_create_table(cursor, scope.read_type))
-    return Command.CREATE_TABLE
-
-
-def _drop_table(scope: DdlScope, cursor: Cursor) -> Command:
-    if_exists = cursor.accept("IF", "EXISTS")
-    names = take_names(cursor)
-    expect_end(cursor)
-    for name in names:
-        tables.drop_table(scope, name, if_exists=if_exists)
-    return Command.NONE
-
-
-def _truncate_table(scope: DdlScope, cursor: Cursor) -> Command:
-    name = take_name(cursor)
-    expect_end(cursor)
-    tables.truncate_table(scope, name)
-    return Command.NONE
-
-
-_STATEMENTS: tuple[tuple[str, Statement], ...] = (
-    ("CREATE TABLE", _create_table),
-    ("DROP TABLE", _drop_table),
-    ("TRUNCATE TABLE", _truncate_table),
-)
+    def _check_rights(self, cursor: Cursor, database: str) -> None:
+        """DDL is for sysadmin, db_owner and db_ddladmin; temp tables and table variables are for everybody."""
+        if cursor.word.startswith(("#", "@")) or cursor.word_after(2).startswith("#"):
+            return
+        security = self._access.security
+        if not (security.caller_is("db_owner", database) or security.caller_is("db_ddladmin", database)):
+            statement = " ".join(token.word for token in cursor.tokens[:2])
+            raise SqlServerError(262, f"{statement} permission denied in database '{database}'.", severity=14)

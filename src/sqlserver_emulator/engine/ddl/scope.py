@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -50,6 +50,11 @@ class DdlScope:
         self.database = database
         self.statement = statement
         self._translator = translator
+
+    @classmethod
+    def like(cls, scope: DdlScope, database: str, statement: str) -> DdlScope:
+        """The scope of another statement in the same session and transaction."""
+        return cls(scope.access, scope._translator, database, statement)
 
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return cast(list[tuple[Any, ...]], self.access.fetch(sql, parameters))
@@ -124,13 +129,22 @@ class DdlScope:
         projection = select.expressions[0].unalias()
         return _without_qualifiers(projection), translated.column_types.get(0)
 
+    def assigned(self, expression: str, table: CatalogObject, to: TsqlType) -> str:
+        """An expression over a table's columns, converted to a type as by assignment (what does not fit, fails)."""
+        sql, type_ = self.over_table(expression, table)
+        if type_ is not None and type_.name == to.name:
+            # PostgreSQL's own assignment cast refuses what is too long or too large.
+            return sql
+        converted, _ = self.over_table(f"CAST({expression} AS {to})", table)
+        return converted
+
     def condition(self, condition: str, table: CatalogObject) -> str:
         select, _ = self._select(f"SELECT 1 AS x FROM {_from(table)} WHERE {condition}", table)
         return _without_qualifiers(select.args["where"].this)
 
-    def translate(self, statement: str) -> Translated:
+    def translate(self, statement: str, variable_types: Mapping[str, TsqlType] | None = None) -> Translated:
         return self._translator.translate(
-            statement, catalog=self.access.catalog, database=self.database, variable_types={}
+            statement, catalog=self.access.catalog, database=self.database, variable_types=variable_types or {}
         )
 
     def postgres_type(self, type: TsqlType) -> str:

@@ -30,6 +30,7 @@ class PlannedColumn:
     column: CatalogColumn
     sql: str
     default_sql: str = ""
+    sql_without_default: str = ""
 
 
 def column_name(name: str) -> str:
@@ -38,14 +39,18 @@ def column_name(name: str) -> str:
 
 
 def plan_columns(
-    scope: DdlScope, table: CatalogObject, columns: Sequence[ColumnDeclaration], keys: Sequence[KeyDeclaration]
+    scope: DdlScope,
+    table: CatalogObject,
+    columns: Sequence[ColumnDeclaration],
+    keys: Sequence[KeyDeclaration],
+    first_id: int = 1,
 ) -> list[PlannedColumn]:
-    """``table`` has the columns that exist already; the new ones are numbered after them."""
+    """``table`` has the columns that exist already; the new ones are numbered from ``first_id`` on."""
     _refuse_repeated_names(table, columns)
     in_key = {c.name.lower() for key in keys if key.primary for c in key.columns}
-    first = max((c.column_id for c in table.columns), default=0) + 1
     plain = [
-        _catalog_column(column, first + i, column.type or NVARCHAR_FALLBACK, in_key) for i, column in enumerate(columns)
+        _catalog_column(column, first_id + i, column.type or NVARCHAR_FALLBACK, in_key)
+        for i, column in enumerate(columns)
     ]
     declared = with_columns(table, [*table.columns, *plain])
     return [_plan(scope, declared, declaration, column) for declaration, column in zip(columns, plain, strict=True)]
@@ -94,17 +99,16 @@ def _plan(
 ) -> PlannedColumn:
     if declaration.computed:
         return _plan_computed(scope, table, declaration, column)
-    clauses = [quote(column.postgres_name), scope.postgres_type(column.type)]
+    head = [quote(column.postgres_name), scope.postgres_type(column.type)]
+    tail = [] if column.nullable else ["NOT NULL"]
+    tail += limit_clauses(column)
     if declaration.identity:
-        clauses.append(_identity_clause(declaration, column))
+        head.append(_identity_clause(declaration, column))
     default_sql = ""
     if declaration.default is not None:
         default_sql = scope.scalar(declaration.default.expression, column.type)
-        clauses.append(f"DEFAULT {default_sql}")
-    if not column.nullable:
-        clauses.append("NOT NULL")
-    clauses += limit_clauses(column)
-    return PlannedColumn(declaration, column, " ".join(clauses), default_sql)
+    default = [f"DEFAULT {default_sql}"] if default_sql else []
+    return PlannedColumn(declaration, column, " ".join([*head, *default, *tail]), default_sql, " ".join([*head, *tail]))
 
 
 def _plan_computed(

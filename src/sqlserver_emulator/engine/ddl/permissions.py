@@ -1,0 +1,151 @@
+"""GRANT, REVOKE and DENY, as GRANT and REVOKE of the PostgreSQL roles behind users and roles.
+
+PostgreSQL knows no DENY: it is done as REVOKE, which differs where a right comes from a role as well. Rights that no
+statement of the emulator checks (VIEW DEFINITION, CONNECT, VIEW SERVER STATE…) are accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlserver_emulator.engine.ddl.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.principals import ensure_role, find_principal
+from sqlserver_emulator.engine.ddl.reading import take_column_names, take_name
+from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.names import qualified, quote
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.events import Command
+from sqlserver_emulator.tsql.parsing.cursor import Cursor
+
+_TABLE_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES"}
+_EVERYTHING = {"ALL", "ALL PRIVILEGES", "CONTROL"}
+_WITHOUT_EFFECT_HERE = frozenset(
+    ("CONNECT", "VIEW DEFINITION", "VIEW DATABASE STATE", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "ALTER", "EXECUTE",
+     "VIEW DATABASE PERFORMANCE STATE", "VIEW SERVER PERFORMANCE STATE", "CREATE TABLE", "CREATE VIEW", "SHOWPLAN",
+     "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE", "ALTER ANY SCHEMA")
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Securable:
+    """What the rights are on. ``schema`` for a whole schema, ``table`` for an object; both '' for the database."""
+
+    schema: str = ""
+    table: ObjectName | None = None
+
+
+def grant(scope: DdlScope, cursor: Cursor) -> Command:
+    return _change(scope, cursor, "GRANT", ("TO",))
+
+
+def revoke(scope: DdlScope, cursor: Cursor) -> Command:
+    cursor.accept("GRANT", "OPTION", "FOR")
+    return _change(scope, cursor, "REVOKE", ("FROM", "TO"))
+
+
+def deny(scope: DdlScope, cursor: Cursor) -> Command:
+    return _change(scope, cursor, "REVOKE", ("TO",))
+
+
+def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, ...]) -> Command:
+    if not scope.access.security.caller_is("db_owner", scope.database):
+        message = "Cannot find the object, because it does not exist or you do not have permission."
+        raise SqlServerError(15151, message)
+    rights = _take_rights(cursor)
+    securable = _take_securable(cursor) if cursor.accept("ON") else Securable()
+    cursor.expect_one_of(preposition)
+    grantees = [cursor.take_identifier()]
+    while cursor.accept(","):
+        grantees.append(cursor.take_identifier())
+    cursor.at = len(cursor.tokens) - 1  # WITH GRANT OPTION, CASCADE, AS: nothing below depends on them
+    for grantee in grantees:
+        role = _role(scope, grantee)
+        for right, columns in rights:
+            _apply(scope, verb, right, columns, securable, role)
+    return Command.NONE
+
+
+def _take_rights(cursor: Cursor) -> list[tuple[str, tuple[str, ...]]]:
+    """`SELECT, UPDATE (a, b), VIEW DEFINITION`."""
+    rights = []
+    while True:
+        words = [cursor.take().word]
+        while cursor.word not in (",", "(", "ON", "TO", "FROM"):
+            words.append(cursor.take().word)
+        columns = take_column_names(cursor) if cursor.word == "(" else ()
+        rights.append((" ".join(words), columns))
+        if not cursor.accept(","):
+            return rights
+
+
+def _take_securable(cursor: Cursor) -> Securable:
+    if cursor.word_after() == "::":
+        kind = cursor.take().word
+        cursor.take()
+        if kind == "SCHEMA":
+            return Securable(schema=cursor.take_identifier())
+        if kind in ("DATABASE", "LOGIN", "USER", "ROLE", "TYPE"):
+            cursor.take_identifier()
+            return Securable()
+        if kind != "OBJECT":
+            raise NotSupportedByEmulatorError(f"rights on {kind}::")
+    name = take_name(cursor)
+    if cursor.word == "(":
+        raise NotSupportedByEmulatorError("column lists after the object in GRANT; write them after the right")
+    return Securable(table=name)
+
+
+def _role(scope: DdlScope, name: str) -> str:
+    found = find_principal(scope, name)
+    if found is None:
+        message = f"Cannot find the user '{name}', because it does not exist or you do not have permission."
+        raise SqlServerError(15151, message)
+    if found["name"] == "public":
+        return "PUBLIC"
+    ensure_role(scope, found["postgres_role"])
+    return quote(found["postgres_role"])
+
+
+def _apply(scope: DdlScope, verb: str, right: str, columns: tuple[str, ...], securable: Securable, role: str) -> None:
+    if right in _WITHOUT_EFFECT_HERE:
+        return
+    if right not in _TABLE_RIGHTS | _EVERYTHING:
+        raise NotSupportedByEmulatorError(f"{verb} {right}")
+    postgres = "ALL" if right in _EVERYTHING else right
+    preposition = "TO" if verb == "GRANT" else "FROM"
+    if columns and securable.table is not None:
+        table = scope.existing_table(securable.table)
+        by_name = {c.name.lower(): c.postgres_name for c in table.columns}
+        postgres += f" ({', '.join(quote(by_name.get(c.lower(), c)) for c in columns)})"
+    for target in _targets(scope, securable):
+        scope.run(f"{verb} {postgres} ON {target} {preposition} {role}")
+
+
+def _targets(scope: DdlScope, securable: Securable) -> list[str]:
+    """A right on a schema or database is one on all its tables (those that come later get it by default privileges)."""
+    if securable.table is not None:
+        found = scope.table(securable.table)
+        if found is None:
+            return _program(scope, securable.table)
+        return [qualified(found.postgres_schema, found.postgres_name)]
+    schemas = [securable.schema] if securable.schema else [
+        str(name) for (name,) in scope.fetch(
+            "SELECT s.name FROM emulator.schemas s JOIN emulator.databases d ON d.database_id = s.database_id"
+            " WHERE d.name = $1",
+            [scope.database],
+        )
+    ]  # fmt: skip
+    return [f"ALL TABLES IN SCHEMA {quote(scope.schema(ObjectName('', s)).postgres_name)}" for s in schemas]
+
+
+def _program(scope: DdlScope, name: ObjectName) -> list[str]:
+    """A procedure or function: no rights of its own in PostgreSQL, but it must exist."""
+    home = scope.schema(name)
+    rows = scope.fetch(
+        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND lower(name) = lower($3)",
+        [home.database_id, home.schema_id, name.name],
+    )
+    if not rows:
+        message = f"Cannot find the object '{name}', because it does not exist or you do not have permission."
+        raise SqlServerError(15151, message)
+    return []
