@@ -162,7 +162,7 @@ class SqlScan:
         """Everything up to TO or FROM names permissions."""
         if not self._granted:
             self._granted = any(token.word in ("TO", "FROM") for token in self.tokens[self.start : at])
-        return not self._granted
+        return not self._granted or (word == "GRANT" and previous == "WITH")
 
     def _drop(self, word: str, previous: str, at: int) -> bool:
         return word == "IF" and self._if_exists(at)

@@ -351,7 +351,7 @@ def test_options_of_every_driver_are_accepted() -> None:
     )
     tedious = (
         "set ansi_nulls on\nset datefirst 7\nset dateformat mdy\nset implicit_transactions off\n"
-        "set language us_english\nset numeric_roundabort off\nset transaction isolation level read committed\nset xact_abort off"
+        "set language us_english\nset numeric_roundabort off\nset transaction isolation level read committed\n"
     )
     assert run(pymssql) == []
     assert run(tedious) == ["info 5703 Changed language setting to us_english."]
