@@ -21,6 +21,8 @@ def ensure_schema(at: Reachable) -> None:
     with open_transaction(at) as connection:
         if _version(connection) == VERSION:
             return
+    # A session of its own: one that has looked already may go on believing that there is no ledger.
+    with open_transaction(at) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK])
         found = _version(connection)
         if found > VERSION:

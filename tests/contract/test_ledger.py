@@ -1,0 +1,235 @@
+"""The ledger on a real PostgreSQL: windows, attempts, compare-and-set, and several writers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import psycopg
+import pytest
+from warehouse_shop import INSERT, ORDERS, PIPELINE, TARGET, Row, Shop, changes, first_load, instance, lsn
+
+from floodmark.core.capture import Validity, Verdict
+from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError
+from floodmark.core.schema import TableName
+from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.ledger.status import read_status
+from floodmark.warehouse.connection import WarehouseConnection
+
+NOON = datetime(2026, 5, 1, 12)
+
+
+@pytest.fixture
+def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
+    return Shop(database, ledger)
+
+
+@contextmanager
+def session(shop: Shop) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shop.connection.conninfo(), autocommit=True) as opened:
+        yield opened
+
+
+def test_ledger_is_made_once_by_many_at_the_same_time(database: WarehouseConnection) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: PostgresLedger(database).ensure_schema(), range(8)))
+    assert PostgresLedger(database).read_tables("shop") == {}
+
+
+def test_ledger_of_a_newer_floodmark_is_left_alone(shop: Shop) -> None:
+    with session(shop) as opened:
+        opened.execute("INSERT INTO floodmark.ledger_version (version) VALUES (99)")
+    with pytest.raises(ConfigError, match=r"version 99.*Upgrade Floodmark"):
+        shop.ledger.ensure_schema()
+
+
+@pytest.mark.parametrize("value", [b"\0" * 10, b"\1" * 9, b"\1" * 11, b""])
+def test_watermark_is_ten_bytes_and_never_zero(shop: Shop, value: bytes) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened, pytest.raises(psycopg.errors.CheckViolation, match="lsn_is_a_position"):
+        opened.execute("UPDATE floodmark.tables SET watermark = %s", [value])
+
+
+def test_opened_window_is_found_again_as_it_was_planned(shop: Shop) -> None:
+    rules = (Rule("r", "Amount > 0", OnFailure.STOP),)
+    plan = shop.ledger.open_window(PIPELINE, lsn(10), [first_load(rules=rules)], NOON)
+    unfinished = shop.ledger.unfinished_window(PIPELINE)
+    assert unfinished is not None
+    assert (unfinished.plan, unfinished.state) == (plan, WindowState.PLANNED)
+    assert shop.ledger.read_window(plan.window_id) == unfinished
+    assert shop.ledger.unfinished_window("other") is None
+
+
+def test_second_window_of_a_pipeline_is_refused_while_one_is_unfinished(shop: Shop) -> None:
+    shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
+    with pytest.raises(WatermarkConflictError, match="another run has an unfinished window"):
+        shop.ledger.open_window(PIPELINE, lsn(11), [first_load()])
+
+
+def test_of_many_runs_that_open_a_window_at_once_one_wins(shop: Shop) -> None:
+    def attempt(_: int) -> bool:
+        try:
+            PostgresLedger(shop.connection).open_window(PIPELINE, lsn(10), [first_load()])
+        except WatermarkConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(attempt, range(6))) == 1
+
+
+def test_plan_made_on_a_watermark_that_has_moved_is_refused(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    shop.run(changes(10, 20), 20, [])
+    with pytest.raises(WatermarkConflictError, match=rf"dbo\.Orders: its watermark is {lsn(20)}, not {lsn(10)}"):
+        shop.ledger.open_window(PIPELINE, lsn(30), [changes(10, 30)])
+    assert shop.ledger.unfinished_window(PIPELINE) is None
+
+
+def test_table_that_was_loaded_cannot_change_its_target(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    moved = replace(changes(10, 20), target=TableName("shop", "elsewhere"))
+    with pytest.raises(ConfigError, match=r"its target was shop\.orders and is now shop\.elsewhere"):
+        shop.ledger.open_window(PIPELINE, lsn(20), [moved])
+
+
+def test_target_of_another_table_is_refused(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    other = replace(first_load(), source=TableName("dbo", "Other"))
+    with pytest.raises(ConfigError, match=r"dbo\.Other: another table already fills the target shop\.orders"):
+        shop.ledger.open_window("second", lsn(20), [other])
+
+
+def test_first_load_publishes_watermark_and_identity(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark is None
+    shop.merge(plan)
+    shop.finish(plan)
+    state = shop.ledger.read_tables(PIPELINE)[ORDERS]
+    assert (state.watermark, state.identity, state.consistent) == (lsn(10), instance().identity, False)
+
+
+def test_table_is_consistent_after_a_window_that_ends_after_the_read_of_the_first_load(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.ledger.record_reads(plan.window_id, {ORDERS: 0}, NOON)
+    shop.merge(plan)
+    shop.finish(plan)
+    for to, minutes, consistent in ((20, -1, False), (30, 1, True), (40, 2, True)):
+        opened = shop.ledger.open_window(
+            PIPELINE, lsn(to), [changes(to - 10, to)], NOON + timedelta(minutes=minutes)
+        )  # fmt: skip
+        current = shop.ledger.begin_load(opened.window_id).plan
+        shop.warehouse.prepare_window(current)
+        shop.merge(current)
+        shop.finish(current)
+        assert shop.ledger.read_tables(PIPELINE)[ORDERS].consistent is consistent
+
+
+@pytest.mark.parametrize("stage", ["planned", "merged"])
+def test_watermark_does_not_move_before_the_checks_have_passed(shop: Shop, stage: str) -> None:
+    plan = shop.begin(first_load(), 10)
+    if stage == "merged":
+        shop.merge(plan)
+    with pytest.raises(OperatorError, match=f"is {stage}, not checked"):
+        shop.ledger.advance(plan.window_id)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark is None
+
+
+def test_window_that_is_not_merged_cannot_be_marked_checked(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    with pytest.raises(OperatorError, match="not been merged"):
+        shop.ledger.mark_checked(plan.window_id)
+
+
+def test_advance_by_many_at_once_moves_the_watermark_once(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.stage(plan, [Row(1, INSERT, 10)])
+    shop.merge(plan)
+    shop.ledger.mark_checked(plan.window_id)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: PostgresLedger(shop.connection).advance(plan.window_id), range(4)))
+    assert results == [{ORDERS: TableCounts(staged_rows=1, inserted_rows=1)}] * 4
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
+
+
+def test_advance_refuses_a_watermark_that_somebody_else_moved(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    plan = shop.begin(changes(10, 20), 20)
+    shop.merge(plan)
+    shop.ledger.mark_checked(plan.window_id)
+    shop.set_watermark(15)
+    with pytest.raises(WatermarkConflictError, match=rf"its watermark is {lsn(15)}; window 2 was planned on {lsn(10)}"):
+        shop.ledger.advance(plan.window_id)
+    assert shop.ledger.read_window(plan.window_id).state is WindowState.CHECKED
+
+
+def test_quiet_stretch_moves_watermarks_without_a_window(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)}, NOON)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(20)
+    with pytest.raises(WatermarkConflictError, match="no longer"):
+        shop.ledger.advance_quiet(PIPELINE, lsn(30), {ORDERS: lsn(10)})
+
+
+def test_quiet_stretch_is_refused_while_a_window_is_unfinished(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    shop.begin(changes(10, 20), 20)
+    with pytest.raises(WatermarkConflictError, match="window 2 is not finished"):
+        shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)})
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
+
+
+def test_unfinished_window_takes_the_rules_of_today(shop: Shop) -> None:
+    plan = shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
+    rules = (Rule("r", "Amount > 0", OnFailure.WARN),)
+    changed = shop.ledger.replace_rules(plan.window_id, {ORDERS: rules})
+    assert changed.tables[0].rules == rules
+    assert shop.ledger.read_window(plan.window_id).plan == changed
+
+
+def test_read_of_a_merged_window_is_not_recorded(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.merge(plan)
+    with pytest.raises(WatermarkConflictError, match="another load has merged it"):
+        shop.ledger.record_reads(plan.window_id, {ORDERS: 5})
+
+
+def test_load_of_a_merged_window_begins_no_attempt(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    shop.merge(plan)
+    opened = shop.ledger.begin_load(plan.window_id)
+    assert (opened.plan.attempt, opened.state) == (plan.attempt, WindowState.MERGED)
+
+
+def test_unknown_window_is_an_error_that_names_it(shop: Shop) -> None:
+    with pytest.raises(OperatorError, match="window 77: the ledger has no such window"):
+        shop.ledger.read_window(77)
+
+
+def test_verdict_keeps_the_time_since_when_it_is_given(shop: Shop) -> None:
+    def look(verdict: Verdict) -> dict[str, object]:
+        shop.ledger.record_verdicts(PIPELINE, [Validity(ORDERS, verdict, "cause", "hint", max_lsn=lsn(3))])
+        return shop.rows("SELECT verdict, since, seen_at FROM floodmark.verdicts")[0]
+
+    first, second, third = look(Verdict.READY), look(Verdict.READY), look(Verdict.EXPIRED)
+    assert first["since"] == second["since"] != second["seen_at"]
+    assert (third["verdict"], third["since"]) == ("expired", third["seen_at"])
+
+
+def test_status_sums_up_published_windows(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10), Row(2, INSERT, 10)])
+    shop.run(changes(10, 20), 20, [Row(3, INSERT, 15)])
+    shop.begin(changes(20, 30), 30)
+    (status,) = read_status(shop.connection, PIPELINE)
+    assert (status.source, status.target, status.watermark, status.windows) == (ORDERS, TARGET, lsn(20), 2)
+    assert status.counts == TableCounts(staged_rows=3, inserted_rows=3)
+    assert (status.open_window_id, status.open_window_state) == (3, WindowState.PLANNED)
+    assert read_status(shop.connection, "other") == []
+
+
+def test_status_without_a_ledger_is_empty(database: WarehouseConnection) -> None:
+    assert read_status(database) == []
