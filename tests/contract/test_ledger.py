@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
-from warehouse_shop import INSERT, ORDERS, PIPELINE, TARGET, Row, Shop, changes, first_load, instance, lsn
+from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load, instance, lsn
 
 from floodmark.core.capture import Validity, Verdict
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError
 from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
 from floodmark.ledger.postgres import PostgresLedger
-from floodmark.ledger.status import read_status
 from floodmark.warehouse.connection import WarehouseConnection
 
 NOON = datetime(2026, 5, 1, 12)
@@ -218,18 +217,3 @@ def test_verdict_keeps_the_time_since_when_it_is_given(shop: Shop) -> None:
     first, second, third = look(Verdict.READY), look(Verdict.READY), look(Verdict.EXPIRED)
     assert first["since"] == second["since"] != second["seen_at"]
     assert (third["verdict"], third["since"]) == ("expired", third["seen_at"])
-
-
-def test_status_sums_up_published_windows(shop: Shop) -> None:
-    shop.run(first_load(), 10, [Row(1, INSERT, 10), Row(2, INSERT, 10)])
-    shop.run(changes(10, 20), 20, [Row(3, INSERT, 15)])
-    shop.begin(changes(20, 30), 30)
-    (status,) = read_status(shop.connection, PIPELINE)
-    assert (status.source, status.target, status.watermark, status.windows) == (ORDERS, TARGET, lsn(20), 2)
-    assert status.counts == TableCounts(staged_rows=3, inserted_rows=3)
-    assert (status.open_window_id, status.open_window_state) == (3, WindowState.PLANNED)
-    assert read_status(shop.connection, "other") == []
-
-
-def test_status_without_a_ledger_is_empty(database: WarehouseConnection) -> None:
-    assert read_status(database) == []
