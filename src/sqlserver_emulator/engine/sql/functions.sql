@@ -176,7 +176,7 @@ BEGIN
         mantissa := pg_catalog.round(value::numeric / 10::numeric ^ exponent, digits - 1);
         IF abs(mantissa) >= 10 THEN exponent := exponent + 1; mantissa := mantissa / 10; END IF;
     END IF;
-    IF style = 0 AND exponent BETWEEN -5 AND 5 THEN
+    IF style = 0 AND exponent BETWEEN -4 AND 5 THEN
         plain := pg_catalog.round(value::numeric, greatest(digits - 1 - exponent, 0))::text;
         RETURN CASE WHEN strpos(plain, '.') > 0 THEN rtrim(rtrim(plain, '0'), '.') ELSE plain END;
     END IF;

@@ -156,7 +156,6 @@ def _to_text(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
 
 
 def _text_of(value: Value, to: TsqlType, style: str | None) -> str:
-    type = value.type if not isinstance(value, LiteralValue) else None
     if value.kind == TEXT:
         return as_text(value)
     if value.kind == VARIANT:
@@ -167,13 +166,19 @@ def _text_of(value: Value, to: TsqlType, style: str | None) -> str:
         return f"upper({value.sql}::text)"
     if value.kind == FLOAT:
         return f"tsql.float_to_text({value.sql}, {style or 0})"
-    if value.kind == DECIMAL and (type is not None and is_money(type)):
+    if value.kind == DECIMAL and _is_money_value(value):
         return f"tsql.money_to_text({value.sql}, {style or 0})"
     if value.kind == TEMPORAL:
         return _temporal_text(value, style)
     if isinstance(value, LiteralValue) and value.kind == INTEGER:
         return f"{value.sql}::text"
     return f"{value.sql}::text"
+
+
+def _is_money_value(value: Value) -> bool:
+    if isinstance(value, LiteralValue):
+        return value.literal.kind == lexemes.MONEY
+    return value.type is not None and is_money(value.type)
 
 
 def _temporal_text(value: Value, style: str | None) -> str:

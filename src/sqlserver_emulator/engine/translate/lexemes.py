@@ -30,6 +30,7 @@ _BEFORE_FIRST_ROW: Final = re.compile(r"\bvalues\s*\(\s*$", re.IGNORECASE)
 _BETWEEN_ROWS: Final = re.compile(r"\s*\)\s*,\s*\(\s*$")
 _SIGN: Final = re.compile("[$£€¥]")
 _ROW_BREAK: Final = re.compile(r"\)\s*,\s*\(")
+_AFTER_LAST_ROW: Final = re.compile(r"\s*\)\s*;?\s*$")
 _BETWEEN_ITEMS: Final = re.compile(r"\s*,\s*$")
 
 INT = "i"
@@ -161,6 +162,9 @@ def _fold_rows(text: str) -> Lexemes | None:
     gaps, literals = parts[first + 1 :: 2], parts[first::2]
     width = next((i for i, gap in enumerate(gaps, 1) if _BETWEEN_ROWS.match(gap)), 0)
     if not width or len(literals) % width or not all(_BETWEEN_ITEMS.match(gap) for gap in gaps[: width - 1]):
+        return None
+    # Whatever else follows (a row of another form) must not be taken for the end of the statement.
+    if not _AFTER_LAST_ROW.match(gaps[-1]):
         return None
     inner = gaps[:-1]
     if any(gap != inner[i % width] for i, gap in enumerate(inner)):

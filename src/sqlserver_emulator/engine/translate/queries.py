@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import Emission
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, unified
+from sqlserver_emulator.engine.translate.expressions import BARE_FUNCTIONS, ExpressionTranslator, unified
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
 from sqlserver_emulator.engine.translate.scope import CommonTable, Scope, SourceColumn, quote
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
@@ -170,6 +170,9 @@ class QueryTranslator:
             return ""
         refuse_clauses(group, {"expressions", "rollup", "cube", "grouping_sets"}, "GROUP BY")
         items = [_grouping_item(expressions, item) for item in group.expressions]
+        for key in ("rollup", "cube"):
+            if any(not item.expressions for item in group.args.get(key) or []):
+                return f" GROUP BY {key.upper()} ({', '.join(items)})"  # GROUP BY … WITH ROLLUP
         for key in ("rollup", "cube", "grouping_sets"):
             items += [_grouping_item(expressions, item) for item in group.args.get(key) or []]
         return f" GROUP BY {', '.join(items)}"
@@ -308,8 +311,11 @@ def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
     """A select list item's name, as T-SQL gives it, and its expression."""
     if isinstance(item, exp.Alias):
         return item.alias, item.this
+    if isinstance(item, exp.EQ) and isinstance(item.this, exp.Literal) and item.this.is_string:
+        return item.this.name, item.expression  # 'alias' = expression
     if isinstance(item, exp.Column):
-        return item.name, item
+        is_call = len(item.parts) == 1 and not item.this.quoted and item.name.lower() in BARE_FUNCTIONS
+        return "" if is_call else item.name, item
     return "", item
 
 
