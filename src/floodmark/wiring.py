@@ -130,6 +130,19 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
     )
 
 
+def spark_master(conn_id: str = "spark_default") -> str | None:
+    """The master that an Airflow connection names; None where it is not defined."""
+    from airflow.sdk import BaseHook  # noqa: PLC0415
+    from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
+
+    try:
+        found = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+    host = found.host if "://" in (found.host or "") or not found.port else f"spark://{found.host}"
+    return f"{host}:{found.port}" if found.port else host
+
+
 def _read_connection(conn_id: str, conn_type: str) -> Any:
     """Airflow masks its password in logs from here on."""
     from airflow.sdk import BaseHook  # noqa: PLC0415  (seconds)

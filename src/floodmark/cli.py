@@ -1,0 +1,154 @@
+"""``floodmark``: a run without a scheduler, and the questions a person asks of a pipeline.
+
+Exit status: 0 done; 1 it failed, or source and warehouse differ; 2 the command or the configuration is wrong; 75 it
+failed for a reason that may pass, so that trying again makes sense. Errors are one message on standard error; results
+go to standard output.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from floodmark.config.loading import dump_config, load_config
+from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.window import WindowState
+from floodmark.wiring import Wiring, config_path, spark_master, wire
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_TRY_AGAIN = 75
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
+app.add_typer(config_app, name="config")
+_out = Console(soft_wrap=False)
+_err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="The configuration [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@app.command()
+def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
+    """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
+    from floodmark.sync import advance, check, open_window  # noqa: PLC0415
+
+    with _explained():
+        path = (config or config_path()).resolve()
+        wiring = wire(load_config(path), pipeline)
+        ledger = wiring.ledger()
+        opened = open_window.open_window(wiring.settings, wiring.source(), ledger)
+        if opened.window_id is None:
+            _out.print(f"Nothing to read: {opened.reason}", highlight=False)
+            return
+        if opened.state is WindowState.PLANNED:
+            _load(wiring, opened.window_id, path)
+        check.check_window(opened.window_id, ledger, wiring.quality())
+        result = advance.advance_window(opened.window_id, ledger, wiring.warehouse())
+    from floodmark.console.tables import run_table  # noqa: PLC0415
+
+    _out.print(run_table(result))
+
+
+@app.command()
+def status(
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask the source too, for the lag.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Watermarks, verdicts, windows and rows of each table, from the ledger."""
+    from floodmark.console.status import read_status  # noqa: PLC0415
+    from floodmark.console.tables import status_json, status_table  # noqa: PLC0415
+
+    with _explained():
+        loaded = load_config(config or config_path())
+        names = [pipeline] if pipeline else list(loaded.pipelines)
+        statuses = []
+        for wiring in (wire(loaded, name) for name in names):
+            snapshot = wiring.source().read_snapshot(wiring.settings.sources) if live else None
+            statuses.append(read_status(wiring.settings, wiring.ledger(), wiring.warehouse_connection(), snapshot))
+    if as_json:
+        typer.echo(status_json(statuses))
+        return
+    for each in statuses:
+        _out.print(status_table(each))
+
+
+@config_app.command("check")
+def check_config(
+    file: Annotated[Path | None, typer.Argument(help="[default: FLOODMARK_CONFIG, include/pipelines.yaml]")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print it with every default written out.")] = False,
+) -> None:
+    """Read the configuration and report everything that is wrong with it. Asks neither source nor warehouse."""
+    with _explained():
+        path = file or config_path()
+        loaded = load_config(path)
+    if show:
+        typer.echo(dump_config(loaded), nl=False)
+        return
+    tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
+    typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+
+
+def _load(wiring: Wiring, window_id: int, path: Path) -> None:
+    """The load job of a window, its output on standard error. Raises what the job reported."""
+    from floodmark.orchestration import load_job  # noqa: PLC0415
+
+    master = spark_master() or load_job.DEFAULT_MASTER
+    environment = os.environ | load_job.job_environment(*wiring.job_secrets(), master)
+    command = load_job.submit_command(load_job.job_settings(master), master, window_id, path)
+    output = load_job.JobOutput()
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as job:  # fmt: skip
+        for line in output.watch(job.stdout or ()):
+            sys.stderr.write(line)
+    output.require_result(window_id, f"exit status {job.returncode}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn our errors into one message and an exit status."""
+    try:
+        yield
+    except FloodmarkError as error:
+        _err.print(f"floodmark: {error}", markup=False)
+        if isinstance(error, ConfigError):
+            raise typer.Exit(EXIT_CONFIG) from None
+        raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
+
+
+def _has_airflow_database() -> bool:
+    """Whether there is an Airflow here: asking one that is not there would make an empty database for it."""
+    if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
+        return True
+    return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()
+
+
+def main() -> None:
+    """The console script."""
+    if _has_airflow_database():
+        # Without a running task Airflow looks connections up in the environment only; as a server it asks its database.
+        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for noisy in ("airflow", "alembic", "great_expectations", "py4j", "sqlalchemy"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    app()
