@@ -1,0 +1,153 @@
+"""The change enumeration functions of an instance: the view they read and the PostgreSQL SELECTs they expand to.
+
+A call ``cdc.fn_cdc_get_all_changes_<ci>(…)`` is replaced by such a SELECT, so columns keep their declared types. It
+reads a view that the emulator owns, so the caller needs no right on the change table (ownership chaining); the view
+shows nothing to who may not read the instance, and ``cdc_check_window`` raises 229 and 313 as real servers do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from sqlserver_emulator.cdc.instances import CdcDatabase
+from sqlserver_emulator.cdc.metadata import CDC_SCHEMA, Run
+from sqlserver_emulator.engine.names import postgres_schema, quote
+
+_PARAMETERS = json.dumps(
+    [
+        {"name": "@from_lsn", "type": "binary", "length": 10},
+        {"name": "@to_lsn", "type": "binary", "length": 10},
+        {"name": "@row_filter_option", "type": "nvarchar", "length": 30},
+    ]
+)
+
+# The bounds are subqueries so that they are computed once and the index on the change table serves them.
+_WINDOW = 'c."__$start_lsn" BETWEEN (SELECT ($1)::bytea) AND (SELECT ($2)::bytea)'
+_OPTION = "lower(btrim(($3)::varchar))"
+
+_ALL_CHANGES = """\
+SELECT c."__$start_lsn", c."__$seqval", c."__$operation", c."__$update_mask", :columns(c)
+FROM :view AS c
+WHERE :sys.cdc_check_window(:object_id, 'all', $1, $2, $3) AND :window
+  AND (c."__$operation" <> 3 OR :option = 'all update old')"""
+
+# One row a key: its last change in the window, its operation told by the first and the last one (cdc.md B.5). Rows of
+# a key come in order of commit, command, sequence and operation; an update pair is 3 before 4, so a key whose first row
+# is a 3 begins with an update. The mask is that of a result 4 only.
+_NET_CHANGES = """\
+SELECT n."__$start_lsn",
+       CASE WHEN n."__$operation" = 1 THEN 1 WHEN :option = 'all with merge' THEN 5
+            WHEN n.first_operation = 2 THEN 2 ELSE 4 END AS "__$operation",
+       m.mask AS "__$update_mask", :columns(n)
+FROM (SELECT c.*, first_value(c."__$operation") OVER w AS first_operation,
+             lead(c."__$operation") OVER w AS next_operation
+      FROM :view AS c
+      WHERE :sys.cdc_check_window(:object_id, 'net', $1, $2, $3) AND :window
+      WINDOW w AS (PARTITION BY :keys(c)
+                   ORDER BY c."__$start_lsn", c."__$command_id", c."__$seqval", c."__$operation")) AS n
+LEFT JOIN (SELECT :keys(c), emulator.cdc_mask_union(c."__$update_mask") AS mask
+           FROM :view AS c
+           WHERE :option = 'all with mask' AND emulator.cdc_evaluates_masks() AND :window
+           GROUP BY :keys(c)) AS m
+       ON :same_key AND n."__$operation" <> 1 AND n.first_operation <> 2
+WHERE n.next_operation IS NULL AND NOT (n.first_operation = 2 AND n."__$operation" = 1)"""
+
+
+def view_name(object_id: int) -> str:
+    """The view on the change table with this id."""
+    return f"emulator_cdc.changes_{object_id}"
+
+
+def create_view(run: Run, database: CdcDatabase, object_id: int) -> None:
+    """The view that shows a change table to who may read the instance, entered into the catalog with its types."""
+    columns = [name for (name,) in run(_COLUMN_NAMES, (object_id,))]
+    ((table,),) = run("SELECT $1::int::oid::regclass::text", (object_id,))
+    view = view_name(object_id)
+    run(_fill(_VIEW, database, object_id, columns=columns).replace(":table", table), ())
+    run(f"GRANT SELECT ON {view} TO PUBLIC", ())
+    run(_REGISTER_VIEW, (view, database.database_id, _catalog_name(object_id)))
+    run(_COPY_COLUMNS, (view, object_id))
+
+
+def drop_view(run: Run, database: CdcDatabase, object_id: int) -> None:
+    run(f"DROP VIEW IF EXISTS {view_name(object_id)}", ())
+    run(
+        "DELETE FROM emulator.objects WHERE database_id = $1::int AND name = $2::varchar AND type = 'V' AND is_system",
+        (database.database_id, _catalog_name(object_id)),
+    )
+
+
+def create_functions(
+    run: Run, database: CdcDatabase, instance: str, object_id: int, *, columns: Sequence[str], key: Sequence[str] | None
+) -> None:
+    """Enter the functions of an instance into the catalog.
+
+    ``columns``, ``key``: PostgreSQL names of the captured columns and of those that identify a row; ``key`` None: no
+    net changes.
+    """
+    body = _fill(_ALL_CHANGES, database, object_id, columns=columns)
+    run(_ADD_FUNCTION, (database.database_id, CDC_SCHEMA, f"fn_cdc_get_all_changes_{instance}", _PARAMETERS, body))
+    if key is not None:
+        body = _fill(_NET_CHANGES, database, object_id, columns=columns, key=key)
+        run(_ADD_FUNCTION, (database.database_id, CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}", _PARAMETERS, body))
+
+
+def drop_functions(run: Run, database: CdcDatabase, instance: str) -> None:
+    names = (f"fn_cdc_get_all_changes_{instance}", f"fn_cdc_get_net_changes_{instance}")
+    run(_DROP_FUNCTIONS, (database.database_id, CDC_SCHEMA, *names))
+
+
+def _fill(
+    template: str, database: CdcDatabase, object_id: int, *, columns: Sequence[str], key: Sequence[str] = ()
+) -> str:
+    def qualify(names: Sequence[str], alias: str) -> str:
+        return ", ".join(f"{alias}.{quote(name)}" for name in names)
+
+    values = {
+        "view": view_name(object_id),
+        "sys": quote(postgres_schema(database.name, "sys")),
+        "object_id": str(object_id),
+        "window": _WINDOW,
+        "option": _OPTION,
+        "columns(c)": qualify(columns, "c"),
+        "columns(n)": qualify(columns, "n"),
+        "keys(c)": qualify(key, "c"),
+        "same_key": " AND ".join(f"m.{quote(name)} IS NOT DISTINCT FROM n.{quote(name)}" for name in key),
+    }
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+def _catalog_name(object_id: int) -> str:
+    return f"cdc_changes_{object_id}"
+
+
+_PLACEHOLDER = re.compile(r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|same_key)")
+_VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_may_read(:object_id)"
+_COLUMN_NAMES = "SELECT postgres_name FROM emulator.columns WHERE object_id = $1::int ORDER BY column_id"
+_REGISTER_VIEW = """
+INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)
+SELECT $1::regclass::oid::int, $2::int, s.schema_id, $3::varchar, 'V', $3::text, true, true
+FROM emulator.schemas s WHERE s.database_id = $2::int AND s.name = 'sys'
+"""
+_COPY_COLUMNS = """
+INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
+    user_type_id, is_nullable)
+SELECT a.attrelid::int, a.attnum, c.name, c.postgres_name, a.attnum, c.type_name, c.length, c.precision, c.scale,
+    c.user_type_id, c.is_nullable
+FROM emulator.columns c JOIN pg_attribute a ON a.attrelid = $1::regclass AND a.attname = c.postgres_name
+WHERE c.object_id = $2::int
+"""
+_ADD_FUNCTION = """
+WITH added AS (
+    INSERT INTO emulator.objects (database_id, schema_id, name, type)
+    SELECT $1::int, s.schema_id, $3::varchar, 'IF' FROM emulator.schemas s
+    WHERE s.database_id = $1::int AND s.name = $2::varchar RETURNING object_id)
+INSERT INTO emulator.inline_functions SELECT object_id, $4::jsonb, $5::text FROM added
+"""
+_DROP_FUNCTIONS = """
+DELETE FROM emulator.objects o USING emulator.schemas s
+WHERE s.database_id = o.database_id AND s.schema_id = o.schema_id AND o.database_id = $1::int AND s.name = $2::varchar
+  AND o.type = 'IF' AND o.name IN ($3::varchar, $4::varchar)
+"""

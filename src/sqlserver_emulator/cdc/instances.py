@@ -1,0 +1,136 @@
+"""The capture instances of one database as the capture job needs them, read from the metadata tables.
+
+Owns reading; ``enable`` writes the metadata, ``schema_changes`` follows the source table's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlserver_emulator.cdc.lsn import parse_position
+from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.cdc.rows import CapturedColumn
+from sqlserver_emulator.engine.names import quote
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTableColumn:
+    """A captured column in the change table: where it is stored and as what."""
+
+    name: str
+    attnum: int
+    type_oid: int
+    type_modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInstance:
+    """One capture instance. ``enabled_at``: changes of transactions that commit below it are not its own."""
+
+    object_id: int
+    name: str
+    source_object_id: int
+    enabled_at: int
+    change_table: str
+    columns: tuple[CapturedColumn, ...]
+    stored: tuple[ChangeTableColumn, ...]
+
+    def copy_statement(self) -> bytes:
+        return f"COPY {self.change_table} FROM STDIN (FORMAT binary)".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedTable:
+    """A source table with its instances, oldest first. ``key_columns``: of every unique or clustered index of it."""
+
+    object_id: int
+    instances: tuple[CaptureInstance, ...]
+    key_columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CdcDatabase:
+    """A CDC-enabled database: its slot (and publication) and the PostgreSQL schema of its cdc objects."""
+
+    database_id: int
+    name: str
+    slot: str
+    schema: str
+    version: int
+
+    def sql(self, text: str) -> str:
+        """``text`` with ``:cdc`` replaced by the database's schema cdc."""
+        return text.replace(":cdc.", f"{quote(self.schema)}.")
+
+
+class CdcDisabledError(Exception):
+    """CDC of the database was disabled while its log was read."""
+
+
+def read_database(run: Run, database_id: int) -> CdcDatabase | None:
+    """The database's CDC entry, or None when CDC is not enabled there."""
+    rows = run(
+        "SELECT c.database_id, d.name::text, c.slot_name, c.cdc_schema, c.version FROM emulator.cdc_databases c"
+        " JOIN emulator.databases d USING (database_id) WHERE c.database_id = $1::int",
+        (database_id,),
+    )
+    return CdcDatabase(*rows[0]) if rows else None
+
+
+def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
+    """Source object id -> the table and its instances."""
+    instances: dict[int, list[CaptureInstance]] = {}
+    for object_id, name, source_id, enabled_at, relation in run(database.sql(_INSTANCES), ()):
+        columns, stored = _read_columns(run, database, object_id, source_id)
+        table, position = f"{quote(database.schema)}.{quote(relation)}", parse_position(enabled_at)
+        instances.setdefault(source_id, []).append(
+            CaptureInstance(object_id, name, source_id, position, table, columns, stored)
+        )
+    return {
+        source_id: TrackedTable(source_id, tuple(found), _read_key_columns(run, source_id))
+        for source_id, found in instances.items()
+    }
+
+
+def _read_columns(
+    run: Run, database: CdcDatabase, object_id: int, source_id: int
+) -> tuple[tuple[CapturedColumn, ...], tuple[ChangeTableColumn, ...]]:
+    rows: Sequence[tuple[object, ...]] = run(database.sql(_COLUMNS), (object_id, source_id))
+    columns, stored = [], []
+    for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, attname, *place in rows:
+        gone = computed or dropped
+        columns.append(CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), None if gone else source_name))
+        stored.append(ChangeTableColumn(attname, *place))
+    return tuple(columns), tuple(stored)
+
+
+def _read_key_columns(run: Run, source_id: int) -> frozenset[str]:
+    rows = run(_KEY_COLUMNS, (source_id,))
+    return frozenset(str(name) for (name,) in rows)
+
+
+_INSTANCES = """
+SELECT t.object_id, t.capture_instance::text, t.source_object_id, i.enabled_at::text, c.relname::text
+FROM :cdc.change_tables t
+JOIN emulator.cdc_instances i USING (object_id)
+JOIN pg_class c ON c.oid = t.object_id::oid
+ORDER BY i.enabled_at
+"""
+_COLUMNS = """
+SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
+       d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name), a.attname::text,
+       a.attnum, a.atttypid::bigint, a.atttypmod
+FROM :cdc.captured_columns k
+JOIN emulator.columns own ON own.object_id = k.object_id AND own.column_id = k.column_ordinal + 5
+JOIN pg_attribute a ON a.attrelid = k.object_id::oid AND a.attnum = own.attnum
+LEFT JOIN emulator.columns source ON source.object_id = $2::int AND source.column_id = k.column_id
+LEFT JOIN emulator.cdc_dropped_columns d ON d.object_id = k.object_id AND d.column_id = k.column_id
+WHERE k.object_id = $1::int ORDER BY k.column_ordinal
+"""
+_KEY_COLUMNS = """
+SELECT DISTINCT c.postgres_name FROM emulator.indexes i
+JOIN emulator.index_columns ic USING (object_id, index_id)
+JOIN emulator.columns c ON c.object_id = i.object_id AND c.column_id = ic.column_id
+WHERE i.object_id = $1::int AND (i.is_unique OR i.is_clustered) AND NOT ic.is_included_column
+"""

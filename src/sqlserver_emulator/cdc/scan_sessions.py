@@ -1,0 +1,122 @@
+"""Bookkeeping of log scans for ``sys.dm_cdc_log_scan_sessions`` and ``sys.dm_cdc_errors``: the last 32 sessions.
+
+Scans that found something are recorded in the transaction of the scan; empty ones are only counted, a few seconds at a
+time, because each record is a write to the very log that is scanned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlserver_emulator.cdc.lsn import ZERO_LSN, lsn_text
+from sqlserver_emulator.cdc.metadata import Run
+
+_KEPT_SESSIONS = 32
+_NO_LSN = lsn_text(ZERO_LSN)
+
+
+@dataclass(slots=True)
+class ScanSession:
+    """One scan. LSNs are ten bytes; seconds since 1970."""
+
+    started_at: datetime = field(default_factory=datetime.now)
+    first_lsn: bytes = ZERO_LSN
+    first_begin_lsn: bytes = ZERO_LSN
+    last_commit_lsn: bytes = ZERO_LSN
+    last_commit_seconds: float = 0.0
+    transactions: int = 0
+    log_records: int = 0
+    commands: int = 0
+    schema_changes: int = 0
+
+    def note_transaction(self, begin_lsn: bytes, commit_lsn: bytes, seconds: float) -> None:
+        if not self.transactions:
+            self.first_lsn = self.first_begin_lsn = begin_lsn
+        self.transactions += 1
+        self.last_commit_lsn = commit_lsn
+        self.last_commit_seconds = seconds
+
+
+def record_session(run: Run, database_id: int, session: ScanSession) -> None:
+    """A finished scan with transactions: one row."""
+    run(
+        _SESSION_ROW,
+        (
+            database_id, session.started_at, lsn_text(session.first_lsn), lsn_text(session.last_commit_lsn),
+            session.transactions, session.last_commit_seconds, session.log_records, session.schema_changes,
+            session.commands, lsn_text(session.first_begin_lsn),
+        ),
+    )  # fmt: skip
+    _forget_old(run, database_id)
+
+
+def record_empty_scans(run: Run, database_id: int, count: int, started_at: datetime) -> None:
+    """``count`` scans that found nothing: added to the newest row if that is empty too, else a row of their own."""
+    if not run(_COUNT_EMPTY_SCANS, (database_id, count)):
+        run(_EMPTY_SESSION_ROW, (database_id, count, started_at))
+        _forget_old(run, database_id)
+
+
+def record_error(run: Run, database_id: int, number: int, message: str, lsn: bytes = ZERO_LSN) -> None:
+    """A scan that failed: a session with one error, and the error."""
+    ((session_id,),) = run(_FAILED_SESSION_ROW, (database_id,))
+    run(_ERROR_ROW, (database_id, session_id, number, message, lsn_text(lsn), _NO_LSN))
+    _forget_old(run, database_id)
+
+
+def forget_sessions(run: Run) -> None:
+    """The server starts: the views begin empty."""
+    run("DELETE FROM emulator.cdc_log_scan_sessions", ())
+    run("DELETE FROM emulator.cdc_errors", ())
+
+
+def _forget_old(run: Run, database_id: int) -> None:
+    ((newest,),) = run(
+        "SELECT max(session_id) FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int", (database_id,)
+    )
+    oldest = int(str(newest)) - _KEPT_SESSIONS + 1
+    for statement in _FORGET_OLD:
+        run(statement, (database_id, oldest))
+
+
+_SESSION_ROW = """
+INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, duration, scan_phase,
+    start_lsn, current_lsn, end_lsn, tran_count, last_commit_lsn, last_commit_time, log_record_count,
+    schema_change_count, command_count, first_begin_cdc_lsn, last_commit_cdc_lsn, last_commit_cdc_time, latency)
+SELECT $1::int, coalesce(max(session_id), 0) + 1, $2::timestamp, n::timestamp,
+       extract(epoch FROM n::timestamp - $2::timestamp)::bigint, 'Done', $3::text, $4::text, $4::text, $5::bigint,
+       $4::text, to_timestamp(committed)::timestamp, $7::bigint, $8::int, $9::bigint, $10::text, $4::text,
+       to_timestamp(committed)::timestamp, coalesce(greatest(0, extract(epoch FROM n) - committed), 0)::int
+FROM (SELECT clock_timestamp(), nullif($6::float8, 0)) AS clock(n, committed)
+LEFT JOIN emulator.cdc_log_scan_sessions ON database_id = $1::int
+GROUP BY n, committed
+"""
+_COUNT_EMPTY_SCANS = """
+UPDATE emulator.cdc_log_scan_sessions s
+SET empty_scan_count = s.empty_scan_count + $2::int, end_time = clock_timestamp()::timestamp
+WHERE s.database_id = $1::int AND s.tran_count = 0 AND s.error_count = 0
+  AND s.session_id = (SELECT max(n.session_id) FROM emulator.cdc_log_scan_sessions n WHERE n.database_id = $1::int)
+RETURNING 1
+"""
+_EMPTY_SESSION_ROW = """
+INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, empty_scan_count)
+SELECT $1::int, coalesce(max(session_id), 0) + 1, $3::timestamp, clock_timestamp()::timestamp, 'Done', $2::int
+FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int
+"""
+_FAILED_SESSION_ROW = """
+INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, error_count,
+    failed_sessions_count)
+SELECT $1::int, coalesce(max(session_id), 0) + 1, clock_timestamp()::timestamp, clock_timestamp()::timestamp,
+       'Aggregate', 1, 1
+FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int RETURNING session_id
+"""
+_ERROR_ROW = """
+INSERT INTO emulator.cdc_errors (database_id, session_id, phase_number, error_number, error_severity, error_state,
+    error_message, start_lsn, begin_lsn, sequence_value)
+VALUES ($1::int, $2::int, 7, $3::int, 16, 1, left($4::text, 1024), $5::text, $6::text, $6::text)
+"""
+_FORGET_OLD = (
+    "DELETE FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int AND session_id < $2::int",
+    "DELETE FROM emulator.cdc_errors WHERE database_id = $1::int AND session_id < $2::int",
+)

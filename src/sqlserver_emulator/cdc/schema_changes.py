@@ -1,0 +1,124 @@
+"""What the capture job does when the log tells of DDL (reference cdc.md B.8): history, and retyped columns.
+
+Runs in the capture job's transaction.
+
+The engine writes a logical message ``ddl`` into the log with every DDL statement on a table; ``enable`` writes ``cdc``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlserver_emulator.cdc.enumeration import create_view, drop_view
+from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, ChangeTableColumn, TrackedTable
+from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.engine.names import quote
+
+_RECORDED = frozenset({"add_column", "drop_column", "alter_column", "other"})
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One DDL statement on one table, as logged."""
+
+    object_id: int
+    kind: str
+    statement: str
+    column_id: int | None
+    required_column_update: bool
+
+
+def parse_schema_change(content: bytes) -> SchemaChange:
+    found: Mapping[str, object] = json.loads(content)
+    column_id = found.get("column_id")
+    return SchemaChange(
+        object_id=int(str(found["object_id"])),
+        kind=str(found.get("kind", "other")),
+        statement=str(found.get("ddl", "")),
+        column_id=None if column_id is None else int(str(column_id)),
+        required_column_update=bool(found.get("required_column_update", False)),
+    )
+
+
+def apply_schema_change(
+    run: Run, database: CdcDatabase, table: TrackedTable, change: SchemaChange, *, commit_lsn: bytes, seconds: float
+) -> bool:
+    """Follow one DDL statement in every instance of ``table``; returns whether it left a trace."""
+    if change.kind not in _RECORDED:
+        return False
+    for instance in table.instances:
+        run(
+            database.sql(_HISTORY_ROW),
+            (
+                table.object_id, instance.object_id, int(change.required_column_update), change.statement,
+                commit_lsn, seconds,
+            ),
+        )  # fmt: skip
+        captured = next((c for c in instance.columns if c.column_id == change.column_id), None)
+        if captured is None:
+            continue
+        if change.kind == "drop_column":
+            run(
+                "INSERT INTO emulator.cdc_dropped_columns VALUES ($1::int, $2::int) ON CONFLICT DO NOTHING",
+                (instance.object_id, captured.column_id),
+            )
+        elif change.kind == "alter_column":
+            follow_declared_type(run, database, instance, captured.ordinal, table.object_id)
+    return True
+
+
+def follow_declared_type(run: Run, database: CdcDatabase, instance: CaptureInstance, ordinal: int, source: int) -> None:
+    """Give a captured column the type its source column is declared with now. Stored rows are converted."""
+    stored = instance.stored[ordinal - 1]
+    column = instance.columns[ordinal - 1]
+    rows = run(_STORED_TYPE, (source, column.column_id))
+    if not rows:
+        return  # dropped since; the message that says so is further on in the log
+    drop_view(run, database, instance.object_id)
+    set_stored_type(run, instance, stored, str(rows[0][0]))
+    run(_DECLARE_TYPE, (instance.object_id, stored.attnum, source, column.column_id))
+    run(database.sql(_SET_COLUMN_TYPE), (instance.object_id, ordinal, source, column.column_id))
+    create_view(run, database, instance.object_id)
+    run("SELECT emulator.notify_catalog_changed()", ())
+
+
+def follow_logged_type(
+    run: Run, database: CdcDatabase, instance: CaptureInstance, ordinal: int, *, type_oid: int, type_modifier: int
+) -> None:
+    """Give the change table's column the type that rows have at this place of the log, where the two differ.
+
+    They do when a column was retyped twice before the log was read: rows between have a type that is neither.
+    """
+    ((type_text,),) = run("SELECT format_type($1::bigint::oid, $2::int)", (type_oid, type_modifier))
+    drop_view(run, database, instance.object_id)
+    set_stored_type(run, instance, instance.stored[ordinal - 1], str(type_text))
+    create_view(run, database, instance.object_id)
+
+
+def set_stored_type(run: Run, instance: CaptureInstance, stored: ChangeTableColumn, type_text: str) -> None:
+    """ALTER the change table's column; no view may be on it."""
+    name = quote(stored.name)
+    run(f"ALTER TABLE {instance.change_table} ALTER COLUMN {name} TYPE {type_text} USING {name}::{type_text}", ())
+
+
+_HISTORY_ROW = """
+INSERT INTO :cdc.ddl_history VALUES ($1::int, $2::int, $3::smallint, $4::text, $5::bytea,
+    date_trunc('minute', to_timestamp($6::float8)::timestamp))
+"""
+_STORED_TYPE = """
+SELECT format_type(a.atttypid, a.atttypmod) FROM emulator.columns c
+JOIN pg_attribute a ON a.attrelid = c.object_id::oid AND a.attnum = c.attnum
+WHERE c.object_id = $1::int AND c.column_id = $2::int
+"""
+_DECLARE_TYPE = """
+UPDATE emulator.columns own SET type_name = s.type_name, length = s.length, precision = s.precision, scale = s.scale,
+    user_type_id = s.user_type_id
+FROM emulator.columns s
+WHERE own.object_id = $1::int AND own.column_id = $2::int AND s.object_id = $3::int AND s.column_id = $4::int
+"""
+_SET_COLUMN_TYPE = """
+UPDATE :cdc.captured_columns k SET column_type = s.type_name FROM emulator.columns s
+WHERE k.object_id = $1::int AND k.column_ordinal = $2::int AND s.object_id = $3::int AND s.column_id = $4::int
+"""

@@ -1,0 +1,161 @@
+-- What change data capture keeps about all databases, once per cluster, beside the engine's catalog. Run at every start.
+
+CREATE TABLE IF NOT EXISTS emulator.cdc_databases (
+    database_id int PRIMARY KEY REFERENCES emulator.databases ON DELETE CASCADE,
+    slot_name text NOT NULL UNIQUE,       -- also the name of the publication
+    cdc_schema text NOT NULL,             -- the PostgreSQL schema of D.cdc
+    version bigint NOT NULL DEFAULT 1     -- grows with every change of instances; the row is the lock of those who change them
+);
+
+CREATE SEQUENCE IF NOT EXISTS emulator.cdc_slot_numbers;
+
+-- Written by the capture job with the rows it captured: every transaction that committed below is in the change tables.
+CREATE TABLE IF NOT EXISTS emulator.cdc_positions (
+    database_id int PRIMARY KEY REFERENCES emulator.cdc_databases ON DELETE CASCADE,
+    position pg_lsn NOT NULL
+);
+
+-- enabled_at: a place after which every change of the table belongs to the instance. change_tables.start_lsn moves, this not.
+CREATE TABLE IF NOT EXISTS emulator.cdc_instances (
+    object_id int PRIMARY KEY,
+    database_id int NOT NULL REFERENCES emulator.cdc_databases ON DELETE CASCADE,
+    enabled_at pg_lsn NOT NULL
+);
+
+-- Captured columns that were dropped at the source, as far as the capture job has read: NULL from then on.
+CREATE TABLE IF NOT EXISTS emulator.cdc_dropped_columns (
+    object_id int NOT NULL REFERENCES emulator.cdc_instances ON DELETE CASCADE,
+    column_id int NOT NULL,
+    PRIMARY KEY (object_id, column_id)
+);
+
+CREATE TABLE IF NOT EXISTS emulator.cdc_jobs (
+    database_id int NOT NULL REFERENCES emulator.databases ON DELETE CASCADE,
+    job_type varchar(20) NOT NULL,
+    job_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    job_name varchar(128) NOT NULL,
+    maxtrans int NOT NULL,
+    maxscans int NOT NULL,
+    continuous smallint NOT NULL,
+    pollinginterval bigint NOT NULL,
+    retention bigint NOT NULL,
+    threshold bigint NOT NULL,
+    date_created timestamp(3) NOT NULL DEFAULT localtimestamp,
+    PRIMARY KEY (database_id, job_type)
+);
+
+-- What the agent was asked to do with a job and what it did, since it started.
+CREATE TABLE IF NOT EXISTS emulator.cdc_job_activity (
+    job_id uuid PRIMARY KEY,
+    session_id int NOT NULL DEFAULT 1,
+    is_requested boolean NOT NULL,
+    requested_by varchar(128) NOT NULL,
+    run_requested_date timestamp(3),
+    start_execution_date timestamp(3),
+    stop_execution_date timestamp(3)
+);
+
+CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_sessions (
+    database_id int NOT NULL,
+    session_id int NOT NULL,
+    start_time timestamp(3) NOT NULL,
+    end_time timestamp(3),
+    duration bigint NOT NULL DEFAULT 0,
+    scan_phase varchar(200) NOT NULL,
+    error_count int NOT NULL DEFAULT 0,
+    start_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    current_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    end_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    tran_count bigint NOT NULL DEFAULT 0,
+    last_commit_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    last_commit_time timestamp(3),
+    log_record_count bigint NOT NULL DEFAULT 0,
+    schema_change_count int NOT NULL DEFAULT 0,
+    command_count bigint NOT NULL DEFAULT 0,
+    first_begin_cdc_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    last_commit_cdc_lsn varchar(23) NOT NULL DEFAULT '00000000:00000000:0000',
+    last_commit_cdc_time timestamp(3),
+    latency int NOT NULL DEFAULT 0,
+    empty_scan_count int NOT NULL DEFAULT 0,
+    failed_sessions_count int NOT NULL DEFAULT 0,
+    PRIMARY KEY (database_id, session_id)
+);
+
+CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
+    database_id int NOT NULL,
+    session_id int NOT NULL,
+    phase_number int NOT NULL,
+    entry_time timestamp(3) NOT NULL DEFAULT localtimestamp,
+    error_number int NOT NULL,
+    error_severity int NOT NULL,
+    error_state int NOT NULL,
+    error_message varchar(1024) NOT NULL,
+    start_lsn varchar(23) NOT NULL,
+    begin_lsn varchar(23) NOT NULL,
+    sequence_value varchar(23) NOT NULL
+);
+
+-- Views that enumeration functions read, so that a caller needs no right on a change table.
+CREATE SCHEMA IF NOT EXISTS emulator_cdc;
+GRANT USAGE ON SCHEMA emulator_cdc TO PUBLIC;
+
+-- Add 1 or -1 to an LSN as a whole number of 80 bits, wrapping at the ends.
+CREATE OR REPLACE FUNCTION emulator.cdc_lsn_add(lsn bytea, step int) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    turned int := CASE step WHEN 1 THEN 255 ELSE 0 END;
+BEGIN
+    FOR i IN REVERSE length(lsn) - 1 .. 0 LOOP
+        IF get_byte(lsn, i) <> turned THEN
+            RETURN set_byte(lsn, i, get_byte(lsn, i) + step);
+        END IF;
+        lsn := set_byte(lsn, i, 255 - turned);
+    END LOOP;
+    RETURN lsn;
+END $$;
+
+CREATE OR REPLACE FUNCTION emulator.cdc_mask_or(a bytea, b bytea) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF a IS NULL OR b IS NULL THEN
+        RETURN coalesce(a, b);
+    END IF;
+    FOR i IN 0 .. length(a) - 1 LOOP
+        a := set_byte(a, i, get_byte(a, i) | get_byte(b, i));
+    END LOOP;
+    RETURN a;
+END $$;
+
+CREATE OR REPLACE AGGREGATE emulator.cdc_mask_union(bytea) (SFUNC = emulator.cdc_mask_or, STYPE = bytea);
+
+CREATE OR REPLACE FUNCTION emulator.cdc_raise(number int, severity int, state int, message text, procedure text DEFAULT '')
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'MSSQL', MESSAGE = message, DETAIL = json_build_object(
+        'number', number, 'severity', severity, 'state', state, 'procedure', procedure)::text;
+END $$;
+
+-- Whether a caller (a PostgreSQL role) is the named role of a database or a member of it; case-insensitive, transitive.
+CREATE OR REPLACE FUNCTION emulator.cdc_caller_in(database int, caller text, role_name text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    WITH RECURSIVE held AS (
+        SELECT p.principal_id FROM emulator.principals p WHERE p.database_id = database AND p.postgres_role = caller
+        UNION
+        SELECT m.role_principal_id FROM emulator.role_members m JOIN held h ON m.member_principal_id = h.principal_id
+        WHERE m.database_id = database
+    )
+    SELECT EXISTS (SELECT 1 FROM held h JOIN emulator.principals p USING (principal_id)
+                   WHERE p.database_id = database AND lower(p.name) = lower(role_name))
+$$;
+
+-- Real servers compute the mask of net changes with a CLR function: NULL unless the option "clr enabled" is on.
+CREATE OR REPLACE FUNCTION emulator.cdc_evaluates_masks() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT coalesce((SELECT value = '1' FROM emulator.settings WHERE name = 'clr enabled'), false)
+$$;
+
+-- GETDATE() as datetime rounds it: ticks of 1/300 s, shown as .000, .003, .007.
+CREATE OR REPLACE FUNCTION emulator.cdc_now() RETURNS timestamp(3) LANGUAGE sql STABLE AS $$
+    SELECT date_trunc('second', n)
+           + make_interval(secs => round(round(extract(microsecond FROM n) % 1000000 * 3 / 10000) * 10 / 3) / 1000.0)
+    FROM (SELECT clock_timestamp()::timestamp AS n) AS now
+$$;

@@ -1,0 +1,161 @@
+-- What schema sys of one database offers of change data capture, whether it is enabled there or not. Statements end with
+-- a line that holds only "--;". Filled in: :sys and :cdc (quoted schemas), :database_id, :'database'.
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_get_max_lsn() RETURNS bytea
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    RETURN (SELECT m.start_lsn FROM :cdc.lsn_time_mapping m ORDER BY m.start_lsn DESC LIMIT 1);
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+END $$;
+--;
+
+-- Whether the caller may read what instance ct captured: SELECT on every captured column, and the gating role if any.
+CREATE OR REPLACE FUNCTION :sys.cdc_may_read(ct int) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+DECLARE
+    caller text := CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END;
+    instance record;
+BEGIN
+    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = caller) THEN
+        RETURN true;
+    END IF;
+    IF emulator.cdc_caller_in(:database_id, caller, 'db_owner') THEN
+        RETURN true;
+    END IF;
+    SELECT c.source_object_id, c.role_name INTO instance FROM :cdc.change_tables c WHERE c.object_id = ct;
+    IF NOT FOUND OR (instance.role_name IS NOT NULL
+                     AND NOT emulator.cdc_caller_in(:database_id, caller, instance.role_name)) THEN
+        RETURN false;
+    END IF;
+    RETURN NOT EXISTS (
+        SELECT 1 FROM :cdc.captured_columns k
+        JOIN emulator.columns s ON s.object_id = instance.source_object_id AND s.column_id = k.column_id
+        WHERE k.object_id = ct
+          AND NOT has_column_privilege(caller, instance.source_object_id::oid, s.attnum, 'SELECT'));
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    RETURN false;
+END $$;
+--;
+
+-- The low end of an instance: NULL until the capture job has met the transaction that enabled it.
+CREATE OR REPLACE FUNCTION :sys.cdc_low_end(ct int) RETURNS bytea LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    RETURN (SELECT c.start_lsn FROM :cdc.change_tables c JOIN :cdc.lsn_time_mapping m ON m.start_lsn = c.start_lsn
+            WHERE c.object_id = ct);
+END $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_get_min_lsn(capture_instance varchar) RETURNS bytea
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+DECLARE
+    ct int;
+BEGIN
+    SELECT c.object_id INTO ct FROM :cdc.change_tables c WHERE lower(c.capture_instance) = lower($1)
+    ORDER BY c.capture_instance = $1 DESC LIMIT 1;
+    IF ct IS NULL OR NOT :sys.cdc_may_read(ct) THEN
+        RETURN '\x00000000000000000000'::bytea;
+    END IF;
+    RETURN :sys.cdc_low_end(ct);
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    RETURN '\x00000000000000000000'::bytea;
+END $$;
+--;
+
+-- Raises what an enumeration function answers to a window or a caller it does not accept; true otherwise.
+CREATE OR REPLACE FUNCTION :sys.cdc_check_window(ct int, kind text, from_lsn bytea, to_lsn bytea, option varchar)
+RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+DECLARE
+    low bytea := :sys.cdc_low_end(ct);
+    high bytea := :sys.fn_cdc_get_max_lsn();
+    options text[] := CASE kind WHEN 'all' THEN ARRAY['all', 'all update old']
+                                ELSE ARRAY['all', 'all with mask', 'all with merge'] END;
+BEGIN
+    IF NOT :sys.cdc_may_read(ct) THEN
+        PERFORM emulator.cdc_raise(229, 14, 5, format('The SELECT permission was denied on the object '
+            '''fn_cdc_get_%s_changes_...'', database ''%s'', schema ''cdc''.', kind, :'database'));
+    END IF;
+    IF (from_lsn >= low AND from_lsn <= to_lsn AND to_lsn <= high
+        AND lower(btrim(option)) = ANY (options)) IS NOT TRUE THEN
+        PERFORM emulator.cdc_raise(313, 16, 3, format('An insufficient number of arguments were supplied for the procedure '
+            'or function cdc.fn_cdc_get_%s_changes_ ... .', kind));
+    END IF;
+    RETURN true;
+END $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_increment_lsn(lsn bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator.cdc_lsn_add(lsn, 1) $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_decrement_lsn(lsn bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator.cdc_lsn_add(lsn, -1) $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_map_lsn_to_time(lsn bytea) RETURNS timestamp(3)
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER AS $$
+BEGIN
+    RETURN (SELECT m.tran_end_time FROM :cdc.lsn_time_mapping m WHERE m.start_lsn = lsn);
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+END $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_map_time_to_lsn(operator varchar, tracking_time timestamp) RETURNS bytea
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER AS $$
+BEGIN
+    RETURN CASE lower(btrim(operator))
+        WHEN 'largest less than' THEN
+            (SELECT max(m.start_lsn) FROM :cdc.lsn_time_mapping m WHERE m.tran_end_time < tracking_time)
+        WHEN 'largest less than or equal' THEN
+            (SELECT max(m.start_lsn) FROM :cdc.lsn_time_mapping m WHERE m.tran_end_time <= tracking_time)
+        WHEN 'smallest greater than' THEN
+            (SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m WHERE m.tran_end_time > tracking_time)
+        WHEN 'smallest greater than or equal' THEN
+            (SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m WHERE m.tran_end_time >= tracking_time)
+    END;
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+END $$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_get_column_ordinal(capture_instance varchar, column_name varchar) RETURNS int
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER AS $$
+BEGIN
+    RETURN (SELECT k.column_ordinal FROM :cdc.captured_columns k JOIN :cdc.change_tables c ON c.object_id = k.object_id
+            WHERE lower(c.capture_instance) = lower($1) AND lower(k.column_name) = lower($2)
+            ORDER BY (c.capture_instance = $1) DESC, (k.column_name = $2) DESC LIMIT 1);
+EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
+    RETURN NULL;
+END $$;
+--;
+
+-- Ordinal 1 is the lowest bit of the mask's last byte; a position beyond the mask is not set.
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_is_bit_set("position" int, update_mask bytea) RETURNS emulator.bit
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT (CASE WHEN "position" BETWEEN 1 AND length(update_mask) * 8
+                 THEN get_byte(update_mask, length(update_mask) - 1 - ("position" - 1) / 8) >> (("position" - 1) % 8) & 1
+                 ELSE 0 END)::smallint::emulator.bit
+$$;
+--;
+
+CREATE OR REPLACE FUNCTION :sys.fn_cdc_has_column_changed(capture_instance varchar, column_name varchar, update_mask bytea)
+RETURNS emulator.bit LANGUAGE sql STABLE STRICT AS $$
+    SELECT :sys.fn_cdc_is_bit_set(:sys.fn_cdc_get_column_ordinal(capture_instance, column_name), update_mask)
+$$;
+--;
+
+CREATE OR REPLACE VIEW :sys.dm_cdc_log_scan_sessions AS
+    SELECT s.session_id, s.start_time::emulator.datetime AS start_time, s.end_time::emulator.datetime AS end_time,
+           s.duration, s.scan_phase, s.error_count, s.start_lsn, s.current_lsn, s.end_lsn, s.tran_count, s.last_commit_lsn,
+           s.last_commit_time::emulator.datetime AS last_commit_time, s.log_record_count, s.schema_change_count,
+           s.command_count, s.first_begin_cdc_lsn, s.last_commit_cdc_lsn,
+           s.last_commit_cdc_time::emulator.datetime AS last_commit_cdc_time, s.latency, s.empty_scan_count,
+           s.failed_sessions_count
+    FROM emulator.cdc_log_scan_sessions s WHERE s.database_id = :database_id;
+--;
+
+CREATE OR REPLACE VIEW :sys.dm_cdc_errors AS
+    SELECT e.session_id, e.phase_number, e.entry_time::emulator.datetime AS entry_time, e.error_number, e.error_severity,
+           e.error_state, e.error_message, e.start_lsn, e.begin_lsn, e.sequence_value
+    FROM emulator.cdc_errors e WHERE e.database_id = :database_id;
