@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_home import choose_airflow_home
 from emulator_process import Emulator, choose_odbc_provider, running_emulator
 
 choose_odbc_provider()
+choose_airflow_home()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,86 @@
+"""Every DAG file imports: cheaply, without the network, and with one message when the configuration is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_process import REPOSITORY, DagProcess
+
+DAG_FILES = sorted((REPOSITORY / "dags").glob("*.py"))
+# Airflow and the Spark provider are there anyway; what counts is what our file adds.
+PARSE = """
+import json, runpy, socket, sys
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+before = set(sys.modules)
+def refuse(*arguments, **keywords):
+    raise AssertionError("a DAG file used the network")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+names = runpy.run_path({path!r})
+dags = {{name: value for name, value in names.items() if isinstance(value, DAG)}}
+print("RESULT " + json.dumps({{"dags": sorted(dags), "imported": sorted(set(sys.modules) - before)}}))
+"""
+HEAVY = {
+    "adbc_driver_postgresql", "floodmark.ledger.postgres", "floodmark.quality.great_expectations",
+    "floodmark.sqlserver.source", "floodmark.warehouse.postgres", "great_expectations", "mssql_python", "numpy",
+    "pandas", "psycopg", "pyarrow", "pymssql", "pyspark", "sqlglot",
+}  # fmt: skip
+
+
+def parse(dag_process: DagProcess, path: Path, **variables: str) -> dict[str, Any]:
+    done = dag_process.run(PARSE.format(path=str(path)), **variables)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+    return result
+
+
+@pytest.mark.parametrize("path", DAG_FILES, ids=lambda path: path.name)
+def test_dag_file_imports_without_the_network_and_without_anything_heavy(dag_process: DagProcess, path: Path) -> None:
+    result = parse(dag_process, path)
+    assert result["dags"]
+    assert not HEAVY & set(result["imported"])
+
+
+def test_dag_file_makes_one_dag_per_pipeline(dag_process: DagProcess, tmp_path: Path) -> None:
+    table = "{source: dbo.A, target: a.a%s}"
+    pipelines = "\n".join(
+        f"  p{number}: {{source: s, tables: [{table % number}]}}" for number in (1, 2)
+    )  # fmt: skip
+    config = tmp_path / "two.yaml"
+    config.write_text(f"sources: {{s: {{conn_id: c}}}}\nwarehouse: {{conn_id: w}}\npipelines:\n{pipelines}\n")
+    result = parse(dag_process, REPOSITORY / "dags" / "cdc.py", FLOODMARK_CONFIG=str(config))
+    assert result["dags"] == ["cdc_p1", "cdc_p2"]
+
+
+def test_a_wrong_configuration_is_one_import_error_that_lists_every_problem(
+    dag_process: DagProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "wrong.yaml"
+    config.write_text("sources: {s: {conn_id: 3}}\npipelines: {}\nnonsense: 1\n")
+    code = PARSE.format(path=str(REPOSITORY / "dags" / "cdc.py"))
+    done = dag_process.run(code, FLOODMARK_CONFIG=str(config))
+    assert done.returncode == 1
+    _, _, message = done.stderr.rpartition("ConfigError: ")
+    assert message.startswith(f"{config}: ")
+    for problem in ("sources.s.conn_id", "nonsense: unknown key", "warehouse: is missing"):
+        assert problem in message
+
+
+def test_dags_survive_serialization(dag_process: DagProcess) -> None:
+    """As the DAG processor stores them; secrets and connections are not in it."""
+    code = f"""
+import json, runpy
+from airflow.serialization.serialized_objects import DagSerialization
+dag = runpy.run_path({str(REPOSITORY / "dags" / "cdc.py")!r})["cdc_shop"]
+print("RESULT " + json.dumps(DagSerialization.to_dict(dag), default=str))
+"""
+    secret = json.dumps({"conn_type": "mssql", "host": "h", "password": "s3cret-s3cret"})
+    done = dag_process.run(code, AIRFLOW_CONN_SHOP_MSSQL=secret)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.partition("RESULT ")[2]
+    assert "floodmark://shop/shop/orders" in text
+    assert "s3cret" not in done.stdout + done.stderr
