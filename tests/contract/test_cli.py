@@ -1,0 +1,181 @@
+"""The command line, on a real ledger. Runs with a source and Spark are in tests/story."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from floodmark.cli import app
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.wiring import Wiring
+
+ORDERS = TableName("dbo", "Orders")
+NOW = datetime(2026, 1, 1, 12, 0, 0)
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
+"""
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(10))
+
+
+def instance() -> CaptureInstance:
+    table = SourceTable(ORDERS, (SourceColumn("OrderID", "bigint", 1),), ("OrderID",))
+    return CaptureInstance(InstanceIdentity("dbo_Orders", 1, NOW), table, lsn(1), False, True)
+
+
+class IdleSource:
+    """Has captured up to LSN 9, and nothing of the table."""
+
+    def read_snapshot(self, tables: object, instances: object = None) -> SourceSnapshot:
+        sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
+        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,))
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection) -> CliRunner:
+    """With a configuration of one table and the warehouse of the test."""
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    warehouse = {
+        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
+        "password": "s3cret-s3cret", "schema": database.database,
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    monkeypatch.delenv("AIRFLOW_CONN_SHOP_MSSQL", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return CliRunner()
+
+
+@pytest.fixture
+def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wiring, "source", lambda self: IdleSource())
+
+
+def publish_first_load(ledger: PostgresLedger, database: WarehouseConnection) -> int:
+    """A window as the loads and checks of a run leave it, five rows inserted."""
+    table = TablePlan(
+        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, None,
+        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
+    )  # fmt: skip
+    window_id = ledger.open_window("shop", lsn(9), (table,), NOW).window_id
+    with psycopg.connect(database.conninfo(), autocommit=True) as session:
+        session.execute("UPDATE floodmark.window_tables SET read_rows = 5, staged_rows = 5, inserted_rows = 5")
+        session.execute("UPDATE floodmark.windows SET state = 'merged'")
+    ledger.mark_checked(window_id)
+    ledger.advance(window_id)
+    assert ledger.read_window(window_id).state is WindowState.ADVANCED
+    return window_id
+
+
+def test_config_check_counts_what_it_read(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["config", "check"])
+    assert result.exit_code == 0
+    assert result.stdout.endswith("good: 1 pipeline, 1 table.\n")
+
+
+def test_config_check_lists_every_problem_and_ends_with_2(cli: CliRunner, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(CONFIG.replace("target: shop.orders", "target: shop.orders, rules: [{name: a, sql: 'a >'}]"))
+    result = cli.invoke(app, ["config", "check", str(wrong)])
+    assert result.exit_code == 2
+    assert "pipelines.shop.tables[0].rules[0].sql" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_config_check_shows_the_defaults_and_reads_them_again(cli: CliRunner, tmp_path: Path) -> None:
+    shown = cli.invoke(app, ["config", "check", "--show"]).stdout
+    assert "deletes: soft" in shown
+    written = tmp_path / "shown.yaml"
+    written.write_text(shown, encoding="utf-8")
+    assert cli.invoke(app, ["config", "check", str(written)]).exit_code == 0
+
+
+def test_status_before_the_first_run_says_so_and_makes_nothing(cli: CliRunner, database: WarehouseConnection) -> None:
+    result = cli.invoke(app, ["status"])
+    assert result.exit_code == 0
+    assert "never_run" in result.stdout
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute("SELECT to_regnamespace('floodmark')").fetchone() == (None,)
+
+
+def test_status_shows_watermark_rows_and_windows(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    (status,) = json.loads(cli.invoke(app, ["status", "shop", "--json"]).stdout)
+    assert status["unfinished_window_id"] is None
+    (table,) = status["tables"]
+    assert (table["source"], table["target"]) == ("dbo.Orders", "shop.orders")
+    assert (table["watermark"], table["windows"], table["inserted_rows"]) == (str(lsn(9)), 1, 5)
+    assert table["watermark_at"] == NOW.isoformat()
+    assert str(lsn(9)) in cli.invoke(app, ["status"]).stdout
+
+
+def test_status_names_an_unfinished_window(cli: CliRunner, ledger: PostgresLedger) -> None:
+    table = TablePlan(
+        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, None,
+        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
+    )  # fmt: skip
+    opened = ledger.open_window("shop", lsn(9), (table,))
+    assert f"window {opened.window_id} is unfinished (planned)" in cli.invoke(app, ["status"]).stdout
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_status_asks_the_source_for_the_lag_when_told(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    (status,) = json.loads(cli.invoke(app, ["status", "--live", "--json"]).stdout)
+    assert status["tables"][0]["lag_seconds"] == 0
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_run_with_nothing_to_read_says_why_and_starts_no_spark(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_first_load(ledger, database)
+    monkeypatch.setattr("floodmark.cli._load", lambda *arguments: pytest.fail("Spark was started"))
+    result = cli.invoke(app, ["run", "shop"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Nothing to read: ")
+
+
+def test_an_unknown_pipeline_ends_with_2_and_names_those_there_are(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["run", "shopp"])
+    assert result.exit_code == 2
+    assert "there is no such pipeline" in result.stderr
+    assert "shop." in result.stderr
+
+
+def test_a_missing_connection_ends_with_2_and_says_how_to_add_it(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["run", "shop"])
+    assert result.exit_code == 2
+    assert "connection shop_mssql: Airflow does not know it." in result.stderr
+    assert "AIRFLOW_CONN_SHOP_MSSQL" in result.stderr
+
+
+def test_a_warehouse_that_is_down_ends_with_75_and_shows_no_password(
+    cli: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nowhere = {"conn_type": "postgres", "host": str(tmp_path), "login": "a", "password": "s3cret-s3cret", "schema": "b"}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(nowhere))
+    result = cli.invoke(app, ["status"])
+    assert result.exit_code == 75
+    assert "the warehouse cannot be reached" in result.stderr
+    assert "s3cret" not in result.output
