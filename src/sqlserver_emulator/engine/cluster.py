@@ -7,6 +7,7 @@ Owns the server settings and the one-time bootstrap (catalog, function library, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +42,8 @@ _SETTINGS = {
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
 }
+
+Run = Callable[..., list[tuple[Any, ...]]]
 
 
 class EmulatorStateError(Exception):
@@ -83,13 +86,13 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
                 f" (catalog {found}, this one is {SCHEMA_VERSION}); use a new folder"
             )
         run("TRUNCATE emulator.sessions")
-        _install_functions(connection)
+        _install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)
 
 
 def _create_databases(
-    connection: psycopg.Connection[tuple[object, ...]], run: Callable[..., list[tuple[Any, ...]]], names: Sequence[str]
+    connection: psycopg.Connection[tuple[object, ...]], run: Run, names: Sequence[str]
 ) -> None:
     """The system's, and those asked for, where they do not exist."""
     existing = {str(name).lower() for (name,) in run("SELECT name FROM emulator.databases")}
@@ -103,11 +106,20 @@ def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> Non
     connection.execute(sql.encode())
 
 
-def _install_functions(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """The T-SQL function library is replaced at every start, so that a fix reaches old folders."""
-    library = files(__package__).joinpath("sql/functions.sql")
-    if library.is_file():
-        connection.execute(library.read_text(encoding="utf-8").encode())
+def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Run) -> None:
+    """The function library and the system views; again when a version of the emulator changed them."""
+    library = [_sql("functions.sql"), _sql("sys_views.sql")]
+    digest = hashlib.sha256(b"".join(library)).hexdigest()
+    if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
+        return
+    for script in library:
+        connection.execute(script)
+    for (database_id,) in run("SELECT database_id FROM emulator.databases"):
+        run("SELECT emulator.install_system_views($1::int)", [database_id])
+    run(
+        "INSERT INTO emulator.settings VALUES ('library', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        [digest],
+    )
 
 
 def _sql(name: str) -> bytes:

@@ -13,6 +13,7 @@ from sqlserver_emulator.engine.ddl.declarations import (
     IndexColumn,
     KeyDeclaration,
 )
+from sqlserver_emulator.engine.ddl.reading import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
@@ -121,7 +122,7 @@ def _add_check(scope: DdlScope, home: SchemaEntry, table: CatalogObject, check: 
     column_id = rows.column_of(table, check.column).column_id if check.column else 0
     scope.fetch(
         "INSERT INTO emulator.check_constraints VALUES ($1::int, $2::int, $3::int, $4, $5::boolean)",
-        [object_id, table.object_id, column_id, f"({check.condition})", not check.name],
+        [object_id, table.object_id, column_id, parenthesised(check.condition), not check.name],
     )
 
 
@@ -193,8 +194,7 @@ def add_default(
     object_id = _next_id(scope)
     name = default.name or generated_name("DF", table, object_id, column.name)
     rows.insert_object(scope, home, name, "D", object_id=object_id, parent=table.object_id)
-    text = default.expression.strip()
-    definition = text if text.startswith("(") and text.endswith(")") else f"({text})"
+    definition = parenthesised(default.expression)
     scope.fetch(
         "INSERT INTO emulator.default_constraints VALUES ($1::int, $2::int, $3::int, $4, $5::boolean)",
         [object_id, table.object_id, column.column_id, definition, not default.name],

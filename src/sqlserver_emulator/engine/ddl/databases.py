@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from typing import Any
 
-from sqlserver_emulator.engine.names import postgres_schema, quote, quote_literal
+from sqlserver_emulator.engine.names import postgres_schema, quote
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
@@ -33,28 +32,8 @@ def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, s
     for schema, schema_id in _SCHEMAS.items():
         create_schema(fetch, script, database_id, name, schema, schema_id)
     _create_principals(fetch, database_id, name)
-    _create_system_views(fetch, script, database_id, name)
+    fetch("SELECT emulator.install_system_views($1::int)", [database_id])
     return database_id
-
-
-def _create_system_views(fetch: Fetch, script: Callable[[str], None], database_id: int, database: str) -> None:
-    text = files("sqlserver_emulator.engine").joinpath("sql/sys_views.sql").read_text(encoding="utf-8")
-    for placeholder, value in (
-        (":database_id", str(database_id)),
-        (":'database'", quote_literal(database)),
-        (":information_schema", quote(postgres_schema(database, "INFORMATION_SCHEMA"))),
-        (":sys", quote(postgres_schema(database, "sys"))),
-    ):
-        text = text.replace(placeholder, value)
-    script(text)
-    for schema in ("sys", "INFORMATION_SCHEMA"):
-        views = postgres_schema(database, schema)
-        script(f"GRANT SELECT ON ALL TABLES IN SCHEMA {quote(views)} TO PUBLIC")
-        fetch(
-            "SELECT emulator.register_relation($1::int, $2, c.relname::text, 'V', true) FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $3 AND c.relkind = 'v'",
-            [database_id, schema, views],
-        )
 
 
 def _next_database_id(fetch: Fetch, name: str, system: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlserver_emulator.engine.ddl import hooks, rows
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, IndexDeclaration, ObjectName
+from sqlserver_emulator.engine.ddl.reading import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import index_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
@@ -33,7 +34,7 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
         rows.insert_index(
             scope, table, index.name, name, columns,
             included=index.included, clustered=index.clustered, unique=index.unique,
-            filter_definition=f"({index.filter})" if index.filter else None,
+            filter_definition=parenthesised(index.filter) if index.filter else None,
         )  # fmt: skip
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Container
 
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, ObjectName
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, VARIABLE, identifier_value
+from sqlserver_emulator.tsql.lexer import IDENTIFIERS, VARIABLE, identifier_value, tokenize
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
-
-_OPENING = {"(": ")"}
 
 
 def take_name(cursor: Cursor) -> ObjectName:
@@ -91,6 +89,17 @@ def take_expression(cursor: Cursor, stop: Container[str]) -> str:
     if cursor.at == start:
         raise cursor.syntax_error()
     return cursor.between(start, cursor.at)
+
+
+def parenthesised(text: str) -> str:
+    """An expression as the catalog shows it: in parentheses, once."""
+    text = text.strip()
+    depth = 0
+    for token in tokenize(text):
+        depth += (token.word == "(") - (token.word == ")")
+        if depth == 0 and token.end < len(text):
+            return f"({text})"
+    return text if text.startswith("(") else f"({text})"
 
 
 def skip_storage_options(cursor: Cursor) -> None:

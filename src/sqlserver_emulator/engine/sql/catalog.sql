@@ -229,7 +229,7 @@ CREATE UNLOGGED TABLE emulator.sessions (
 -- The T-SQL type of a PostgreSQL column, for relations that are not declared in T-SQL (system views, change tables).
 CREATE FUNCTION emulator.tsql_type_name(type oid) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE
-        WHEN n.nspname = 'emulator' THEN
+        WHEN n.nspname IN ('emulator', 'tsql') THEN
             CASE t.typname WHEN 'char1' THEN 'char' WHEN 'char2' THEN 'char' ELSE t.typname::text END
         ELSE CASE t.typname::text
             WHEN 'bool' THEN 'bit' WHEN 'int2' THEN 'smallint' WHEN 'int4' THEN 'int' WHEN 'int8' THEN 'bigint'
@@ -259,7 +259,8 @@ CREATE FUNCTION emulator.register_columns(relation oid) RETURNS void LANGUAGE sq
            CASE WHEN t.typname = 'numeric' THEN CASE WHEN a.atttypmod > 4 THEN ((a.atttypmod - 4) >> 16) & 65535 ELSE 38 END
                 WHEN t.typname = 'float8' THEN 53 ELSE 0 END,
            CASE WHEN t.typname = 'numeric' THEN CASE WHEN a.atttypmod > 4 THEN (a.atttypmod - 4) & 2047 ELSE 0 END
-                WHEN t.typname IN ('time', 'timestamp') THEN CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE 6 END ELSE 0 END,
+                WHEN t.typname IN ('time', 'timestamp') THEN CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE 6 END
+                WHEN t.typname = 'datetimeoffset' THEN 7 ELSE 0 END,
            NOT a.attnotnull
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
@@ -322,3 +323,8 @@ CREATE OPERATOR CLASS tsql.datetimeoffset_ops DEFAULT FOR TYPE tsql.datetimeoffs
     FUNCTION 1 tsql.datetimeoffset_cmp(tsql.datetimeoffset, tsql.datetimeoffset);
 CREATE OPERATOR CLASS tsql.datetimeoffset_hash_ops DEFAULT FOR TYPE tsql.datetimeoffset USING hash AS
     OPERATOR 1 tsql.=, FUNCTION 1 tsql.datetimeoffset_hash(tsql.datetimeoffset);
+
+-- Functions read the catalog with the caller's rights; only password hashes are nobody's business.
+GRANT USAGE ON SCHEMA emulator, tsql TO PUBLIC;
+GRANT SELECT ON ALL TABLES IN SCHEMA emulator TO PUBLIC;
+REVOKE SELECT ON emulator.logins FROM PUBLIC;
