@@ -157,4 +157,4 @@ def _reason(validities: tuple[Validity, ...]) -> str:
     if waiting:
         return " | ".join(str(validity) for validity in waiting)
     newest = next((str(validity.max_lsn) for validity in validities), "unknown")
-    return f"all {len(validities)} tables are caught up with the source ({newest})."
+    return f"every table is caught up with the source ({newest})."

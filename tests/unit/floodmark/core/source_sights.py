@@ -1,0 +1,50 @@
+"""Sightings, snapshots and states for the tests of verdicts and planning. Positions are small numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.state import TableState
+
+ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")
+NOON = datetime(2026, 5, 1, 12)
+
+
+def lsn(position: int) -> Lsn:
+    return Lsn(position.to_bytes(10))
+
+
+def instance(name: TableName = ORDERS, **other: Any) -> CaptureInstance:
+    columns = (SourceColumn("Id", "int", 1), SourceColumn("Amount", "decimal", 2, precision=18, scale=2))
+    made = CaptureInstance(
+        InstanceIdentity(f"dbo_{name.name}", 42, NOON), SourceTable(name, columns, ("Id",)), lsn(5),
+        supports_net_changes=False, has_command_id=True,
+    )  # fmt: skip
+    return replace(made, **other)
+
+
+def sighting(table: TableName = ORDERS, **other: Any) -> TableSighting:
+    return replace(TableSighting(table, True, instance(table), lsn(5)), **other)
+
+
+def snapshot(*tables: TableSighting, max_lsn: int | LsnAbsence = 100, **other: Any) -> SourceSnapshot:
+    newest = max_lsn if isinstance(max_lsn, LsnAbsence) else lsn(max_lsn)
+    made = SourceSnapshot("Shop", True, newest, NOON, NOON, 1.0, True, tables)
+    return replace(made, **other)
+
+
+def state(watermark: int | None = 50, table: TableName = ORDERS, **other: Any) -> TableState:
+    made = TableState(table, lsn(watermark) if watermark else None, instance(table).identity, consistent=True)
+    return replace(made, **other)
+
+
+def settings(*tables: TableName, **other: Any) -> PipelineSettings:
+    return PipelineSettings(
+        "shop", tuple(TableSettings(table, TableName("shop", table.name.lower()), **other) for table in tables)
+    )

@@ -1,0 +1,129 @@
+from dataclasses import replace
+
+import pytest
+from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
+
+from floodmark.core.capture import SourceSnapshot
+from floodmark.core.errors import ConfigError, NoKeyError, WindowExpiredError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.planning import AdvanceQuiet, Decision, Fail, Open, Skip, classify_tables, decide, pinned_instances
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.state import TableState
+from floodmark.core.window import LoadKind, NetSource
+
+
+def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableState) -> Decision:
+    known = {state.source: state for state in states}
+    return decide(pipeline, source, known, classify_tables(pipeline, source, known))
+
+
+def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
+    source = snapshot(sighting(ORDERS), sighting(ITEMS))
+    window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    assert isinstance(window, Open)
+    assert (window.to_lsn, window.to_lsn_at) == (lsn(100), NOON)
+    assert [table.interval for table in window.tables] == [Interval(lsn(50), lsn(100)), Interval(lsn(70), lsn(100))]
+    assert [table.watermark for table in window.tables] == [lsn(50), lsn(70)]
+
+
+def test_table_without_a_watermark_gets_its_first_load_beside_the_windows_of_others() -> None:
+    source = snapshot(sighting(ORDERS), sighting(ITEMS))
+    window = decided(settings(ORDERS, ITEMS), source, state(50))
+    assert isinstance(window, Open)
+    assert [table.kind for table in window.tables] == [LoadKind.CHANGES, LoadKind.FIRST_LOAD]
+    assert (window.tables[1].interval, window.tables[1].watermark) == (None, None)
+
+
+def test_new_table_waits_for_its_harvest_and_the_others_go_on() -> None:
+    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=LsnAbsence.NULL))
+    window = decided(settings(ORDERS, ITEMS), source, state(50))
+    assert isinstance(window, Open)
+    assert [table.source for table in window.tables] == [ORDERS]
+
+
+def test_run_is_skipped_when_every_table_is_caught_up() -> None:
+    assert decided(settings(ORDERS), snapshot(sighting()), state(100)) == Skip(
+        f"every table is caught up with the source ({lsn(100)})."
+    )
+
+
+def test_run_is_skipped_with_the_reason_while_the_only_table_waits() -> None:
+    skipped = decided(settings(ORDERS), snapshot(sighting(min_lsn=LsnAbsence.NULL)))
+    assert isinstance(skipped, Skip)
+    assert "not_harvested_yet" in skipped.reason
+
+
+def test_watermarks_move_without_a_window_when_no_table_has_a_change() -> None:
+    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    assert decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS)) == AdvanceQuiet(
+        lsn(100), NOON, {ORDERS: lsn(50), ITEMS: lsn(70)}
+    )
+
+
+def test_quiet_table_is_planned_but_not_read_beside_one_with_changes() -> None:
+    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=lsn(71)))
+    window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    assert isinstance(window, Open)
+    assert [table.quiet for table in window.tables] == [True, False]
+
+
+def test_quiet_tables_do_not_keep_a_new_one_from_its_first_load() -> None:
+    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    window = decided(settings(ORDERS, ITEMS), source, state(50))
+    assert isinstance(window, Open)
+    assert [table.quiet for table in window.tables] == [True, False]
+
+
+def test_incident_of_one_table_plans_nothing_for_the_others() -> None:
+    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=lsn(99)))
+    failed = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    assert isinstance(failed, Fail)
+    assert isinstance(failed.error, WindowExpiredError)
+
+
+def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
+    pipeline = settings(ORDERS, ITEMS)
+    pinned = replace(pipeline.tables[0], capture_instance="orders_v2")
+    pipeline = replace(pipeline, tables=(pinned, pipeline.tables[1], replace(pinned, source=TableName("dbo", "New"))))
+    assert pinned_instances(pipeline, {ITEMS: state(70, ITEMS), ORDERS: state(50)}) == {
+        ORDERS: "orders_v2", ITEMS: "dbo_Items", TableName("dbo", "New"): "orders_v2",
+    }  # fmt: skip
+
+
+def keyless(*columns: SourceColumn) -> SourceSnapshot:
+    table = replace(instance().table, key=(), columns=(*instance().table.columns, *columns))
+    return snapshot(sighting(instance=instance(table=table)))
+
+
+def test_declared_key_takes_the_place_of_the_servers_with_the_servers_spelling() -> None:
+    window = decided(settings(ORDERS, key=("amount", "ID")), keyless())
+    assert isinstance(window, Open)
+    assert window.tables[0].instance.table.key == ("Amount", "Id")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ((), "neither a primary key nor a declared key"),
+        (("Nope",), "key column Nope is not captured"),
+        (("Sum",), "key column Sum is computed"),
+        (("Notes",), r"key column Notes is nvarchar\(max\)"),
+    ],
+)
+def test_table_that_cannot_be_merged_by_key_is_refused(key: tuple[str, ...], words: str) -> None:
+    source = keyless(SourceColumn("Sum", "int", 3, is_computed=True), SourceColumn("Notes", "nvarchar", 4, -1))
+    with pytest.raises(NoKeyError, match=words):
+        decided(settings(ORDERS, key=key), source)
+
+
+def test_net_changes_of_the_server_need_an_instance_that_has_them() -> None:
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: net: server, but capture instance dbo_Orders"):
+        decided(settings(ORDERS, net=NetSource.SERVER), snapshot(sighting()))
+
+
+def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> None:
+    with pytest.raises(ConfigError, match="sql_variant"):
+        decided(settings(ORDERS), snapshot(sighting(instance=instance(table=replace(
+            instance().table, columns=(*instance().table.columns, SourceColumn("V", "sql_variant", 3)))))))  # fmt: skip

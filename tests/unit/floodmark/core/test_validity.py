@@ -1,0 +1,188 @@
+"""The truth table of the verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from core_strategies import lsns
+from hypothesis import given
+from hypothesis import strategies as st
+from source_sights import ITEMS, NOON, ORDERS, instance, lsn, sighting, snapshot, state
+
+from floodmark.core.capture import InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    CdcNotEnabledError,
+    InstanceReplacedError,
+    SourcePermissionError,
+    SourceRewoundError,
+    WindowExpiredError,
+)
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.state import TableState
+from floodmark.core.validity import INCIDENTS, classify, classify_read, incident, is_quiet, not_harvested
+
+LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
+NEW = None
+STOPPED = {"capture_running": False}
+UNKNOWN_AND_SILENT = {"capture_running": None, "seconds_behind": 5000.0}
+SILENT = {"seconds_behind": 5000.0}
+UNREADABLE = {"instance": None, "min_lsn": LsnAbsence.NULL, "permitted": False}
+NO_INSTANCE = {"instance": None, "min_lsn": LsnAbsence.NULL}
+NO_TABLE = {"exists": False, **NO_INSTANCE}
+
+TRUTH = [
+    # what the source says of the table, of itself, what the ledger says, the verdict
+    ({}, {}, state(50), Verdict.READY),
+    ({}, {}, state(100), Verdict.CAUGHT_UP),
+    ({}, {}, NEW, Verdict.NOT_STARTED),
+    ({}, {}, state(None), Verdict.NOT_STARTED),
+    # The low end: the first LSN that is needed is the one after the watermark.
+    ({"min_lsn": lsn(51)}, {}, state(50), Verdict.READY),
+    ({"min_lsn": lsn(52)}, {}, state(50), Verdict.EXPIRED),
+    ({"min_lsn": lsn(101)}, {}, state(100), Verdict.CAUGHT_UP),
+    # The high end.
+    ({}, {"max_lsn": 50}, state(50), Verdict.CAUGHT_UP),
+    ({}, {"max_lsn": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
+    ({}, {"max_lsn": LsnAbsence.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
+    # Not harvested: NULL and zero are both what real servers return.
+    ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_HARVESTED_YET),
+    ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_HARVESTED_YET),
+    ({}, {"max_lsn": LsnAbsence.NULL}, NEW, Verdict.NOT_HARVESTED_YET),
+    ({}, {"max_lsn": 4}, NEW, Verdict.NOT_HARVESTED_YET),
+    ({}, {"max_lsn": 5}, NEW, Verdict.NOT_STARTED),
+    ({"min_lsn": LsnAbsence.NULL}, STOPPED, NEW, Verdict.CAPTURE_STOPPED),
+    # Rights: a low end of zero for an instance that the capture job has long reached.
+    (UNREADABLE, {}, state(50), Verdict.NO_PERMISSION),
+    ({"permitted": False}, {}, NEW, Verdict.NO_PERMISSION),
+    ({"min_lsn": LsnAbsence.ZERO}, {}, state(50), Verdict.NO_PERMISSION),
+    ({"min_lsn": LsnAbsence.ZERO}, {}, NEW, Verdict.NO_PERMISSION),
+    # The instance.
+    (NO_TABLE, {}, state(50), Verdict.INSTANCE_MISSING),
+    (NO_INSTANCE, {}, state(50), Verdict.INSTANCE_MISSING),
+    (NO_INSTANCE, {"cdc_enabled": False}, NEW, Verdict.INSTANCE_MISSING),
+    ({"instance": instance(identity=LATER)}, {}, state(50), Verdict.INSTANCE_REPLACED),
+    ({"instance": instance(identity=LATER)}, {}, state(50, identity=None), Verdict.READY),
+    # Capture: what there is, is read; that nothing comes any more shows at the end of it.
+    ({}, STOPPED, state(50), Verdict.READY),
+    ({}, STOPPED, state(100), Verdict.CAPTURE_STOPPED),
+    ({}, STOPPED, NEW, Verdict.NOT_STARTED),
+    ({}, UNKNOWN_AND_SILENT, state(100), Verdict.CAPTURE_STOPPED),
+    ({}, UNKNOWN_AND_SILENT, state(50), Verdict.READY),
+    ({}, SILENT, state(100), Verdict.CAPTURE_LAGGING),
+    ({}, {"capture_running": None, "seconds_behind": None}, state(100), Verdict.CAUGHT_UP),
+    # The graver finding comes first.
+    ({"min_lsn": lsn(60), "instance": instance(identity=LATER)}, STOPPED, state(50), Verdict.INSTANCE_REPLACED),
+    ({"min_lsn": lsn(60)}, STOPPED, state(50), Verdict.EXPIRED),
+]
+
+
+@pytest.mark.parametrize(("table", "source", "known", "verdict"), TRUTH)
+def test_verdict_follows_the_truth_table(
+    table: dict[str, object], source: dict[str, object], known: TableState | None, verdict: Verdict
+) -> None:
+    seen = sighting(**table)
+    assert classify(seen, snapshot(seen, **source), known).verdict is verdict  # type: ignore[arg-type]
+
+
+def test_every_verdict_is_in_the_truth_table() -> None:
+    assert {row[3] for row in TRUTH} == set(Verdict)
+
+
+def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
+    seen = sighting(min_lsn=lsn(60))
+    validity = classify(seen, snapshot(seen), state(50))
+    assert (validity.watermark, validity.min_lsn, validity.max_lsn) == (lsn(50), lsn(60), lsn(100))
+    assert str(lsn(50)) in validity.cause
+    assert "retention" in validity.hint
+
+
+@given(lsns, lsns, lsns)
+def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: Lsn, watermark: Lsn) -> None:
+    seen = sighting(min_lsn=low)
+    source = replace(snapshot(seen), max_lsn=high)
+    known = TableState(ORDERS, watermark, instance().identity, consistent=True)
+    try:
+        inside = low <= watermark.next() and watermark < high
+    except OverflowError:
+        return
+    assert (classify(seen, source, known).verdict is Verdict.READY) == inside
+
+
+@pytest.mark.parametrize(
+    ("table", "verdict"),
+    [
+        ({}, Verdict.READY),
+        ({"min_lsn": lsn(51)}, Verdict.READY),
+        ({"min_lsn": lsn(52)}, Verdict.EXPIRED),
+        (NO_INSTANCE, Verdict.INSTANCE_MISSING),
+        ({"instance": instance(identity=LATER)}, Verdict.INSTANCE_REPLACED),
+        (UNREADABLE, Verdict.NO_PERMISSION),
+    ],
+)
+def test_second_look_finds_what_happened_during_the_read(table: dict[str, object], verdict: Verdict) -> None:
+    seen = sighting(**table)
+    assert classify_read(seen, snapshot(seen), instance(), lsn(50)).verdict is verdict
+
+
+def test_stopped_capture_does_not_spoil_what_was_read() -> None:
+    seen = sighting()
+    source: SourceSnapshot = snapshot(seen, max_lsn=50, capture_running=False)
+    assert classify_read(seen, source, instance(), lsn(50)).verdict is Verdict.CAUGHT_UP
+
+
+@pytest.mark.parametrize(
+    ("table", "source", "known", "error"),
+    [
+        (NO_TABLE, {}, NEW, CdcNotEnabledError),
+        (UNREADABLE, {}, NEW, SourcePermissionError),
+        ({"min_lsn": lsn(60)}, {}, state(50), WindowExpiredError),
+        ({}, {"max_lsn": 49}, state(50), SourceRewoundError),
+        ({"instance": instance(identity=LATER)}, {}, state(50), InstanceReplacedError),
+        ({}, STOPPED, state(100), CaptureStoppedError),
+    ],
+)
+def test_incident_raises_the_error_of_who_must_act(
+    table: dict[str, object], source: dict[str, object], known: TableState | None, error: type[Exception]
+) -> None:
+    seen = sighting(**table)
+    found = incident("shop", (classify(seen, snapshot(seen, **source), known),))  # type: ignore[arg-type]
+    assert type(found) is error
+    assert str(found).startswith("dbo.Orders: ")
+
+
+def test_incident_names_all_affected_tables_in_one_message() -> None:
+    validities = (
+        Validity(ORDERS, Verdict.EXPIRED, "gone."),
+        Validity(TableSighting(ITEMS, True, None, LsnAbsence.NULL).table, Verdict.INSTANCE_REPLACED, "another."),
+        Validity(ORDERS, Verdict.READY, "fine."),
+    )
+    error = incident("shop", validities)
+    assert isinstance(error, InstanceReplacedError)
+    assert str(error) == (
+        "shop: 2 tables cannot be read. dbo.Items: instance_replaced: another. | dbo.Orders: expired: gone."
+    )
+
+
+@given(st.sampled_from([verdict for verdict in Verdict if verdict not in INCIDENTS]))
+def test_other_verdicts_are_no_incident(verdict: Verdict) -> None:
+    assert incident("shop", (Validity(ORDERS, verdict, "cause"),)) is None
+
+
+def test_table_that_waits_for_its_harvest_can_be_tried_again() -> None:
+    error = not_harvested("shop", (Validity(ORDERS, Verdict.NOT_HARVESTED_YET, "wait."),))
+    assert error is not None
+    assert error.retryable
+    assert not_harvested("shop", (Validity(ORDERS, Verdict.READY, "go."),)) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "quiet"),
+    [(lsn(50), True), (lsn(49), True), (lsn(51), False), (LsnAbsence.NULL, True), (None, False)],
+)
+def test_table_is_quiet_when_its_last_change_is_not_above_the_watermark(
+    last: Lsn | LsnAbsence | None, quiet: bool
+) -> None:
+    assert is_quiet(sighting(last_change_lsn=last), lsn(50)) is quiet
