@@ -43,7 +43,7 @@ def job_settings(master: str) -> dict[str, str]:
 
 
 def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
-    """What the driver gets beside the present environment. source and warehouse: the connections as JSON, with secrets."""
+    """What the driver gets beside the present environment. source, warehouse: the connections as JSON, with secrets."""
     python = sys.executable
     environment = {
         SOURCE_VARIABLE: source,
