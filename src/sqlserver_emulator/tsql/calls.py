@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import Final
 
 from sqlserver_emulator.engine.contract import ProcedureCall, ProcedureRegistry, SystemProcedure, Variable
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of
+from sqlserver_emulator.tsql.catalog.registry import REFUSED
 from sqlserver_emulator.tsql.faults import RaisedError
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.execute import take_name
@@ -99,6 +100,8 @@ class Calls:
         engine = self._state.engine
         source = engine.user_procedure(engine.database, name.schema or "dbo", name.name)
         if source is None:
+            if name.schema.lower() in _SYSTEM_SCHEMAS and name.name.lower() in REFUSED:
+                raise NotSupportedByEmulatorError(f"the procedure {name.name}")
             raise SqlServerError(2812, f"Could not find stored procedure '{name}'.", state=62)
         procedure = parse_procedure(source)
         bound = bind(name.name, formals_of(procedure.parameters), arguments, engine.convert)

@@ -14,6 +14,7 @@ from sqlserver_emulator.events import ErrorRaised, Event, ReturnStatus, ReturnVa
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tsql import statements as nodes
 from sqlserver_emulator.tsql.calls import Calls, parse_name
+from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.execution import Execution
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
@@ -44,7 +45,7 @@ class TsqlSession:
         sql = SqlRunner(state)
         runner.register(nodes.Sql, sql.run)
         Verbs(state, runner)
-        self._calls = Calls(state, runner, procedures)
+        self._calls = Calls(state, runner, {**LANGUAGE_PROCEDURES, **procedures})
         self._dynamic = DynamicSql(state, runner, self._calls)
         Execution(state, runner, sql, self._calls, self._dynamic)
 
