@@ -24,7 +24,9 @@ def tsql_type(text: str) -> TsqlType:
     return TsqlType(name)
 
 
-def table(object_id: int, database: str, schema: str, name: str, columns: str, key: tuple[str, ...] = ()) -> CatalogObject:
+def table(
+    object_id: int, database: str, schema: str, name: str, columns: str, key: tuple[str, ...] = ()
+) -> CatalogObject:
     """``columns``: `name type[!][ identity|computed|default]`, comma-separated by `;`. `!` is NOT NULL."""
     made = []
     for i, text in enumerate(columns.split(";"), 1):
@@ -102,7 +104,7 @@ class FakeCatalog:
             return None
         body = (
             'SELECT t."__$start_lsn", t."__$seqval", t."__$operation", t."OrderID", t."Amount" FROM "Shop.cdc"."dbo_Orders_CT" AS t '
-            'WHERE t."__$start_lsn" BETWEEN $1 AND $2 AND $3 = \'all\''
+            "WHERE t.\"__$start_lsn\" BETWEEN $1 AND $2 AND $3 = 'all'"
         )
         parameters = (("@from_lsn", LSN), ("@to_lsn", LSN), ("@row_filter_option", TsqlType("nvarchar", 30)))
         return InlineFunction(database, "cdc", "fn_cdc_get_all_changes_dbo_Orders", parameters, body)

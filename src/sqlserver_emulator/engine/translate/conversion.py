@@ -23,7 +23,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     is_national,
     storage_type,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -89,7 +89,8 @@ def _refuse(value: Value, to: TsqlType, explicit: bool = False) -> SqlServerErro
         return SqlServerError(529, f"Explicit conversion from data type {source} to {to.name} is not allowed.")
     return SqlServerError(
         257,
-        f"Implicit conversion from data type {source} to {to} is not allowed. Use the CONVERT function to run this query.",
+        f"Implicit conversion from data type {source} to {to} is not allowed."
+        " Use the CONVERT function to run this query.",
     )
 
 
@@ -98,24 +99,26 @@ def _to_integer(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
         return value.sql
     if _is_textual(value):
         return _from_text(value, to.name, mode)
-    sql = value.sql
-    if value.kind == BINARY:
-        sql = f"tsql.binary_to_integer({sql}, {_INTEGER_BYTES[to.name]})"
-    elif value.kind in (DECIMAL, FLOAT):
-        sql = sql if to.name == "bit" else f"trunc({sql})"
-    elif value.kind == TEMPORAL:
-        sql = f"round(tsql.datetime_to_float({_to_temporal(value, TsqlType('datetime'), IMPLICIT, None)}))"
-    elif value.kind == GUID:
-        raise _refuse(value, to, explicit=True)
-    elif value.type is not None and value.type.name == to.name:
-        return sql
+    if value.kind == INTEGER and exact_type(value).name == to.name:
+        return value.sql
+    sql = _whole_number(value, to)
     if mode == TRY:
         return f"tsql.try_to_{to.name}({sql}::text)"
-    if to.name == "bit":
-        return f"tsql.bit({sql})"
-    if to.name == "tinyint":
-        return f"tsql.tinyint({sql})"
-    return f"{sql}::{_INTEGER_STORAGE[to.name]}"
+    storage = _INTEGER_STORAGE.get(to.name)
+    return f"{sql}::{storage}" if storage else f"tsql.{to.name}({sql})"
+
+
+def _whole_number(value: Value, to: TsqlType) -> str:
+    """A value that is no string as a number without a fraction."""
+    if value.kind == BINARY:
+        return f"tsql.binary_to_integer({value.sql}, {_INTEGER_BYTES[to.name]})"
+    if value.kind in (DECIMAL, FLOAT):
+        return value.sql if to.name == "bit" else f"trunc({value.sql})"
+    if value.kind == TEMPORAL:
+        return f"round(tsql.datetime_to_float({_to_temporal(value, TsqlType('datetime'), IMPLICIT, None)}))"
+    if value.kind == GUID:
+        raise _refuse(value, to, explicit=True)
+    return value.sql
 
 
 def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
@@ -158,21 +161,15 @@ def _to_text(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
 def _text_of(value: Value, to: TsqlType, style: str | None) -> str:
     if value.kind == TEXT:
         return as_text(value)
-    if value.kind == VARIANT:
-        return value.sql
+    if value.kind == TEMPORAL:
+        return _temporal_text(value, style)
     if value.kind == BINARY:
         return f"tsql.binary_to_text({value.sql}, {style or 0}, {str(is_national(to)).lower()})"
-    if value.kind == GUID:
-        return f"upper({value.sql}::text)"
     if value.kind == FLOAT:
         return f"tsql.float_to_text({value.sql}, {style or 0})"
     if value.kind == DECIMAL and _is_money_value(value):
         return f"tsql.money_to_text({value.sql}, {style or 0})"
-    if value.kind == TEMPORAL:
-        return _temporal_text(value, style)
-    if isinstance(value, LiteralValue) and value.kind == INTEGER:
-        return f"{value.sql}::text"
-    return f"{value.sql}::text"
+    return f"upper({value.sql}::text)" if value.kind == GUID else f"{value.sql}::text"
 
 
 def _is_money_value(value: Value) -> bool:
@@ -182,8 +179,7 @@ def _is_money_value(value: Value) -> bool:
 
 
 def _temporal_text(value: Value, style: str | None) -> str:
-    type = value.type
-    assert type is not None
+    type = exact_type(value)
     name, scale = type.name, type.scale
     if style is None and name in ("datetime", "smalldatetime"):
         style = "0"
@@ -198,7 +194,7 @@ def _temporal_text(value: Value, style: str | None) -> str:
 
 
 def _fit_text(sql: str, to: TsqlType, mode: str) -> str:
-    if mode == ASSIGN or mode == IMPLICIT or to.is_max:
+    if mode in (ASSIGN, IMPLICIT) or to.is_max:
         return sql if not to.is_max or sql.endswith("::text") else f"{sql}::text"
     return f"{sql}::{storage_type(to)}"
 
@@ -248,8 +244,7 @@ def _to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> st
         return _round_temporal(f"tsql.float_to_datetime({value.sql}::float8)", to)
     if value.kind != TEMPORAL:
         raise _refuse(value, to, explicit=True)
-    source = value.type
-    assert source is not None
+    source = exact_type(value)
     if source == to or (mode == IMPLICIT and source.name == to.name):
         return value.sql
     return _between_temporals(value.sql, source, to)

@@ -26,7 +26,7 @@ _SIZED = {"char": 8000, "varchar": 8000, "nchar": 4000, "nvarchar": 4000, "binar
 _FRACTIONAL = ("time", "datetime2", "datetimeoffset")
 
 
-def read_data_type(
+def read_data_type(  # noqa: PLR0911  (one return a kind of type)
     node: exp.DataType, user_type: Callable[[str], TsqlType | None], *, default_length: int = 30
 ) -> TsqlType:
     """``default_length``: of a character or binary type without one: 30 in CAST, 1 in declarations.
@@ -76,8 +76,6 @@ def _decimal(name: str, facets: list[str]) -> TsqlType:
     precision = int(facets[0]) if facets else 18
     scale = int(facets[1]) if len(facets) > 1 else 0
     if not 0 < precision <= 38 or scale > precision:
-        raise SqlServerError(
-            2750,
-            f"Column or parameter #0: Specified column precision {precision} is greater than the maximum precision of 38.",
-        )
+        message = f"Specified column precision {precision} is greater than the maximum precision of 38."
+        raise SqlServerError(2750, f"Column or parameter #0: {message}")
     return TsqlType(name, precision=precision, scale=scale)

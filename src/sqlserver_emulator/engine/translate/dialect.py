@@ -74,11 +74,11 @@ def _with_positions(parsers: dict[Any, Any]) -> dict[Any, Any]:
     return {kind: _LITERALS.get(kind, build) for kind, build in parsers.items()}
 
 
-class QueryParser(TSQLParser):
+class QueryParser(TSQLParser):  # type: ignore[misc]
     """TSQLParser with functions left alone and T-SQL's DML clauses added."""
 
-    FUNCTIONS: ClassVar = {}
-    NO_PAREN_FUNCTIONS: ClassVar = {}
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
     FUNCTION_PARSERS: ClassVar = {name: TSQLParser.FUNCTION_PARSERS[name] for name in _KEPT_FUNCTION_PARSERS}
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         "ANY": TSQLParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
@@ -195,10 +195,10 @@ class QueryParser(TSQLParser):
         return self.expression(exp.Tuple(expressions=items))
 
 
-class QueryDialect(TSQL):
+class QueryDialect(TSQL):  # type: ignore[misc]
     """Reads T-SQL queries and DML. It is never written with."""
 
-    class Tokenizer(TSQL.Tokenizer):
+    class Tokenizer(TSQL.Tokenizer):  # type: ignore[misc]
         QUOTES: ClassVar = ["'"]
         KEYWORDS: ClassVar = {k: v for k, v in TSQL.Tokenizer.KEYWORDS.items() if k not in _FOREIGN_KEYWORDS}
 
@@ -216,7 +216,9 @@ def _merge_tokens(tokens: list[Token], text: str) -> list[Token]:
     return merged
 
 
-def _merged_token(tokens: list[Token], position: int, text: str) -> tuple[Token, int]:
+def _merged_token(  # noqa: PLR0911  (one return a case)
+    tokens: list[Token], position: int, text: str
+) -> tuple[Token, int]:
     token = tokens[position]
     following = tokens[position + 1 : position + 3]
     touching = _touching(token, following)
@@ -224,13 +226,12 @@ def _merged_token(tokens: list[Token], position: int, text: str) -> tuple[Token,
     if kind == TokenType.HASH and touching:
         count = 2 if following[0].token_type == TokenType.HASH and touching > 1 else 1
         return _joined(TokenType.VAR, token, following[count - 1], text), count + 1
-    if kind == TokenType.PARAMETER and touching and position and tokens[position - 1].end + 1 == token.start:
-        if tokens[position - 1].token_type == TokenType.PARAMETER:
-            return _joined(TokenType.VAR, token, following[0], text), 2
-    if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER:
-        before = tokens[position - 1] if position else None
-        if before is None or before.end + 1 != token.start or before.token_type not in _NAME_ENDS:
-            return _joined(TokenType.NUMBER, token, following[0], text), 2
+    before = tokens[position - 1] if position and tokens[position - 1].end + 1 == token.start else None
+    if kind == TokenType.PARAMETER and touching and before and before.token_type == TokenType.PARAMETER:
+        return _joined(TokenType.VAR, token, following[0], text), 2
+    starts_number = before is None or before.token_type not in _NAME_ENDS
+    if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER and starts_number:
+        return _joined(TokenType.NUMBER, token, following[0], text), 2
     if token.text.startswith("$") and token.text[1:].isdigit():
         if touching > 1 and following[0].token_type == TokenType.DOT and following[1].token_type == TokenType.NUMBER:
             return _joined(TokenType.NUMBER, token, following[1], text), 3

@@ -88,7 +88,7 @@ class Emission:
 
     @contextmanager
     def inline_literals(self, when: bool = True) -> Iterator[None]:
-        """Within, literals stay in the SQL: PostgreSQL compares expressions (GROUP BY, DISTINCT) with their constants."""
+        """Within, literals stay in the SQL: PostgreSQL compares expressions of GROUP BY with their constants."""
         self._inline += when
         try:
             yield
@@ -115,7 +115,7 @@ class Emission:
         """The text of a literal that must be known now (a style, a date part); pins its value."""
         literal = self._literals.get(node.meta.get(START, -1))
         if literal is None:
-            return node.name
+            return str(node.name)
         self.pins.add((literal.ordinal, "value"))
         return literal.text or ""
 

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate import conversion, operators
+from sqlserver_emulator.engine.translate import conversion, functions, operators
+from sqlserver_emulator.engine.translate.choices import choose
+from sqlserver_emulator.engine.translate.clauses import check_arguments, is_bare_function, unsupported_node
 from sqlserver_emulator.engine.translate.data_types import read_data_type
 from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.functions.aggregates import window, within_group
+from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
 from sqlserver_emulator.engine.translate.scope import Scope
-from sqlserver_emulator.engine.translate.type_rules import storage_type, unify
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value, null
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.engine.translate.type_rules import family
+from sqlserver_emulator.engine.translate.values import Value, null
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import TsqlType
 
 if TYPE_CHECKING:
     from sqlserver_emulator.engine.translate.queries import QueryTranslator
-
-BARE_FUNCTIONS = ("current_timestamp", "system_user", "session_user", "current_user", "user")
-"""Functions that are called without parentheses."""
 
 
 class ExpressionTranslator:
@@ -34,7 +35,6 @@ class ExpressionTranslator:
         self.emission = emission
         self.scope = scope
         self.queries = queries
-        self.aggregate_seen = False
 
     # -- values ------------------------------------------------------------------------------------------------
 
@@ -80,37 +80,6 @@ class ExpressionTranslator:
         )
 
 
-_ARGUMENTS: dict[type, frozenset[str]] = {
-    exp.Literal: frozenset(("this", "is_string")),
-    exp.Column: frozenset(("this", "table", "db", "catalog")),
-    exp.Cast: frozenset(("this", "to", "_type")),
-    exp.TryCast: frozenset(("this", "to", "_type", "safe")),
-    exp.Convert: frozenset(("this", "expression", "style", "safe")),
-    exp.Case: frozenset(("this", "ifs", "default")),
-    exp.Anonymous: frozenset(("this", "expressions")),
-    exp.Window: frozenset(("this", "partition_by", "order", "spec", "over")),
-    exp.AtTimeZone: frozenset(("this", "zone")),
-    exp.Like: frozenset(("this", "expression", "negate")),
-    exp.In: frozenset(("this", "expressions", "query")),
-    exp.Between: frozenset(("this", "low", "high")),
-    exp.Div: frozenset(("this", "expression", "typed", "safe")),
-}
-_QUERIES = (exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect)
-_BINARY_ARGUMENTS = frozenset(("this", "expression"))
-
-
-def check_arguments(node: exp.Expression) -> None:
-    """What the parser put into a node and nobody here reads would be lost silently: it is refused."""
-    known = _ARGUMENTS.get(type(node), _BINARY_ARGUMENTS)
-    for key, value in node.args.items():
-        if value and key not in known and not isinstance(node, _QUERIES):
-            raise NotSupportedByEmulatorError(f"{key.strip('_').upper()} in {node.sql(dialect='tsql')[:80]!r}")
-
-
-def unsupported_node(node: exp.Expression) -> NotSupportedByEmulatorError:
-    return NotSupportedByEmulatorError(f"the expression {node.sql(dialect='tsql')[:80]!r} ({type(node).__name__})")
-
-
 def _literal(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return self.emission.literal(node)
 
@@ -118,15 +87,9 @@ def _literal(self: ExpressionTranslator, node: exp.Expression) -> Value:
 def _column(self: ExpressionTranslator, node: exp.Expression) -> Value:
     if isinstance(node.this, exp.Star):
         raise SqlServerError(102, "Incorrect syntax near '*'.", severity=15)
-    parts = tuple(part.name for part in node.parts)  # type: ignore[attr-defined]
-    if len(parts) == 1 and not node.this.quoted:
-        name = parts[0].lower()
-        if name in BARE_FUNCTIONS:
-            from sqlserver_emulator.engine.translate.functions import call
-
-            return call(self, name, [])
-        if name == "$action":
-            return Value("lower_to_action", None)
+    if is_bare_function(node):
+        return functions.call(self, node.name, [])
+    parts: tuple[str, ...] = tuple(part.name for part in node.parts)
     return self.scope.resolve(parts)
 
 
@@ -136,7 +99,7 @@ def _parameter(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 def variable_name(node: exp.Expression) -> str:
     """The lower-case name, with its @, of an exp.Parameter."""
-    return "@" + node.name.lower()
+    return f"@{node.name.lower()}"
 
 
 def _paren(self: ExpressionTranslator, node: exp.Expression) -> Value:
@@ -184,90 +147,28 @@ def _case(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return choose(tests, results)
 
 
-def choose(tests: list[str], results: list[Value]) -> Value:
-    """CASE WHEN tests[i] THEN results[i] … ELSE results[-1] END with the results brought to one type."""
-    values, type = unified(results)
-    whens = " ".join(f"WHEN {test} THEN {value}" for test, value in zip(tests, values, strict=False))
-    return Value(f"(CASE {whens} ELSE {values[-1]} END)", type, kind=common_kind(results))
-
-
-def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | None]]:
-    """The SQL of values that meet in one column or result, and their common type (asked lazily)."""
-    kinds = {value.kind for value in values if not value.is_null}
-    typed = [value for value in values if not value.is_null]
-
-    def common() -> TsqlType | None:
-        found: TsqlType | None = None
-        for value in typed:
-            found = unify(found, value.type)
-        return found or values[0].type
-
-    if kinds == {conversion.TEXT}:
-        return [conversion.as_text(value) if not value.is_null else "NULL::text" for value in values], common
-    if len(kinds) == 1 and None not in kinds and not any(isinstance(value, LiteralValue) for value in typed):
-        types = {value.type for value in typed}
-        if len(types) == 1:
-            only = types.pop()
-            assert only is not None
-            return [value.sql if not value.is_null else f"NULL::{storage_type(only)}" for value in values], common
-    if None in kinds or not typed:
-        return [value.sql for value in values], common
-    target = common()
-    assert target is not None
-    return [conversion.convert(value, target, conversion.IMPLICIT).sql for value in values], common
-
-
-def common_kind(values: list[Value]) -> str | None:
-    kinds = {value.kind for value in values if not value.is_null}
-    if len(kinds) == 1:
-        return kinds.pop()
-    if None in kinds or not kinds:
-        return None
-    _, common = unified(values)
-    type = common()
-    return conversion.family(type) if type is not None else None
-
-
 def _scalar_subquery(self: ExpressionTranslator, node: exp.Expression) -> Value:
     query = self.queries.subquery(node, self.scope)
     if len(query.columns) != 1:
-        raise SqlServerError(
-            116,
-            "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
-        )
+        raise _too_many_columns()
     column = query.columns[0]
-    kind = conversion.family(column.type) if column.type is not None else None
+    kind = family(column.type) if column.type is not None else None
     return Value(f"({query.sql})", column.type, kind=kind)
 
 
-def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    from sqlserver_emulator.engine.translate.functions import call
+def _too_many_columns() -> SqlServerError:
+    return SqlServerError(
+        116,
+        "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+    )
 
-    return call(self, node.name, node.expressions, quoted=isinstance(node.this, exp.Identifier))
+
+def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    return functions.call(self, node.name, node.expressions, quoted=isinstance(node.this, exp.Identifier))
 
 
 def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    from sqlserver_emulator.engine.translate.functions import call_qualified
-
-    return call_qualified(self, node)
-
-
-def _window(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    from sqlserver_emulator.engine.translate.functions.aggregates import window
-
-    return window(self, node)
-
-
-def _within_group(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    from sqlserver_emulator.engine.translate.functions.aggregates import within_group
-
-    return within_group(self, node)
-
-
-def _at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
-
-    return at_time_zone(self, node)
+    return functions.call_qualified(self, node)
 
 
 def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:
@@ -302,9 +203,9 @@ _VALUES: dict[type, Callable[[ExpressionTranslator, exp.Expression], Value]] = {
     exp.Union: _scalar_subquery,
     exp.Anonymous: _call,
     exp.Dot: _qualified_call,
-    exp.Window: _window,
-    exp.WithinGroup: _within_group,
-    exp.AtTimeZone: _at_time_zone,
+    exp.Window: window,
+    exp.WithinGroup: within_group,
+    exp.AtTimeZone: at_time_zone,
     exp.Collate: _collate,
     exp.Date: _odbc_literal(TsqlType("date")),
     exp.Time: _odbc_literal(TsqlType("time", scale=7)),
@@ -365,10 +266,7 @@ def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
     if query is not None:
         columns = self.queries.subquery(query, self.scope)
         if len(columns.columns) != 1:
-            raise SqlServerError(
-                116,
-                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
-            )
+            raise _too_many_columns()
         return operators.in_query(value, columns.sql, columns.columns[0].type)
     return operators.in_list(value, [self.value(item) for item in node.expressions])
 

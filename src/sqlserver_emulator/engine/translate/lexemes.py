@@ -46,7 +46,7 @@ _MARKS = {kind: f"\x01{kind}" for kind in (INT, DECIMAL, FLOAT, MONEY, STRING, N
 _MAX_INT = 2147483647
 
 
-def classify(lexeme: str) -> str:
+def classify(lexeme: str) -> str:  # noqa: PLR0911  (called for every literal: no detours)
     """The class of a literal; '' for a comment, and for a quoted name."""
     first = lexeme[0]
     if first == "'":

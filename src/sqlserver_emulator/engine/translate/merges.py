@@ -5,20 +5,19 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import modifying
-from sqlserver_emulator.engine.translate.dialect import ASSIGN as COMPOUND
+from sqlserver_emulator.engine.translate.clauses import is_default, refuse_clauses
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-from sqlserver_emulator.engine.translate.operators import binary
-from sqlserver_emulator.engine.translate.queries import Query, QueryTranslator, refuse_clauses
+from sqlserver_emulator.engine.translate.queries import QueryTranslator
 from sqlserver_emulator.engine.translate.scope import Scope, Source, quote
 from sqlserver_emulator.engine.translate.sources import SourceTranslator, resolve_table, table_columns, table_parts
-from sqlserver_emulator.engine.translate.updates import note_key_assignment
+from sqlserver_emulator.engine.translate.updates import assigned_value, note_key_assignment
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 _CLAUSES = {"this", "using", "on", "whens", "returning", "with_", "options"}
 
 
-def translate_merge(queries: QueryTranslator, node: exp.Merge) -> tuple[str, Query | None]:
+def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modification:
     refuse_clauses(node, _CLAUSES, "MERGE")
     scope = Scope()
     with_ = queries.with_clause(node, scope)
@@ -36,14 +35,10 @@ def translate_merge(queries: QueryTranslator, node: exp.Merge) -> tuple[str, Que
     expressions = ExpressionTranslator(queries.emission, scope, queries)
     on = expressions.condition(node.args["on"])
     whens = " ".join(_when(queries, when, table, own, expressions) for when in node.args["whens"].expressions)
-    output = modifying.OutputClause(queries, table, scope, can=(modifying.INSERTED, modifying.DELETED)).returning(
-        node.args.get("returning")
-    )
-    sql = (
-        f"{with_}MERGE INTO {modifying.qualified_name(table)} AS {own.alias} USING {using} ON {on} {whens}"
-        f"{output.sql if output is not None else ''}"
-    )
-    return sql, output
+    images = (modifying.INSERTED, modifying.DELETED)
+    output = modifying.OutputClause(queries, table, scope, can=images)
+    body = f"MERGE INTO {modifying.qualified_name(table)} AS {own.alias} USING {using} ON {on} {whens}"
+    return output.complete(with_, body, node.args.get("returning"))
 
 
 def _when(
@@ -77,17 +72,13 @@ def _assignments(
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
             raise NotSupportedByEmulatorError("assigning a variable in MERGE")
         column = modifying.find_column(table, item.this.name)
-        default = modifying.is_default(item.expression)
+        default = is_default(item.expression)
         modifying.check_assignable(table, column, insert=False, default=default)
-        note_key_assignment(queries, table, column)
+        note_key_assignment(queries.emission, table, column)
         if default:
             assignments.append(f"{modifying.column_sql(column)} = DEFAULT")
             continue
-        value = expressions.value(item.expression)
-        operator = item.meta.get(COMPOUND)
-        current = own.column(column.name)
-        if operator and current is not None:
-            value = binary(operator, own.value(current), value)
+        value = assigned_value(expressions, item, own.alias, table, column)
         assignments.append(f"{modifying.column_sql(column)} = {modifying.assigned(value, column)}")
     return ", ".join(assignments)
 
@@ -108,9 +99,9 @@ def _insert(
         raise SqlServerError(10709, "The number of columns for each row in a table value constructor must be the same.")
     cells: list[str] = []
     for item, column in zip(values.expressions, columns, strict=True):
-        default = modifying.is_default(item)
+        default = is_default(item)
         modifying.check_assignable(table, column, insert=True, default=default)
         cells.append("DEFAULT" if default else modifying.assigned(expressions.value(item), column))
     overriding = " OVERRIDING SYSTEM VALUE" if any(column.identity for column in columns) else ""
     names = ", ".join(modifying.column_sql(column) for column in columns)
-    return f"INSERT ({names}){overriding} VALUES ({', '.join(cells)})"
+    return " ".join((f"INSERT ({names}){overriding}", f"VALUES ({', '.join(cells)})"))

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.translate.clauses import named_projection, select_from, starred
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-from sqlserver_emulator.engine.translate.queries import (
-    Query,
-    QueryTranslator,
-    finished,
-    named_projection,
-    output_columns,
-    output_name,
-    starred,
-)
-from sqlserver_emulator.engine.translate.scope import Scope, Source, invalid_column, quote
+from sqlserver_emulator.engine.translate.queries import Query, QueryTranslator, output_columns, projected
+from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import resolve_table, table_columns, table_parts
-from sqlserver_emulator.engine.translate.values import Value
+from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
 INSERTED = "inserted"
 DELETED = "deleted"
+IMAGES = "RETURNING WITH (OLD AS deleted, NEW AS inserted)"
 _ROWVERSION = "rowversion"
 _ACTION_TYPE = TsqlType("nvarchar", 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Modification:
+    """A translated INSERT, UPDATE, DELETE or MERGE. output: the columns it returns, None when it returns none."""
+
+    sql: str
+    output: list[SourceColumn] | None = None
+    assigned_variables: tuple[str, ...] = ()
 
 
 def qualified_name(table: CatalogObject) -> str:
@@ -49,6 +53,19 @@ def find_column(table: CatalogObject, name: str) -> CatalogColumn:
     return found
 
 
+def check_distinct(columns: Sequence[CatalogColumn]) -> None:
+    """Raises 264."""
+    seen: set[int] = set()
+    for column in columns:
+        if column.column_id in seen:
+            raise SqlServerError(
+                264,
+                f"The column name '{column.name}' is specified more than once in the SET clause or column list of an"
+                " INSERT. A column cannot be assigned more than one value in the same clause.",
+            )
+        seen.add(column.column_id)
+
+
 def target_table(queries: QueryTranslator, node: exp.Expression, statement: str) -> CatalogObject:
     """The table that is written to."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, (exp.Identifier, exp.Parameter)):
@@ -63,18 +80,11 @@ def writable(table: CatalogObject) -> CatalogObject:
     return table
 
 
-def is_default(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
-
-
 def check_assignable(table: CatalogObject, column: CatalogColumn, *, insert: bool, default: bool = False) -> None:
     """Raises 271 (computed), 272 and 273 (rowversion), 8102 (identity in UPDATE)."""
     if column.computed:
-        raise SqlServerError(
-            271,
-            f'The column "{column.name}" cannot be modified because it is either a computed column or is the result of a'
-            " UNION operator.",
-        )
+        message = f'The column "{column.name}" cannot be modified because it is either a computed column'
+        raise SqlServerError(271, f"{message} or is the result of a UNION operator.")
     if column.type.name == _ROWVERSION and not default:
         if insert:
             raise SqlServerError(
@@ -96,8 +106,14 @@ def assigned(value: Value, column: CatalogColumn) -> str:
     return convert(value, column.type, ASSIGN).sql
 
 
+def assigned_column(own: SourceColumn, alias: str, column: CatalogColumn) -> str:
+    """A query's column as it is stored in a table's column."""
+    value = null() if own.untyped else Value(f"{alias}.{own.sql}", own.type, direct=own.direct)
+    return assigned(value, column)
+
+
 class OutputClause:
-    """OUTPUT inserted.x, deleted.y … as RETURNING. ``source``: of UPDATE … FROM and MERGE, whose columns it may name."""
+    """OUTPUT inserted.x, deleted.y … as RETURNING; INTO sends the rows to a table. ``can``: which images there are."""
 
     def __init__(self, queries: QueryTranslator, table: CatalogObject, scope: Scope, *, can: Sequence[str]) -> None:
         self._queries = queries
@@ -105,12 +121,19 @@ class OutputClause:
         self._scope = scope
         self._can = can
 
-    def returning(self, node: exp.Expression | None) -> Query | None:
-        """None when there is no OUTPUT. Raises for OUTPUT … INTO."""
+    def complete(self, with_: str, body: str, node: exp.Expression | None) -> Modification:
+        """The whole statement: ``body`` with its WITH clause and with OUTPUT, if there is one."""
         if node is None:
-            return None
-        if node.args.get("into"):
-            raise NotSupportedByEmulatorError("OUTPUT ... INTO")
+            return Modification(with_ + body)
+        output = self._returning(node)
+        body = f"{body} {output.sql}"
+        if not node.args.get("into"):
+            return Modification(with_ + body, output.columns)
+        name = self._queries.emission.new_name()
+        head = f"{with_.rstrip()}, " if with_ else "WITH "
+        return Modification(f"{head}{name} AS ({body}) {self._insert(node.args['into'], name, output)}")
+
+    def _returning(self, node: exp.Expression) -> Query:
         scope = Scope(self._scope.parent, [*self._row_images(), *self._scope.sources], self._scope.ctes)
         expressions = ExpressionTranslator(self._queries.emission, scope, self._queries)
         names: list[str] = []
@@ -119,13 +142,19 @@ class OutputClause:
             for name, value in self._items(item, scope, expressions):
                 names.append(name)
                 values.append(value)
-        projected = ", ".join(
-            f"{finished(value)} AS {quote(output_name(name, i))}"
-            for i, (name, value) in enumerate(zip(names, values, strict=True))
-        )
-        return Query(
-            f" RETURNING WITH (OLD AS deleted, NEW AS inserted) {projected}", output_columns(names, values), values
-        )
+        columns = output_columns(names, values)
+        return Query(f"{IMAGES} {projected(columns, values)}", columns, values)
+
+    def _insert(self, into: exp.Expression, name: str, output: Query) -> str:
+        listed = [item.name for item in into.expressions] if isinstance(into, exp.Schema) else []
+        table = target_table(self._queries, into.this if listed else into, "OUTPUT ... INTO")
+        columns = [find_column(table, item) for item in listed] or [c for c in table.columns if not c.identity]
+        check_distinct(columns)
+        if len(columns) != len(output.columns):
+            raise SqlServerError(213, "Column name or number of supplied values does not match table definition.")
+        cells = [assigned_column(own, name, column) for own, column in zip(output.columns, columns, strict=True)]
+        names = ", ".join(column_sql(column) for column in columns)
+        return f"INSERT INTO {qualified_name(table)} ({names}) {select_from(', '.join(cells), name)}"
 
     def _items(self, item: exp.Expression, scope: Scope, expressions: ExpressionTranslator) -> list[tuple[str, Value]]:
         star = starred(item)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.translate.clauses import select_from
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.type_rules import (
@@ -25,7 +26,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     higher,
     is_fixed_text,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
@@ -183,8 +184,7 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
         return comparable(left, right)
     if {left.kind, right.kind} <= set(_NUMBERS):
         return left, right
-    left_type, right_type = left.type, right.type
-    assert left_type is not None and right_type is not None
+    left_type, right_type = exact_type(left), exact_type(right)
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
@@ -200,8 +200,7 @@ def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
         return left, right
     if left.kind != TEMPORAL:
         return left, right
-    left_type, right_type = left.type, right.type
-    assert left_type is not None and right_type is not None
+    left_type, right_type = exact_type(left), exact_type(right)
     if left_type.name == right_type.name or {"time", "datetimeoffset"}.isdisjoint((left_type.name, right_type.name)):
         return left, right
     if higher(left_type, right_type) is left_type:
@@ -228,7 +227,8 @@ def in_query(value: Value, query: str, type: TsqlType | None) -> str:
     left, right = comparable(value, item)
     if right.sql == item.sql:
         return f"({left.sql} IN ({query}))"
-    return f'({left.sql} IN (SELECT {right.sql} FROM ({query}) AS "in"("value")))'
+    rows = select_from(right.sql, f'({query}) AS "in"("value")')
+    return f"({left.sql} IN ({rows}))"
 
 
 def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -> str:

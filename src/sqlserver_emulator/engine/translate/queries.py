@@ -11,13 +11,24 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.translate.choices import unified
+from sqlserver_emulator.engine.translate.clauses import (
+    column_list,
+    named_projection,
+    output_names,
+    refuse_clauses,
+    renamed,
+    select_from,
+    starred,
+    top_with_ties,
+)
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import Emission
-from sqlserver_emulator.engine.translate.expressions import BARE_FUNCTIONS, ExpressionTranslator, unified
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
-from sqlserver_emulator.engine.translate.scope import CommonTable, Scope, SourceColumn, quote
+from sqlserver_emulator.engine.translate.scope import CommonTable, Scope, SourceColumn
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
-from sqlserver_emulator.engine.translate.type_rules import family, storage_type
+from sqlserver_emulator.engine.translate.type_rules import family, is_text, storage_type, unify
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -28,7 +39,6 @@ _KNOWN_CLAUSES = frozenset(
         "options", "into", "laterals", "for_",
     )
 )  # fmt: skip
-_CLAUSE_NAMES = {"for_": "FOR JSON / FOR XML", "windows": "WINDOW", "match": "MATCH_RECOGNIZE", "sample": "TABLESAMPLE"}
 SetOperation = (exp.Union, exp.Except, exp.Intersect)
 
 
@@ -79,14 +89,12 @@ class QueryTranslator:
         where_sql = f" WHERE {expressions.condition(where.this)}" if where else ""
         with self.emission.inline_literals(compares):
             order = self._order(node, expressions, names, values)
-        projected = ", ".join(
-            f"{finished(value)} AS {quote(output_name(name, i))}"
-            for i, (name, value) in enumerate(zip(names, values, strict=True))
-        )
+        columns = output_columns(names, values)
         distinct = "DISTINCT " if node.args.get("distinct") else ""
         limit = self._limit(node, expressions)
-        sql = f"{with_}SELECT {distinct}{projected}{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
-        return Query(sql, output_columns(names, values), values)
+        listed = projected(columns, values)
+        sql = f"{with_}SELECT {distinct}{listed}{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
+        return Query(sql, columns, values)
 
     def with_clause(self, node: exp.Expression, scope: Scope) -> str:
         """The WITH of a statement; its common tables are entered into the scope."""
@@ -125,9 +133,9 @@ class QueryTranslator:
         scope.ctes[name.lower()] = CommonTable(name, sql_name, tuple(_computed(column) for column in columns))
         step = self.subquery(body.expression, scope)
         casts = [_cast_to(column) for column in columns]
-        first = f"SELECT {', '.join(casts)} FROM ({anchor.sql}) AS r({column_list(columns)})"
-        second = f"SELECT {', '.join(casts)} FROM ({step.sql}) AS r({column_list(columns)})"
-        return f"{sql_name}({column_list(columns)}) AS ({first} UNION ALL {second})"
+        listed = column_list(columns)
+        first, second = (select_from(", ".join(casts), f"({part.sql}) AS r({listed})") for part in (anchor, step))
+        return f"{sql_name}({listed}) AS ({first} UNION ALL {second})"
 
     def _projections(self, node: exp.Select, expressions: ExpressionTranslator) -> tuple[list[str], list[Value]]:
         names: list[str] = []
@@ -148,10 +156,8 @@ class QueryTranslator:
         if qualifier:
             source = scope.source(qualifier)
             if source is None:
-                raise SqlServerError(
-                    107, f"The column prefix '{'.'.join(qualifier)}' does not match with a table name or alias name used in the query.",
-                    severity=15,
-                )  # fmt: skip
+                message = f"The column prefix '{'.'.join(qualifier)}' does not match with a table name or alias name"
+                raise SqlServerError(107, f"{message} used in the query.", severity=15)
             sources = [source]
         else:
             sources = scope.sources
@@ -201,10 +207,8 @@ class QueryTranslator:
         if isinstance(node, exp.Literal) and not node.is_string:
             position = int(self.emission.constant(node))
             if not 1 <= position <= len(names):
-                raise SqlServerError(
-                    108,
-                    f"The ORDER BY position number {position} is out of range of the number of items in the select list.",
-                )
+                message = f"The ORDER BY position number {position} is out of range of the number of items"
+                raise SqlServerError(108, f"{message} in the select list.")
             return position - 1
         if isinstance(node, exp.Column) and len(node.parts) == 1:
             folded = node.name.lower()
@@ -240,8 +244,10 @@ class QueryTranslator:
         left, right = self.subquery(node.this, scope), self.subquery(node.expression, scope)
         if len(left.columns) != len(right.columns):
             raise SqlServerError(
-                205, "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions in their target lists."
-            )  # fmt: skip
+                205,
+                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
+                " expressions in their target lists.",
+            )
         columns = [_merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
         sql = f"{_aligned(left, columns)} {word} {_aligned(right, columns)}"
@@ -263,8 +269,10 @@ class QueryTranslator:
             position = self._position(target, names, [])
             if position is None:
                 raise SqlServerError(
-                    104, "ORDER BY items must appear in the select list if the statement contains a UNION, INTERSECT or EXCEPT operator."
-                )  # fmt: skip
+                    104,
+                    "ORDER BY items must appear in the select list if the statement contains a UNION, INTERSECT or"
+                    " EXCEPT operator.",
+                )
             items.append(order_item(str(position + 1), bool(item.args.get("desc")), nullable=True))
         return f" ORDER BY {', '.join(items)}"
 
@@ -290,35 +298,6 @@ class QueryTranslator:
         return Query(sql, columns)
 
 
-def refuse_clauses(node: exp.Expression, known: frozenset[str] | set[str], where: str) -> None:
-    """Nothing that was parsed may be lost: a clause outside ``known`` is refused by name."""
-    for key, value in node.args.items():
-        if value and key not in known:
-            raise NotSupportedByEmulatorError(f"{_CLAUSE_NAMES.get(key, key.strip('_').upper())} in {where}")
-
-
-def starred(item: exp.Expression) -> tuple[str, ...] | None:
-    """The qualifier of `*` or `t.*`, or None."""
-    if isinstance(item, exp.Star):
-        refuse_clauses(item, frozenset(), "*")
-        return ()
-    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-        return tuple(part.name for part in item.parts[:-1])
-    return None
-
-
-def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
-    """A select list item's name, as T-SQL gives it, and its expression."""
-    if isinstance(item, exp.Alias):
-        return item.alias, item.this
-    if isinstance(item, exp.EQ) and isinstance(item.this, exp.Literal) and item.this.is_string:
-        return item.this.name, item.expression  # 'alias' = expression
-    if isinstance(item, exp.Column):
-        is_call = len(item.parts) == 1 and not item.this.quoted and item.name.lower() in BARE_FUNCTIONS
-        return "" if is_call else item.name, item
-    return "", item
-
-
 def finished(value: Value) -> str:
     """The value as it leaves the query: of the storage of its type, so that PostgreSQL's own widening does not show."""
     if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
@@ -330,47 +309,21 @@ def finished(value: Value) -> str:
     return value.sql if value.sql.endswith(f"::{storage}") else f"{value.sql}::{storage}"
 
 
-def output_name(name: str, position: int) -> str:
-    return name or f"?column{position + 1}"
-
-
 def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[SourceColumn]:
-    """The columns a query offers to the one around it. A literal's exact type is not asked for: it may not matter."""
-    columns = []
-    for i, (name, value) in enumerate(zip(names, values, strict=True)):
-        columns.append(SourceColumn(name, quote(output_name(name, i)), value.type, value.nullable, value.direct))
-    return columns
+    """The columns a query offers to the one around it, or to the client."""
+    return [
+        SourceColumn(name, sql_name, value.type, value.nullable, value.direct, untyped=value.is_null)
+        for name, sql_name, value in zip(names, output_names(names), values, strict=True)
+    ]
 
 
-def renamed(columns: Sequence[SourceColumn], aliases: Sequence[str], table: str) -> tuple[SourceColumn, ...]:
-    """The columns under the names of a column list, or their own. Raises 8155 for one without a name."""
-    if aliases and len(aliases) != len(columns):
-        more = "fewer" if len(aliases) > len(columns) else "more"
-        number = 8158 if more == "more" else 8159
-        raise SqlServerError(number, f"'{table}' has {more} columns than were specified in the column list.")
-    result = []
-    for i, column in enumerate(columns):
-        name = aliases[i] if aliases else column.name
-        if not name:
-            raise SqlServerError(8155, f"No column name was specified for column {i + 1} of '{table}'.")
-        result.append(SourceColumn(name, quote(name), column.type, column.nullable, column.direct))
-    return tuple(result)
-
-
-def column_list(columns: Sequence[SourceColumn]) -> str:
-    return ", ".join(column.sql for column in columns)
+def projected(columns: Sequence[SourceColumn], values: Sequence[Value]) -> str:
+    """A select list."""
+    return ", ".join(f"{finished(value)} AS {column.sql}" for column, value in zip(columns, values, strict=True))
 
 
 def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
     return f"({expressions.converted(node, BIGINT)})"
-
-
-def top_with_ties(limit: exp.Expression) -> bool:
-    """Whether TOP is WITH TIES. Raises for PERCENT."""
-    options = limit.args.get("limit_options")
-    if options is not None and options.args.get("percent"):
-        raise NotSupportedByEmulatorError("TOP (n) PERCENT")
-    return bool(options is not None and options.args.get("with_ties"))
 
 
 def _grouping_item(expressions: ExpressionTranslator, item: exp.Expression) -> str:
@@ -400,11 +353,13 @@ def _cast_to(column: SourceColumn) -> str:
 
 
 def _merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
-    from sqlserver_emulator.engine.translate.type_rules import unify
-
+    nullable = left.nullable or right.nullable
+    if left.untyped or right.untyped:
+        type = right.type if left.untyped else left.type
+        return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped)
     type = left.type if left.type == right.type else unify(left.type, right.type)
     direct = left.direct and right.direct and left.type == right.type
-    return SourceColumn(left.name, left.sql, type, left.nullable or right.nullable, direct)
+    return SourceColumn(left.name, left.sql, type, nullable, direct)
 
 
 def _aligned(query: Query, columns: list[SourceColumn]) -> str:
@@ -412,14 +367,21 @@ def _aligned(query: Query, columns: list[SourceColumn]) -> str:
     conversions = []
     changed = False
     for own, common in zip(query.columns, columns, strict=True):
-        value = Value(f"u.{own.sql}", own.type)
-        if own.type != common.type and common.type is not None and own.type is not None:
-            same_storage = family(own.type) == family(common.type) == "text"
-            if not same_storage:
-                value = convert(value, common.type, IMPLICIT)
-                value = Value(f"{value.sql}::{storage_type(common.type)}", common.type)
-                changed = True
-        conversions.append(f"{value.sql} AS {common.sql}")
+        sql = f"u.{own.sql}"
+        both = own.type is not None and common.type is not None
+        if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
+            sql = _as_type(sql, own, common)
+            changed = True
+        conversions.append(f"{sql} AS {common.sql}")
     if not changed:
         return f"({query.sql})"
-    return f"(SELECT {', '.join(conversions)} FROM ({query.sql}) AS u)"
+    return f"({select_from(', '.join(conversions), f'({query.sql}) AS u')})"
+
+
+def _as_type(sql: str, own: SourceColumn, common: SourceColumn) -> str:
+    if own.type is None or common.type is None:
+        return sql
+    storage = storage_type(common.type)
+    if own.untyped:
+        return f"NULL::{storage}"
+    return f"{convert(Value(sql, own.type), common.type, IMPLICIT).sql}::{storage}"

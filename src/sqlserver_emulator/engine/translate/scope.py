@@ -29,6 +29,8 @@ class SourceColumn:
     nullable: bool = True
     direct: bool = False
     identity: bool = False
+    untyped: bool = False
+    """It is the constant NULL, whose type anything else decides."""
 
 
 @dataclass(slots=True)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.functions.registry import argument
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
-from sqlserver_emulator.engine.translate.values import Value, null
+from sqlserver_emulator.engine.translate.values import null
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
@@ -49,10 +51,8 @@ class SourceTranslator:
         return sql
 
     def _join(self, join: exp.Expression) -> str:
-        from sqlserver_emulator.engine.translate.queries import refuse_clauses
-
         refuse_clauses(join, {"this", "on", "side", "kind", "method", "hint"}, "JOIN")
-        side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
+        side = (join.args.get("side") or "").upper()
         if join.args.get("method"):
             raise NotSupportedByEmulatorError(f"{join.args['method']} JOIN")
         if side in ("RIGHT", "FULL"):
@@ -76,7 +76,7 @@ class SourceTranslator:
         if on is None:
             return f" CROSS JOIN {right}"
         condition = ExpressionTranslator(self.emission, self.scope, self.queries).condition(on)
-        return f" {side + ' ' if side else ''}{'' if kind in ('OUTER', 'INNER', '') else kind + ' '}JOIN {right} ON {condition}"
+        return f" {side} JOIN {right} ON {condition}"
 
     def _make_optional(self, since: int) -> None:
         for source in self.scope.sources[since:]:
@@ -98,8 +98,6 @@ class SourceTranslator:
     # -- tables ------------------------------------------------------------------------------------------------
 
     def _table(self, node: exp.Table) -> str:
-        from sqlserver_emulator.engine.translate.queries import refuse_clauses
-
         refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins"}, "FROM")
         if isinstance(node.this, (exp.Anonymous, exp.Dot)):
             return self._function(node, node.this)
@@ -130,8 +128,6 @@ class SourceTranslator:
     # -- derived tables ----------------------------------------------------------------------------------------
 
     def _derived(self, node: exp.Subquery, *, lateral: bool = False, alias: exp.Expression | None = None) -> str:
-        from sqlserver_emulator.engine.translate.queries import column_list, refuse_clauses, renamed
-
         refuse_clauses(node, {"this", "alias", "joins"}, "FROM")
         alias = alias or node.args.get("alias")
         if alias is None and isinstance(node.this, (exp.Table, exp.Subquery)):
@@ -148,8 +144,6 @@ class SourceTranslator:
         return Scope(self.scope.parent, ctes=self.scope.ctes)
 
     def _values(self, node: exp.Values) -> str:
-        from sqlserver_emulator.engine.translate.queries import column_list, renamed
-
         alias = node.args.get("alias")
         if alias is None:
             raise SqlServerError(102, "Incorrect syntax near ')'.", severity=15)
@@ -183,8 +177,6 @@ class SourceTranslator:
             return self._set_function(call, name, aliases, expressions)
         function = self._inline_function(names, call.name)
         body, columns = self._expand(function, call, expressions)
-        from sqlserver_emulator.engine.translate.queries import renamed
-
         columns = renamed(columns, aliases, name) if columns is not None and aliases else columns
         source = self._add(name, columns)
         listed = f"({', '.join(c.sql for c in columns)})" if columns is not None and aliases else ""
@@ -204,9 +196,8 @@ class SourceTranslator:
         self, function: InlineFunction, call: exp.Anonymous, expressions: ExpressionTranslator
     ) -> tuple[str, tuple[SourceColumn, ...] | None]:
         if len(call.expressions) < len(function.parameters):
-            raise SqlServerError(
-                313, f"An insufficient number of arguments were supplied for the procedure or function {function.schema}.{function.name}."
-            )  # fmt: skip
+            message = "An insufficient number of arguments were supplied for the procedure or function"
+            raise SqlServerError(313, f"{message} {function.schema}.{function.name}.")
         if len(call.expressions) > len(function.parameters):
             raise SqlServerError(
                 8144, f"Procedure or function {function.schema}.{function.name} has too many arguments specified."
@@ -238,8 +229,6 @@ class SourceTranslator:
         self, call: exp.Anonymous, name: str, aliases: list[str], expressions: ExpressionTranslator
     ) -> str:
         function, kinds, columns = _SET_FUNCTIONS[call.name.lower()]
-        from sqlserver_emulator.engine.translate.functions.registry import argument
-
         arguments = [argument(expressions, node, kind) for node, kind in zip(call.expressions, kinds, strict=False)]
         named = tuple(
             SourceColumn(aliases[i] if aliases else column.name, column.sql, column.type)
@@ -309,10 +298,4 @@ def table_columns(table: CatalogObject) -> tuple[SourceColumn, ...]:
 def source_column(column: CatalogColumn) -> SourceColumn:
     return SourceColumn(
         column.name, quote(column.postgres_name or column.name), column.type, column.nullable, True, column.identity
-    )
-
-
-def column_value(alias: str, column: CatalogColumn) -> Value:
-    return Value(
-        f"{alias}.{quote(column.postgres_name or column.name)}", column.type, direct=True, nullable=column.nullable
     )

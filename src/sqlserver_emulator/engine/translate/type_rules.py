@@ -105,7 +105,7 @@ def higher(left: TsqlType, right: TsqlType) -> TsqlType:
     return left if _PRECEDENCE[left.name] >= _PRECEDENCE[right.name] else right
 
 
-def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:
+def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # noqa: PLR0911  (one a family)
     """The type of CASE, COALESCE, UNION and VALUES over both; None (unknown) gives way to the other."""
     if left is None or right is None:
         return left or right
@@ -210,7 +210,7 @@ _STORAGE: Final = {
 _MICROSECOND_DIGITS: Final = 6
 
 
-def storage_type(type: TsqlType) -> str:
+def storage_type(type: TsqlType) -> str:  # noqa: PLR0911  (one return a kind of type)
     """Where a value of this type is stored."""
     if type.name in ("decimal", "numeric"):
         return f"numeric({type.precision},{type.scale})"

@@ -12,18 +12,23 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import modifying
+from sqlserver_emulator.engine.translate.assignments import assigned_type
+from sqlserver_emulator.engine.translate.clauses import is_default, refuse_clauses, select_from, top_with_ties
+from sqlserver_emulator.engine.translate.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translate.dialect import ASSIGN as COMPOUND
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, variable_name
 from sqlserver_emulator.engine.translate.operators import binary
-from sqlserver_emulator.engine.translate.queries import (
-    Query,
-    QueryTranslator,
-    refuse_clauses,
-    row_count,
-    top_with_ties,
+from sqlserver_emulator.engine.translate.queries import QueryTranslator, row_count
+from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, quote
+from sqlserver_emulator.engine.translate.sources import (
+    SourceTranslator,
+    resolve_table,
+    source_column,
+    table_columns,
+    table_parts,
 )
-from sqlserver_emulator.engine.translate.scope import Scope, Source, quote
-from sqlserver_emulator.engine.translate.sources import SourceTranslator, resolve_table, table_columns, table_parts
+from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
@@ -42,67 +47,116 @@ class _Target:
     scope: Scope
 
 
-def translate_update(queries: QueryTranslator, node: exp.Update) -> tuple[str, Query | None]:
+def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Modification:
     refuse_clauses(node, _UPDATE_CLAUSES, "UPDATE")
     scope = Scope()
     with_ = queries.with_clause(node, scope)
     target = _target(queries, node.this, node.args.get("from_"), scope, "UPDATE")
     expressions = ExpressionTranslator(queries.emission, target.scope, queries)
-    assignments = [_assignment(expressions, target, item, queries) for item in node.expressions]
-    where = _where(queries, node, target, expressions)
-    output = modifying.OutputClause(
-        queries, target.table, target.scope, can=(modifying.INSERTED, modifying.DELETED)
-    ).returning(node.args.get("returning"))
-    sources = f" FROM {target.sources}" if target.sources else ""
-    sql = (
-        f"{with_}UPDATE {modifying.qualified_name(target.table)} AS {target.alias} SET {', '.join(assignments)}"
-        f"{sources}{where}{output.sql if output is not None else ''}"
+    variables: list[tuple[str, str]] = []
+    assignments = [_assignment(expressions, target, item, variables) for item in node.expressions]
+    sources = f"FROM {target.sources}" if target.sources else ""
+    parts = (
+        f"UPDATE {modifying.qualified_name(target.table)} AS {target.alias}",
+        f"SET {', '.join(item for item in assignments if item)}",
+        sources,
+        _where(queries, node, target, expressions),
     )
-    return sql, output
+    body = " ".join(part for part in parts if part)
+    if variables:
+        return _assigning(with_, body, node, assignments, variables)
+    images = (modifying.INSERTED, modifying.DELETED)
+    output = modifying.OutputClause(queries, target.table, target.scope, can=images)
+    return output.complete(with_, body, node.args.get("returning"))
 
 
-def translate_delete(queries: QueryTranslator, node: exp.Delete) -> tuple[str, Query | None]:
+def translate_delete(queries: QueryTranslator, node: exp.Delete) -> modifying.Modification:
     refuse_clauses(node, _DELETE_CLAUSES, "DELETE")
     scope = Scope()
     with_ = queries.with_clause(node, scope)
     target = _target(queries, node.this, node.args.get("using"), scope, "DELETE")
     expressions = ExpressionTranslator(queries.emission, target.scope, queries)
-    where = _where(queries, node, target, expressions)
-    output = modifying.OutputClause(queries, target.table, target.scope, can=(modifying.DELETED,)).returning(
-        node.args.get("returning")
+    parts = (
+        "DELETE FROM",
+        f"{modifying.qualified_name(target.table)} AS {target.alias}",
+        f"USING {target.sources}" if target.sources else "",
+        _where(queries, node, target, expressions),
     )
-    sources = f" USING {target.sources}" if target.sources else ""
-    sql = (
-        f"{with_}DELETE FROM {modifying.qualified_name(target.table)} AS {target.alias}{sources}{where}"
-        f"{output.sql if output is not None else ''}"
-    )
-    return sql, output
+    output = modifying.OutputClause(queries, target.table, target.scope, can=(modifying.DELETED,))
+    return output.complete(with_, " ".join(part for part in parts if part), node.args.get("returning"))
+
+
+def _assigning(
+    with_: str, body: str, node: exp.Update, assignments: list[str], variables: list[tuple[str, str]]
+) -> modifying.Modification:
+    """UPDATE … SET @x = …: the variables come back as the row that was changed."""
+    if node.args.get("returning") or not any(assignments):
+        raise NotSupportedByEmulatorError("UPDATE that assigns variables, with OUTPUT or without a column")
+    returned = ", ".join(f"{sql} AS {quote(name)}" for name, sql in variables)
+    names = tuple(name for name, _ in variables)
+    columns = [SourceColumn(name, quote(name), None) for name in names]
+    return modifying.Modification(f"{with_}{body} {modifying.IMAGES} {returned}", columns, names)
 
 
 def _assignment(
-    expressions: ExpressionTranslator, target: _Target, item: exp.Expression, queries: QueryTranslator
+    expressions: ExpressionTranslator, target: _Target, item: exp.Expression, variables: list[tuple[str, str]]
 ) -> str:
+    """One item of SET; '' for `@x = …`, which goes to ``variables`` with what RETURNING gives for it."""
+    if isinstance(item.this, exp.Parameter):
+        return _variable(expressions, target, item, variables)
     if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-        raise NotSupportedByEmulatorError("assigning a variable in UPDATE ... SET")
+        raise NotSupportedByEmulatorError("this kind of assignment in UPDATE ... SET")
     column = modifying.find_column(target.table, item.this.name)
-    default = modifying.is_default(item.expression)
+    default = is_default(item.expression)
     modifying.check_assignable(target.table, column, insert=False, default=default)
-    note_key_assignment(queries, target.table, column)
+    note_key_assignment(expressions.emission, target.table, column)
     if default:
         return f"{modifying.column_sql(column)} = DEFAULT"
-    value = expressions.value(item.expression)
-    operator = item.meta.get(COMPOUND)
-    if operator:
-        own = Source(target.alias, "", table_columns(target.table))
-        current = own.column(column.name)
-        assert current is not None
-        value = binary(operator, own.value(current), value)
+    value = assigned_value(expressions, item, target.alias, target.table, column)
     return f"{modifying.column_sql(column)} = {modifying.assigned(value, column)}"
 
 
-def note_key_assignment(queries: QueryTranslator, table: CatalogObject, column: CatalogColumn) -> None:
+def assigned_value(
+    expressions: ExpressionTranslator, item: exp.Expression, alias: str, table: CatalogObject, column: CatalogColumn
+) -> Value:
+    """The right side of `column = value`, or of `column += value` together with the column."""
+    value = expressions.value(item.expression)
+    operator = item.meta.get(COMPOUND)
+    current = Source(alias, "", table_columns(table)).column(column.name)
+    if not operator or current is None:
+        return value
+    return binary(operator, Source(alias, "", None).value(current), value)
+
+
+def _variable(
+    expressions: ExpressionTranslator, target: _Target, item: exp.Expression, variables: list[tuple[str, str]]
+) -> str:
+    name = variable_name(item.this)
+    type = assigned_type(expressions.emission, name)
+    if item.meta.get(COMPOUND):
+        raise NotSupportedByEmulatorError("a compound assignment of a variable in UPDATE ... SET")
+    inner = item.expression
+    if isinstance(inner, exp.EQ):  # @x = column = value: the new value
+        sql = _assignment(expressions, target, inner, variables)
+        column = modifying.find_column(target.table, inner.this.name)
+        value = Source(modifying.INSERTED, "", table_columns(target.table)).value(source_column(column))
+        variables.append((name, convert(value, type, EXPLICIT).sql))
+        return sql
+    # @x = expression: over the values before the change
+    sources = [
+        Source(modifying.DELETED, s.name, s.columns, s.schema, s.database, s.table) if s.alias == target.alias else s
+        for s in target.scope.sources
+    ]
+    before = ExpressionTranslator(
+        expressions.emission, Scope(target.scope.parent, sources, target.scope.ctes), expressions.queries
+    )
+    variables.append((name, convert(before.value(inner), type, EXPLICIT).sql))
+    return ""
+
+
+def note_key_assignment(emission: Emission, table: CatalogObject, column: CatalogColumn) -> None:
     if column.name in table.key_columns:
-        queries.emission.deferred_update_of = table
+        emission.deferred_update_of = table
 
 
 def _target(
@@ -201,16 +255,15 @@ def _joined_to_itself(
 def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expressions: ExpressionTranslator) -> str:
     where = node.args.get("where")
     conditions = [*target.conditions, *([expressions.condition(where.this)] if where else [])]
+    joined = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     limit = node.args.get("limit")
     if limit is None:
-        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return joined
     if target.sources:
         raise NotSupportedByEmulatorError("TOP in UPDATE or DELETE with FROM")
     if top_with_ties(limit):
         raise SqlServerError(102, "Incorrect syntax near 'TIES'.", severity=15)
-    inner = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = (
-        f"SELECT {target.alias}.ctid FROM {modifying.qualified_name(target.table)} AS {target.alias}{inner}"
-        f" LIMIT {row_count(expressions, limit.expression)} FOR UPDATE"
-    )
-    return f" WHERE {target.alias}.ctid = ANY (ARRAY({rows}))"
+    # The rows are chosen and locked first; which ones is as undefined as in SQL Server.
+    source = f"{modifying.qualified_name(target.table)} AS {target.alias} {joined}"
+    rows = f"{source} LIMIT {row_count(expressions, limit.expression)} FOR UPDATE"
+    return f"WHERE {target.alias}.ctid = ANY (ARRAY({select_from(f'{target.alias}.ctid', rows)}))"

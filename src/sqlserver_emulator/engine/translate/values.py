@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from sqlserver_emulator.engine.translate import lexemes, type_rules
 from sqlserver_emulator.engine.translate.lexemes import Literal
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.types import INT, TsqlType
 
 TypeOrThunk = TsqlType | None | Callable[[], TsqlType | None]
@@ -74,7 +75,7 @@ LITERAL_CAST = {
 
 
 class LiteralValue(Value):
-    """A literal of the text. ``bind`` gives its place among the statement's parameters, or its text where it must stay."""
+    """A literal of the text. ``bind`` gives its place among the parameters, or its text where it must stay."""
 
     __slots__ = ("_bind", "literal")
 
@@ -92,6 +93,14 @@ class LiteralValue(Value):
     @property
     def sql(self) -> str:
         return self._bind(self.literal, LITERAL_CAST[self.literal.kind])
+
+
+def exact_type(value: Value) -> TsqlType:
+    """The type of a value of a known family; without one no conversion by the rules is possible."""
+    type = value.type
+    if type is None:
+        raise NotSupportedByEmulatorError("a conversion of a value whose type is not known")
+    return type
 
 
 def null() -> Value:

@@ -1,14 +1,22 @@
-"""T-SQL's built-in functions: which exist, and how a call is translated. The PostgreSQL side is engine/sql/functions.sql."""
+"""T-SQL's built-in functions: which exist, and how a call is translated.
+
+The PostgreSQL side of them is engine/sql/functions.sql.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions import aggregates, dates, metadata, numbers, session, text
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, Function
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
 
 FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
@@ -57,5 +65,6 @@ def _unknown_function(parts: list[str], name: str) -> SqlServerError:
     full = ".".join([*parts, name])
     return SqlServerError(
         4121,
-        f'Cannot find either column "{parts[0]}" or the user-defined function or aggregate "{full}", or the name is ambiguous.',
+        f'Cannot find either column "{parts[0]}" or the user-defined function or aggregate "{full}", or the name is'
+        " ambiguous.",
     )

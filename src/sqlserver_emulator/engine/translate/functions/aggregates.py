@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.conversion import as_text
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, unsupported_node
+from sqlserver_emulator.engine.translate.clauses import unsupported_node
+from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import Function
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
@@ -25,6 +26,11 @@ from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_4000, TsqlType
 
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
+
+_Builder = Callable[["ExpressionTranslator", str, list[exp.Expression]], "Built"]
 Built = tuple[str, Callable[[str], str], "TsqlType | Callable[[], TsqlType | None] | None"]
 """The aggregate call, what is wrapped around it (around its OVER clause too), and its type."""
 
@@ -87,7 +93,7 @@ def _extreme(self: ExpressionTranslator, name: str, nodes: list[exp.Expression])
     return f"{function}({distinct}{value.sql})", _same, lambda: value.type
 
 
-def _statistic(function: str) -> Callable[[ExpressionTranslator, str, list[exp.Expression]], Built]:
+def _statistic(function: str) -> _Builder:
     def build(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
         distinct, value = _argument(self, nodes[0], name)
         return f"{function}({distinct}{value.sql}::float8)", _same, FLOAT_TYPE
@@ -128,8 +134,6 @@ def _neighbour(self: ExpressionTranslator, name: str, nodes: list[exp.Expression
     offset = self.converted(nodes[1], INT) if len(nodes) > 1 else "1"
     if len(nodes) < 3:
         return f"{name}({value.sql}, {offset})", _same, lambda: value.type
-    from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
-
     default = self.value(nodes[2])
     fitted = convert(default, value.type, IMPLICIT).sql if value.type is not None else default.sql
     return f"{name}({value.sql}, {offset}, {fitted})", _same, lambda: value.type
@@ -140,7 +144,7 @@ def _edge(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) ->
     return f"{name}({value.sql})", _same, lambda: value.type
 
 
-_AGGREGATES: dict[str, tuple[Callable[[ExpressionTranslator, str, list[exp.Expression]], Built], int, int]] = {
+_AGGREGATES: dict[str, tuple[_Builder, int, int]] = {
     "approx_count_distinct": (_approximate, 1, 1),
     "avg": (_avg, 1, 1),
     "checksum_agg": (_checksum_agg, 1, 1),
@@ -157,7 +161,7 @@ _AGGREGATES: dict[str, tuple[Callable[[ExpressionTranslator, str, list[exp.Expre
     "var": (_statistic("var_samp"), 1, 1),
     "varp": (_statistic("var_pop"), 1, 1),
 }
-_WINDOW_ONLY: dict[str, tuple[Callable[[ExpressionTranslator, str, list[exp.Expression]], Built], int, int]] = {
+_WINDOW_ONLY: dict[str, tuple[_Builder, int, int]] = {
     "dense_rank": (_ranking, 0, 0),
     "first_value": (_edge, 1, 1),
     "lag": (_neighbour, 1, 3),
@@ -171,7 +175,6 @@ _WINDOW_ONLY: dict[str, tuple[Callable[[ExpressionTranslator, str, list[exp.Expr
 
 def _aggregate(name: str, fewest: int, most: int) -> Function:
     def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
-        self.aggregate_seen = True
         call, wrap, type = _AGGREGATES[name][0](self, name, nodes)
         return _value(wrap(call), type)
 
@@ -227,13 +230,9 @@ def _over(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 
 def _bound(self: ExpressionTranslator, spec: exp.Expression, side: str) -> str:
-    bound, word = spec.args.get(side), spec.args.get(f"{side}_side")
-    text = bound if isinstance(bound, str) else self.converted(bound, BIGINT) if bound is not None else ""
-    return (
-        f"{text} {word or ''}".strip().upper()
-        if isinstance(bound, str)
-        else f"{text} {str(word or '').upper()}".strip()
-    )
+    bound, word = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
+    text = bound.upper() if isinstance(bound, str) else self.converted(bound, BIGINT)
+    return f"{text} {word}".strip()
 
 
 def ordered(self: ExpressionTranslator, node: exp.Expression) -> str:
@@ -254,7 +253,6 @@ def within_group(self: ExpressionTranslator, node: exp.Expression) -> Value:
     function = node.this
     if not isinstance(function, exp.Anonymous) or function.name.lower() != "string_agg":
         raise unsupported_node(node)
-    self.aggregate_seen = True
     call, wrap, type = _string_agg(self, "string_agg", function.expressions)
     order = ", ".join(ordered(self, item) for item in node.expression.expressions)
     return _value(wrap(f"{call[:-1]} ORDER BY {order})"), type)

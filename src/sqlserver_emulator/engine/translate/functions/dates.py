@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.registry import Function, Handler, constant
 from sqlserver_emulator.engine.translate.type_rules import TEMPORAL
-from sqlserver_emulator.engine.translate.values import Value
+from sqlserver_emulator.engine.translate.values import Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, DATETIME, INT, TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
 
 DATETIME2 = TsqlType("datetime2", scale=7)
 DATETIMEOFFSET = TsqlType("datetimeoffset", scale=7)
@@ -64,8 +69,7 @@ def _dateadd(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[2])
     # A string is taken as datetime; other types stay what they are.
     value = value if value.kind == TEMPORAL else convert(value, DATETIME, IMPLICIT)
-    type = value.type
-    assert type is not None
+    type = exact_type(value)
     if type.name == "datetimeoffset":
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":

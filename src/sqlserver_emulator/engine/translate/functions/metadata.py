@@ -1,17 +1,23 @@
 """Metadata functions: names to ids and back, properties of the server, databases, objects and columns.
 
-They read the emulator's catalog (schema emulator) through functions of schema tsql; the current database is an argument.
+They read the emulator's catalog (schema emulator) through functions of schema tsql; the current database is an
+argument.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.emission import quote_text
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, SMALLINT, SYSNAME, TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
 
 _VARIANT_TEXT = TsqlType("nvarchar", 128)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import operators
+from sqlserver_emulator.engine.translate.choices import choose, common_kind, unified
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, EXPLICIT, IMPLICIT, as_text, convert
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, choose, common_kind, unified
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, constant, simple
 from sqlserver_emulator.engine.translate.type_rules import (
     DECIMAL,
@@ -22,6 +23,9 @@ from sqlserver_emulator.engine.translate.type_rules import (
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import INT, TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
 
 def _float(name: str) -> Function:

@@ -4,28 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.type_rules import FLOAT_TYPE
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
-Handler = Callable[[ExpressionTranslator, list[exp.Expression]], Value]
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
+
+Handler = Callable[["ExpressionTranslator", list[exp.Expression]], Value]
 
 REFUSED = frozenset(
-    (
-        "format", "compress", "decompress", "parse", "try_parse", "json_query", "json_modify", "json_object", "json_array",
-        "openjson", "openxml", "openquery", "openrowset", "soundex", "difference", "translate_xml", "encryptbykey",
-        "decryptbykey", "signbycert", "pwdcompare", "pwdencrypt", "cursor_status", "eventdata", "trigger_nestlevel",
-        "columns_updated", "update", "freetexttable", "containstable", "contains", "freetext", "textptr", "textvalid",
-        "percentile_cont", "percentile_disc", "cume_dist", "percent_rank", "get_filestream_transaction_context",
-        "sql_variant_property", "context_info", "session_context", "fn_virtualfilestats", "log_shipping",
-    )
-)  # fmt: skip
+    [
+        "format",
+        "compress",
+        "decompress",
+        "parse",
+        "try_parse",
+        "json_query",
+        "json_modify",
+        "json_object",
+        "json_array",
+        "openjson",
+        "openxml",
+        "openquery",
+        "openrowset",
+        "soundex",
+        "difference",
+        "encryptbykey",
+        "decryptbykey",
+        "signbycert",
+        "pwdcompare",
+        "pwdencrypt",
+        "cursor_status",
+        "eventdata",
+        "trigger_nestlevel",
+        "columns_updated",
+        "update",
+        "freetexttable",
+        "containstable",
+        "contains",
+        "freetext",
+        "textptr",
+        "textvalid",
+        "percentile_cont",
+        "percentile_disc",
+        "cume_dist",
+        "percent_rank",
+        "sql_variant_property",
+        "context_info",
+        "session_context",
+    ]
+)
 """Built-in functions of the server that the emulator does not have: refused by name, not called unknown."""
 
 

@@ -5,13 +5,17 @@ What the interpreter knows comes as a variable of that name (`@@error_number` fo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.emission import quote_text
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.types import INT, SYSNAME, TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
 
 def _from_variable(name: str) -> Function:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, simple
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
@@ -18,6 +19,10 @@ from sqlserver_emulator.engine.translate.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value
 from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_MAX, TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+
 
 _NVARCHAR_258 = TsqlType("nvarchar", 258)
 _VARCHAR_8000 = TsqlType("varchar", 8000)
@@ -84,7 +89,8 @@ def _datalength(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Valu
         width = 2 if is_national(type) else 1
         return Value(f"(tsql.utf16_length({as_text(value)}) * {width})", result)
     sizes = {
-        "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "money": 8, "smallmoney": 4, "real": 4, "float": 8,
+        "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "money": 8, "smallmoney": 4,
+        "real": 4, "float": 8,
         "date": 3, "datetime": 8, "smalldatetime": 4, "uniqueidentifier": 16, "datetime2": 8, "time": 5,
         "datetimeoffset": 10, "decimal": 9, "numeric": 9,
     }  # fmt: skip
