@@ -1,8 +1,11 @@
-"""One DAG per pipeline of the configuration."""
+"""One DAG per pipeline of the configuration. Airflow only looks into files that hold its name and the word DAG."""
+
+from airflow.sdk import DAG
 
 from floodmark.config.loading import load_config
 from floodmark.orchestration.dag_factory import build_dags
 from floodmark.wiring import config_path
 
 path = config_path()
-globals().update(build_dags(load_config(path, parse_rules=False), path))
+dags: dict[str, DAG] = build_dags(load_config(path, parse_rules=False), path)
+globals().update(dags)

@@ -45,6 +45,13 @@ def test_dag_file_imports_without_the_network_and_without_anything_heavy(dag_pro
     assert not HEAVY & set(result["imported"])
 
 
+@pytest.mark.parametrize("path", DAG_FILES, ids=lambda path: path.name)
+def test_dag_file_is_one_that_airflow_looks_into(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").lower()
+    assert "dag" in text
+    assert "airflow" in text
+
+
 def test_dag_file_makes_one_dag_per_pipeline(dag_process: DagProcess, tmp_path: Path) -> None:
     table = "{source: dbo.A, target: a.a%s}"
     pipelines = "\n".join(
