@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from psycopg import errors
@@ -20,7 +21,7 @@ from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, read
 from sqlserver_emulator.cdc.log import LogReader, LogReaderError
 from sqlserver_emulator.cdc.lsn import IDLE_SLOT, lsn_at, parse_position, position_text
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_session
+from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_empty_scans, record_session
 from sqlserver_emulator.cdc.timeline import datetime_seconds
 from sqlserver_emulator.cdc.transactions import TransactionTaker
 
@@ -102,6 +103,11 @@ class Capture:
             timeline.flush()
         self._connection.commit()
         return is_due
+
+    def record_empty_scans(self, count: int, started_at: datetime) -> None:
+        """Show scans that found nothing in sys.dm_cdc_log_scan_sessions."""
+        record_empty_scans(self._run, self.database.database_id, count, started_at)
+        self._connection.commit()
 
     def _read_until(self, target: int) -> bool:
         """Take messages until the log is read up to ``target`` or the scan is full; True when it was read."""

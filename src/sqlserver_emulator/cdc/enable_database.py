@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from sqlserver_emulator.cdc.installation import hide_job_table, show_job_table
 from sqlserver_emulator.cdc.instances import CdcDatabase, read_database
+from sqlserver_emulator.cdc.jobs import drop_job, list_jobs
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import CDC_SCHEMA, TABLES, Home, Run, create_table
 from sqlserver_emulator.cdc.postgres import server_conninfo
@@ -49,6 +51,7 @@ def enable_database(run: Run, database: str) -> CdcDatabase:
         (database_id,),
     )
     run("UPDATE emulator.databases SET is_cdc_enabled = true WHERE database_id = $1::int", (database_id,))
+    show_job_table(run)
     return CdcDatabase(database_id, database, slot, schema, version=1)
 
 
@@ -84,3 +87,7 @@ def drop_cdc_schema(run: Run, database: CdcDatabase) -> None:
     run("DELETE FROM emulator.principals WHERE database_id = $1::int AND name = $2::varchar", (database_id, CDC_SCHEMA))
     run("DELETE FROM emulator.cdc_databases WHERE database_id = $1::int", (database_id,))
     run("UPDATE emulator.databases SET is_cdc_enabled = false WHERE database_id = $1::int", (database_id,))
+    for job in list_jobs(run, database_id):
+        drop_job(run, job)
+    if not run("SELECT 1 FROM emulator.cdc_databases", ()):
+        hide_job_table(run)

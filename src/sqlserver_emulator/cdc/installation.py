@@ -27,8 +27,10 @@ SCALAR_FUNCTIONS: dict[str, TsqlType] = {
 }
 """Scalar functions of schema sys and what they return."""
 
+_AGENT_DATABASE = "msdb"
+_AGENT_VIEWS = ("sysjobs", "sysjobactivity")
 _VIEWS = ("dm_cdc_log_scan_sessions", "dm_cdc_errors")
-_PLACEHOLDER = re.compile(r"(?<!:):(sys|cdc|database_id|'database')")
+_PLACEHOLDER = re.compile(r"(?<!:):(sys|cdc|dbo|database_id|'database')")
 
 
 def install_cluster(connection: SqlConnection) -> None:
@@ -36,7 +38,9 @@ def install_cluster(connection: SqlConnection) -> None:
     connection.execute(_script("catalog.sql").encode())
     run = runner(connection)
     for database_id, name in run("SELECT database_id, name::text FROM emulator.databases", ()):
-        install_database(run, int(str(database_id)), str(name))
+        install_database(run, database_id, name)
+        if name == _AGENT_DATABASE:
+            _install_agent_views(run, database_id)
 
 
 def install_database(run: Run, database_id: int, database: str) -> None:
@@ -57,13 +61,45 @@ def install_database(run: Run, database_id: int, database: str) -> None:
             (database_id, name, qualified(sys_schema, name)),
         )
     for view in _VIEWS:
-        run(
-            "SELECT emulator.register_relation($1::int, 'sys', $2::text, 'V', true)"
-            " WHERE NOT EXISTS (SELECT 1 FROM emulator.objects o JOIN emulator.schemas s USING (database_id, schema_id)"
-            " WHERE o.database_id = $1::int AND s.name = 'sys' AND o.name = $2::text)",
-            (database_id, view),
-        )
+        run(f"GRANT SELECT ON {qualified(sys_schema, view)} TO PUBLIC", ())
+        run(_REGISTER_VIEW, (database_id, "sys", view, True))
+
+
+def _install_agent_views(run: Run, database_id: int) -> None:
+    dbo = postgres_schema(_AGENT_DATABASE, "dbo")
+    for statement in _script("msdb.sql").split("--;\n"):
+        run(statement.replace(":dbo", quote(dbo)), ())
+    for view in _AGENT_VIEWS:
+        run(f"GRANT SELECT ON {qualified(dbo, view)} TO PUBLIC", ())
+        run(_REGISTER_VIEW, (database_id, "dbo", view, False))
+
+
+def show_job_table(run: Run) -> None:
+    """Make msdb.dbo.cdc_jobs, if it is not there: some database has CDC now."""
+    dbo = postgres_schema(_AGENT_DATABASE, "dbo")
+    agent = run("SELECT database_id FROM emulator.databases WHERE name = $1::varchar", (_AGENT_DATABASE,))
+    if agent and run("SELECT to_regclass($1::text) IS NULL", (qualified(dbo, "cdc_jobs"),))[0][0]:
+        run(_script("cdc_jobs.sql").replace(":dbo", quote(dbo)), ())
+        run(_REGISTER_VIEW, (agent[0][0], "dbo", "cdc_jobs", False))
+
+
+def hide_job_table(run: Run) -> None:
+    """Drop msdb.dbo.cdc_jobs: no database has CDC any more."""
+    dbo = postgres_schema(_AGENT_DATABASE, "dbo")
+    run(f"DROP VIEW IF EXISTS {qualified(dbo, 'cdc_jobs')}", ())
+    run(
+        "DELETE FROM emulator.objects o USING emulator.databases d WHERE d.database_id = o.database_id"
+        " AND d.name = $1::varchar AND o.name = 'cdc_jobs'",
+        (_AGENT_DATABASE,),
+    )
 
 
 def _script(name: str) -> str:
     return files(__package__).joinpath(f"sql/{name}").read_text(encoding="utf-8")
+
+
+_REGISTER_VIEW = """
+SELECT emulator.register_relation($1::int, $2::text, $3::text, 'V', $4::boolean)
+WHERE NOT EXISTS (SELECT 1 FROM emulator.objects o JOIN emulator.schemas s USING (database_id, schema_id)
+                  WHERE o.database_id = $1::int AND s.name = $2::varchar AND o.name = $3::varchar)
+"""

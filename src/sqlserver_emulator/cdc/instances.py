@@ -5,7 +5,6 @@ Owns reading; ``enable`` writes the metadata, ``schema_changes`` follows the sou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlserver_emulator.cdc.lsn import parse_position
@@ -96,7 +95,7 @@ def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
 def _read_columns(
     run: Run, database: CdcDatabase, object_id: int, source_id: int
 ) -> tuple[tuple[CapturedColumn, ...], tuple[ChangeTableColumn, ...]]:
-    rows: Sequence[tuple[object, ...]] = run(database.sql(_COLUMNS), (object_id, source_id))
+    rows = run(database.sql(_COLUMNS), (object_id, source_id))
     columns, stored = [], []
     for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, attname, *place in rows:
         gone = computed or dropped

@@ -135,17 +135,32 @@ BEGIN
         'number', number, 'severity', severity, 'state', state, 'procedure', procedure)::text;
 END $$;
 
--- Whether a caller (a PostgreSQL role) is the named role of a database or a member of it; case-insensitive, transitive.
-CREATE OR REPLACE FUNCTION emulator.cdc_caller_in(database int, caller text, role_name text) RETURNS boolean
+-- Who asks: the login of the session, NULL for the emulator's own connections.
+CREATE OR REPLACE FUNCTION emulator.cdc_login() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT nullif(current_setting('emulator.login', true), '')
+$$;
+
+-- Whether the session's login is sysadmin or (as a database user, directly or through roles) in the named role.
+CREATE OR REPLACE FUNCTION emulator.cdc_caller_in(database int, role_name text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER AS $$
     WITH RECURSIVE held AS (
-        SELECT p.principal_id FROM emulator.principals p WHERE p.database_id = database AND p.postgres_role = caller
+        SELECT p.principal_id FROM emulator.principals p
+        WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator.cdc_login())
         UNION
         SELECT m.role_principal_id FROM emulator.role_members m JOIN held h ON m.member_principal_id = h.principal_id
         WHERE m.database_id = database
     )
-    SELECT EXISTS (SELECT 1 FROM held h JOIN emulator.principals p USING (principal_id)
+    SELECT emulator.cdc_login() IS NULL
+        OR EXISTS (SELECT 1 FROM emulator.logins l WHERE lower(l.name) = lower(emulator.cdc_login()) AND l.is_sysadmin)
+        OR EXISTS (SELECT 1 FROM held h JOIN emulator.principals p USING (principal_id)
                    WHERE p.database_id = database AND lower(p.name) = lower(role_name))
+$$;
+
+-- The PostgreSQL role that the session's login is in a database.
+CREATE OR REPLACE FUNCTION emulator.cdc_caller_role(database int) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT p.postgres_role FROM emulator.principals p
+    WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator.cdc_login())
 $$;
 
 -- Real servers compute the mask of net changes with a CLR function: NULL unless the option "clr enabled" is on.

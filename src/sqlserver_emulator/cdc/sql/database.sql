@@ -14,25 +14,21 @@ END $$;
 CREATE OR REPLACE FUNCTION :sys.cdc_may_read(ct int) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 DECLARE
-    caller text := CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END;
     instance record;
 BEGIN
-    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = caller) THEN
-        RETURN true;
-    END IF;
-    IF emulator.cdc_caller_in(:database_id, caller, 'db_owner') THEN
+    IF emulator.cdc_caller_in(:database_id, 'db_owner') THEN
         RETURN true;
     END IF;
     SELECT c.source_object_id, c.role_name INTO instance FROM :cdc.change_tables c WHERE c.object_id = ct;
-    IF NOT FOUND OR (instance.role_name IS NOT NULL
-                     AND NOT emulator.cdc_caller_in(:database_id, caller, instance.role_name)) THEN
+    IF NOT FOUND OR emulator.cdc_caller_role(:database_id) IS NULL
+       OR (instance.role_name IS NOT NULL AND NOT emulator.cdc_caller_in(:database_id, instance.role_name)) THEN
         RETURN false;
     END IF;
     RETURN NOT EXISTS (
         SELECT 1 FROM :cdc.captured_columns k
         JOIN emulator.columns s ON s.object_id = instance.source_object_id AND s.column_id = k.column_id
-        WHERE k.object_id = ct
-          AND NOT has_column_privilege(caller, instance.source_object_id::oid, s.attnum, 'SELECT'));
+        WHERE k.object_id = ct AND NOT has_column_privilege(
+            emulator.cdc_caller_role(:database_id), instance.source_object_id::oid, s.attnum, 'SELECT'));
 EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
     RETURN false;
 END $$;

@@ -1,0 +1,98 @@
+"""The retention of change tables (reference cdc.md A.10, B.11).
+
+First the low end is raised, then changes are deleted, then the time line is trimmed: that order makes a reader's second
+look at ``fn_cdc_get_min_lsn`` after its read safe. Deletes go in small batches, each a transaction of its own where the
+caller has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from sqlserver_emulator.cdc.instances import CdcDatabase
+from sqlserver_emulator.cdc.messages import cdc_error
+from sqlserver_emulator.cdc.metadata import Run
+
+Atomic = Callable[[], AbstractContextManager[object]]
+"""Several statements as one transaction: ``EngineSession.atomic`` or ``Connection.transaction``."""
+
+
+def check_low_water_mark(run: Run, database: CdcDatabase, instance: str, mark: bytes) -> None:
+    """Raises 22964 when the mark is no entry of lsn_time_mapping, 22957 when it is outside the time line."""
+    shown = f"0x{mark.hex().upper()}"
+    if not run(database.sql("SELECT 1 FROM :cdc.lsn_time_mapping WHERE start_lsn = $1::bytea"), (mark,)):
+        raise cdc_error(22964, shown)
+    ((low, high),) = run(database.sql("SELECT min(start_lsn), max(start_lsn) FROM :cdc.lsn_time_mapping"), ())
+    if not low <= mark <= high:
+        raise cdc_error(22957, shown, instance, f"0x{low.hex().upper()}", f"0x{high.hex().upper()}")
+
+
+def clean_instance(
+    run: Run, database: CdcDatabase, object_id: int, mark: bytes | None, *, threshold: int, atomic: Atomic
+) -> None:
+    """Remove what one instance holds below ``mark``, an entry of the time line; None: below its low end."""
+    if mark is None:
+        ((mark,),) = run(
+            database.sql("SELECT start_lsn FROM :cdc.change_tables WHERE object_id = $1::int"), (object_id,)
+        )
+    else:
+        with atomic():
+            # datetime is coarse: transactions that share its tick are kept or removed together.
+            ((mark,),) = run(database.sql(_FIRST_OF_TICK), (mark,))
+            run(database.sql(_RAISE_LOW_END), (object_id, mark))
+    _delete_changes(run, object_id, bytes(mark or b""), threshold)
+    _trim_timeline(run, database, threshold)
+
+
+def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> None:
+    """The cleanup job: everything older than the newest entry by more than the retention."""
+    with atomic():
+        rows = run(database.sql(_MARK_OF_RETENTION), (retention_minutes,))
+        mark = rows[0][0] if rows else None
+        if mark is None:
+            return
+        ids = [i for (i,) in run(database.sql("SELECT object_id FROM :cdc.change_tables ORDER BY object_id"), ())]
+        for object_id in ids:
+            run(database.sql(_RAISE_LOW_END), (object_id, bytes(mark)))
+    for object_id in ids:
+        _delete_changes(run, object_id, bytes(mark), threshold)
+    _trim_timeline(run, database, threshold)
+
+
+def _delete_changes(run: Run, object_id: int, mark: bytes, threshold: int) -> None:
+    relation = run("SELECT c.oid::regclass::text FROM pg_class c WHERE c.oid = $1::int::oid", (object_id,))
+    if not relation:
+        return  # disabled meanwhile
+    statement = _DELETE_BATCH.replace(":table", relation[0][0]).replace(":lsn", '"__$start_lsn"')
+    _delete_in_batches(run, statement, mark, threshold)
+
+
+def _trim_timeline(run: Run, database: CdcDatabase, threshold: int) -> None:
+    ((low,),) = run(database.sql("SELECT min(start_lsn) FROM :cdc.change_tables"), ())
+    if low is not None:
+        statement = _DELETE_BATCH.replace(":table", ":cdc.lsn_time_mapping").replace(":lsn", "start_lsn")
+        _delete_in_batches(run, database.sql(statement), bytes(low), threshold)
+
+
+def _delete_in_batches(run: Run, statement: str, mark: bytes, threshold: int) -> None:
+    while len(run(statement, (mark, threshold))) == threshold:
+        continue
+
+
+_DELETE_BATCH = """
+DELETE FROM :table WHERE ctid = ANY (ARRAY(SELECT ctid FROM :table WHERE :lsn < $1::bytea LIMIT $2::bigint)) RETURNING 1
+"""
+_FIRST_OF_TICK = """
+SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m
+WHERE m.tran_end_time = (SELECT g.tran_end_time FROM :cdc.lsn_time_mapping g WHERE g.start_lsn = $1::bytea)
+"""
+_RAISE_LOW_END = (
+    "UPDATE :cdc.change_tables SET start_lsn = $2::bytea WHERE object_id = $1::int AND start_lsn < $2::bytea"
+)
+_MARK_OF_RETENTION = """
+SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m
+WHERE m.tran_end_time = (
+    SELECT max(o.tran_end_time) FROM :cdc.lsn_time_mapping o
+    WHERE o.tran_end_time <= (SELECT max(tran_end_time) FROM :cdc.lsn_time_mapping) - make_interval(mins => $1::int))
+"""

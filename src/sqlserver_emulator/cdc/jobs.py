@@ -1,0 +1,196 @@
+"""Capture and cleanup jobs: their settings (``msdb.dbo.cdc_jobs``) and what the agent was asked to do with them.
+
+The agent is ``supervisor``, in the server's process; it learns of a request by notification. Owns the tables
+``emulator.cdc_jobs`` and ``cdc_job_activity`` and the rules of who may be started and stopped when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlserver_emulator.cdc.messages import agent_error, cdc_error
+from sqlserver_emulator.cdc.metadata import Run
+
+CHANNEL = "emulator_cdc_jobs"
+AGENT_LOCK = 0x43444341
+"""Key of the session-level advisory lock that the running agent holds."""
+
+CAPTURE, CLEANUP = "capture", "cleanup"
+AGENT_STOPPED = "SQLServerAgent is not currently running so it cannot be notified of this action."
+
+DEFAULT_MAXTRANS = 500
+DEFAULT_MAXSCANS = 10
+DEFAULT_POLLING_INTERVAL = 5
+DEFAULT_RETENTION = 4320
+DEFAULT_THRESHOLD = 5000
+MAX_POLLING_INTERVAL = 86_399
+MAX_RETENTION = 52_594_800
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The columns of cdc_jobs after job_id; those that do not belong to the job's type are 0."""
+
+    maxtrans: int = 0
+    maxscans: int = 0
+    continuous: bool = False
+    pollinginterval: int = 0
+    retention: int = 0
+    threshold: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    job_id: str
+    database_id: int
+    job_type: str
+    name: str
+    settings: JobSettings
+
+
+DEFAULTS = {
+    CAPTURE: JobSettings(DEFAULT_MAXTRANS, DEFAULT_MAXSCANS, True, DEFAULT_POLLING_INTERVAL),
+    CLEANUP: JobSettings(retention=DEFAULT_RETENTION, threshold=DEFAULT_THRESHOLD),
+}
+
+
+def check_settings(job_type: str, settings: JobSettings) -> None:
+    """Raises 22970, 22990, 22991, 22994, 22850, 22999."""
+    if job_type == CAPTURE:
+        check_scan_settings(settings)
+        return
+    if not 0 < settings.retention <= MAX_RETENTION:
+        raise cdc_error(22994)
+    if settings.threshold <= 0:
+        raise cdc_error(22850)
+
+
+def check_scan_settings(settings: JobSettings) -> None:
+    """The settings of a capture job, or the arguments of sp_cdc_scan."""
+    if settings.maxtrans <= 0:
+        raise cdc_error(22991)
+    if settings.maxscans <= 0:
+        raise cdc_error(22970)
+    if not 0 <= settings.pollinginterval <= MAX_POLLING_INTERVAL:
+        raise cdc_error(22990)
+    if not settings.continuous and settings.pollinginterval:
+        raise cdc_error(22999)
+
+
+def add_job(run: Run, database_id: int, database: str, job_type: str, settings: JobSettings) -> Job:
+    """Make the job of a database. Its name gets a unique end where it is taken."""
+    name = f"cdc.{database}_{job_type}"
+    ((job_id, name),) = run(
+        _ADD,
+        (
+            database_id, job_type, name, settings.maxtrans, settings.maxscans, int(settings.continuous),
+            settings.pollinginterval, settings.retention, settings.threshold,
+        ),
+    )  # fmt: skip
+    return Job(str(job_id), database_id, job_type, str(name), settings)
+
+
+def change_job(run: Run, job: Job, settings: JobSettings) -> None:
+    """Takes effect when the job starts the next time."""
+    run(
+        "UPDATE emulator.cdc_jobs SET maxtrans = $2::int, maxscans = $3::int, continuous = $4::smallint,"
+        " pollinginterval = $5::bigint, retention = $6::bigint, threshold = $7::bigint WHERE job_id = $1::uuid",
+        (
+            job.job_id, settings.maxtrans, settings.maxscans, int(settings.continuous), settings.pollinginterval,
+            settings.retention, settings.threshold,
+        ),
+    )  # fmt: skip
+
+
+def drop_job(run: Run, job: Job) -> None:
+    """Remove the job; the agent ends it if it runs."""
+    run("DELETE FROM emulator.cdc_jobs WHERE job_id = $1::uuid", (job.job_id,))
+    run("DELETE FROM emulator.cdc_job_activity WHERE job_id = $1::uuid", (job.job_id,))
+    notify_agent(run)
+
+
+def find_job(run: Run, database_id: int, job_type: str) -> Job | None:
+    rows = run(f"{_JOBS} WHERE database_id = $1::int AND job_type = $2::varchar", (database_id, job_type))
+    return _job(rows[0]) if rows else None
+
+
+def list_jobs(run: Run, database_id: int | None = None) -> list[Job]:
+    """The jobs of a database, or all."""
+    sql = f"{_JOBS} WHERE $1::int IS NULL OR database_id = $1::int ORDER BY database_id, job_type"
+    return [_job(row) for row in run(sql, (database_id,))]
+
+
+def is_agent_running(run: Run) -> bool:
+    return bool(
+        run(
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = 0"
+            " AND objid = $1::bigint::oid AND granted",
+            (AGENT_LOCK,),
+        )
+    )
+
+
+def request_start(run: Run, job: Job, login: str) -> str:
+    """Ask the agent to run the job; returns what it says. Raises 22022 when it refuses or is not there."""
+    if not is_agent_running(run):
+        raise agent_error(AGENT_STOPPED)
+    rows = run(_REQUEST_START, (job.job_id, login))
+    if not rows:
+        ((by,),) = run("SELECT requested_by FROM emulator.cdc_job_activity WHERE job_id = $1::uuid", (job.job_id,))
+        raise agent_error(
+            f"Request to run job {job.name} (from User {login}) refused because the job is already running"
+            f" from a request by User {by}."
+        )
+    notify_agent(run)
+    return f"Job '{job.name}' started successfully."
+
+
+def request_stop(run: Run, job: Job, login: str) -> str:
+    """Ask the agent to end the job, which it does a moment later. Raises 22022."""
+    if not is_agent_running(run):
+        raise agent_error(AGENT_STOPPED)
+    rows = run(
+        "UPDATE emulator.cdc_job_activity SET is_requested = false"
+        " WHERE job_id = $1::uuid AND is_requested RETURNING 1",
+        (job.job_id,),
+    )
+    if not rows:
+        raise agent_error(
+            f"Request to stop job {job.name} (from User {login}) refused because the job is not currently running."
+        )
+    notify_agent(run)
+    return f"Job '{job.name}' stopped successfully."
+
+
+def notify_agent(run: Run) -> None:
+    run("SELECT pg_notify($1::text, '')", (CHANNEL,))
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    job_id, database_id, job_type, name, maxtrans, maxscans, continuous, polling, retention, threshold = row
+    settings = JobSettings(maxtrans, maxscans, bool(continuous), polling, retention, threshold)
+    return Job(str(job_id), database_id, job_type, name, settings)
+
+
+_JOBS = (
+    "SELECT job_id, database_id, job_type::text, job_name::text, maxtrans, maxscans, continuous, pollinginterval,"
+    " retention, threshold FROM emulator.cdc_jobs"
+)
+_ADD = """
+INSERT INTO emulator.cdc_jobs (database_id, job_type, job_name, maxtrans, maxscans, continuous, pollinginterval,
+    retention, threshold)
+SELECT $1::int, $2::varchar,
+       $3::varchar || CASE WHEN EXISTS (SELECT 1 FROM emulator.cdc_jobs WHERE job_name = $3::varchar)
+                           THEN '.{' || upper(gen_random_uuid()::text) || '}' ELSE '' END,
+       $4::int, $5::int, $6::smallint, $7::bigint, $8::bigint, $9::bigint
+RETURNING job_id, job_name::text
+"""
+_REQUEST_START = """
+INSERT INTO emulator.cdc_job_activity AS a (job_id, is_requested, requested_by, run_requested_date)
+VALUES ($1::uuid, true, $2::varchar, emulator.cdc_now())
+ON CONFLICT (job_id) DO UPDATE SET is_requested = true, requested_by = excluded.requested_by,
+    run_requested_date = excluded.run_requested_date, start_execution_date = NULL, stop_execution_date = NULL
+WHERE NOT a.is_requested
+RETURNING 1
+"""

@@ -1,0 +1,162 @@
+"""``sp_cdc_help_change_data_capture``, ``sp_cdc_get_captured_columns``, ``sp_cdc_get_ddl_history``.
+
+Reference cdc.md A.5 to A.7. They show an instance to who may read it: db_owner, or SELECT on the captured columns and
+the gating role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlserver_emulator.cdc.instances import CdcDatabase
+from sqlserver_emulator.cdc.messages import cdc_error
+from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
+from sqlserver_emulator.cdc.source import find_table
+from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.engine.names import bracketed, postgres_schema, quote
+from sqlserver_emulator.events import Event
+from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, NVARCHAR_MAX, SMALLINT, SYSNAME, TsqlType
+
+_HELP_COLUMNS: tuple[ResultColumn, ...] = (
+    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME), ("object_id", INT),
+    ("source_object_id", INT), ("start_lsn", LSN), ("end_lsn", LSN), ("supports_net_changes", BIT),
+    ("has_drop_pending", BIT), ("role_name", SYSNAME), ("index_name", SYSNAME), ("filegroup_name", SYSNAME),
+    ("create_date", DATETIME), ("index_column_list", NVARCHAR_MAX), ("captured_column_list", NVARCHAR_MAX),
+)  # fmt: skip
+_CAPTURED_COLUMNS: tuple[ResultColumn, ...] = (
+    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME), ("column_name", SYSNAME),
+    ("column_id", INT), ("column_ordinal", INT), ("data_type", SYSNAME), ("character_maximum_length", INT),
+    ("numeric_precision", TsqlType("tinyint")), ("numeric_precision_radix", SMALLINT), ("numeric_scale", INT),
+    ("datetime_precision", SMALLINT),
+)  # fmt: skip
+_HISTORY_COLUMNS: tuple[ResultColumn, ...] = (
+    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME),
+    ("required_column_update", BIT), ("ddl_command", NVARCHAR_MAX), ("ddl_lsn", LSN), ("ddl_time", DATETIME),
+)  # fmt: skip
+
+_EXACT_NUMBERS = {
+    "tinyint": (3, 10, 0), "smallint": (5, 10, 0), "int": (10, 10, 0), "bigint": (19, 10, 0), "money": (19, 10, 4),
+    "smallmoney": (10, 10, 4),
+}  # fmt: skip
+"""precision, radix, scale"""
+_FLOAT_BITS = {"real": 24, "float": 53}
+_TIME_PRECISION = {"date": 0, "smalldatetime": 0, "datetime": 3}
+_SCALED_TIMES = frozenset({"time", "datetime2", "datetimeoffset"})
+_LOB_LENGTH = {"text": 2_147_483_647, "ntext": 1_073_741_823, "image": 2_147_483_647, "xml": -1}
+
+
+def _help(call: ProcedureCall) -> Iterator[Event]:
+    schema, name = text_argument(call, "@source_schema"), text_argument(call, "@source_name")
+    if bool(schema) != bool(name):
+        raise cdc_error(22972)
+    database = require_cdc(call)
+    run = sql_of(call)
+    source: int | None = None
+    if schema and name:
+        table = find_table(run, database.name, schema, name)
+        if table is None:
+            raise cdc_error(22931, schema, name)
+        if not table.is_tracked:
+            raise cdc_error(22985, table.schema, table.name)
+        source = table.object_id
+    rows = run(_visible(database, _INSTANCES), (source, None))
+    yield from result_set(_HELP_COLUMNS, [(*row, *_column_lists(run, database, row[3])) for row in rows])
+
+
+def _column_lists(run: Run, database: CdcDatabase, object_id: Any) -> tuple[str | None, str | None]:
+    keys = run(database.sql(_INDEX_COLUMN_NAMES), (object_id,))
+    captured = run(database.sql(_CAPTURED_COLUMN_NAMES), (object_id,))
+    return _list_names(keys), _list_names(captured)
+
+
+def _list_names(rows: list[tuple[Any, ...]]) -> str | None:
+    return ", ".join(bracketed(name) for (name,) in rows) if rows else None
+
+
+def _captured_columns(call: ProcedureCall) -> Iterator[Event]:
+    database, instance = _readable_instance(call)
+    rows = sql_of(call)(database.sql(_COLUMNS), (instance[3],))
+    described = [
+        (*instance[:3], name, column_id, ordinal, type_name, *_facets(declared, length, precision, scale))
+        for name, column_id, ordinal, type_name, declared, length, precision, scale in rows
+    ]
+    yield from result_set(_CAPTURED_COLUMNS, described)
+
+
+def _facets(name: str, length: int, precision: int, scale: int) -> tuple[int | None, ...]:
+    """character_maximum_length, numeric_precision, its radix, numeric_scale, datetime_precision as INFORMATION_SCHEMA
+    gives them."""
+    if name in _TIME_PRECISION:
+        return None, None, None, None, _TIME_PRECISION[name]
+    if name in _SCALED_TIMES:
+        return None, None, None, None, scale
+    if name in _FLOAT_BITS:
+        return None, precision or _FLOAT_BITS[name], 2, None, None
+    if name in ("decimal", "numeric"):
+        return None, precision, 10, scale, None
+    if name in _EXACT_NUMBERS:
+        return None, *_EXACT_NUMBERS[name], None
+    return _LOB_LENGTH.get(name, length or None), None, None, None, None
+
+
+def _ddl_history(call: ProcedureCall) -> Iterator[Event]:
+    database, instance = _readable_instance(call)
+    rows = sql_of(call)(database.sql(_HISTORY), (instance[3],))
+    yield from result_set(_HISTORY_COLUMNS, [(*instance[:3], *row) for row in rows])
+
+
+def _readable_instance(call: ProcedureCall) -> tuple[CdcDatabase, tuple[Any, ...]]:
+    """The instance the caller names; raises 22981 also when the caller may not know of it."""
+    database = require_cdc(call)
+    name = text_argument(call, "@capture_instance")
+    rows = sql_of(call)(_visible(database, _INSTANCES), (None, name)) if name else []
+    if not rows:
+        raise cdc_error(22981)
+    return database, rows[0]
+
+
+def _visible(database: CdcDatabase, sql: str) -> str:
+    return database.sql(sql).replace(":sys.", f"{quote(postgres_schema(database.name, 'sys'))}.")
+
+
+_INSTANCES = """
+SELECT s.name::text, o.name::text, t.capture_instance::text, t.object_id, t.source_object_id, t.start_lsn, t.end_lsn,
+       t.supports_net_changes, t.has_drop_pending, t.role_name::text, t.index_name::text, t.filegroup_name::text,
+       t.create_date
+FROM :cdc.change_tables t
+JOIN emulator.objects o ON o.object_id = t.source_object_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+WHERE ($1::int IS NULL OR t.source_object_id = $1::int)
+  AND ($2::varchar IS NULL OR lower(t.capture_instance) = lower($2::varchar))
+  AND :sys.cdc_may_read(t.object_id)
+ORDER BY s.name, o.name, t.create_date, t.object_id
+"""
+_INDEX_COLUMN_NAMES = (
+    "SELECT column_name::text FROM :cdc.index_columns WHERE object_id = $1::int ORDER BY index_ordinal"
+)
+_CAPTURED_COLUMN_NAMES = (
+    "SELECT column_name::text FROM :cdc.captured_columns WHERE object_id = $1::int ORDER BY column_ordinal"
+)
+_COLUMNS = """
+SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, c.type_name::text, c.length,
+       c.precision::int, c.scale::int
+FROM :cdc.captured_columns k
+JOIN emulator.columns c ON c.object_id = k.object_id AND c.column_id = k.column_ordinal + 5
+WHERE k.object_id = $1::int ORDER BY k.column_ordinal
+"""
+_HISTORY = """
+SELECT required_column_update, ddl_command, ddl_lsn, ddl_time FROM :cdc.ddl_history
+WHERE object_id = $1::int ORDER BY ddl_lsn
+"""
+
+REPORTS = (
+    SystemProcedure(
+        "sp_cdc_help_change_data_capture",
+        (Parameter("@source_schema", SYSNAME, None), Parameter("@source_name", SYSNAME, None)),
+        _help,
+    ),
+    SystemProcedure("sp_cdc_get_captured_columns", (Parameter("@capture_instance", SYSNAME),), _captured_columns),
+    SystemProcedure("sp_cdc_get_ddl_history", (Parameter("@capture_instance", SYSNAME),), _ddl_history),
+)

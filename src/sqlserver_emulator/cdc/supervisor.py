@@ -1,0 +1,242 @@
+"""The agent: runs the capture job of every database that has one, as a process, and the cleanup jobs, in a thread.
+
+Owns the processes and what ``sysjobactivity`` says of them, and the upkeep of replication slots. What is asked of it
+stands in ``emulator.cdc_job_activity``; ``jobs`` writes that and notifies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import psycopg
+
+from sqlserver_emulator.cdc.cleanup import clean_database
+from sqlserver_emulator.cdc.guard import GUARD
+from sqlserver_emulator.cdc.instances import read_database
+from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, list_jobs
+from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
+from sqlserver_emulator.cdc.scan_sessions import forget_sessions
+from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
+from sqlserver_emulator.engine.ddl import hooks
+
+_LOOK_SECONDS = 0.25
+_RESTART_SECONDS = 1.0
+_UPKEEP_SECONDS = 10.0
+_STOP_SECONDS = 10.0
+_CLEANUP_HOUR = 2
+
+
+class EngineAddress(Protocol):
+    """The part of the engine that is used."""
+
+    conninfo: str
+    capture_interval_seconds: float | None
+
+
+@dataclass(slots=True)
+class RunningJob:
+    """A capture job's process. ``stopping``: it was asked to end."""
+
+    job: Job
+    process: subprocess.Popen[bytes]
+    started_at: float = field(default_factory=time.monotonic)
+    stopping: bool = False
+
+
+class CaptureSupervisor:
+    """``start`` returns when the agent runs; ``stop`` when its processes have ended."""
+
+    def __init__(self, engine: EngineAddress) -> None:
+        self._conninfo = engine.conninfo
+        self._interval_seconds = engine.capture_interval_seconds
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._running: dict[str, RunningJob] = {}
+        self._restart_at: dict[str, float] = {}
+        self._cleanups: dict[str, threading.Thread] = {}
+        self._next_cleanup = _next_cleanup_after(datetime.now())
+        self._next_upkeep = 0.0
+
+    def start(self) -> None:
+        hooks.register(GUARD)
+        self._connection = connect(self._conninfo, application="sqlserver_emulator agent")
+        self._run = runner(self._connection)
+        self._run("SELECT pg_advisory_lock($1::bigint)", (AGENT_LOCK,))
+        self._run(f"LISTEN {CHANNEL}", ())
+        forget_sessions(self._run)
+        keep_spare(self._run)
+        self._run(_AGENT_STARTS, (CAPTURE,))
+        self._thread = threading.Thread(target=self._supervise, name="cdc-agent", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent. Jobs are asked to end; what they had not stored is captured after the next start."""
+        self._ended.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+            self._connection.close()
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._look()
+                for _ in self._connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
+                    break
+        except psycopg.OperationalError as error:
+            if not self._ended.is_set():
+                print(f"the agent lost its PostgreSQL: {error}", file=sys.stderr, flush=True)
+        finally:
+            self._end_all()
+
+    def _look(self) -> None:
+        """Make the processes what is asked for."""
+        wanted = {job.job_id: job for job in self._requested(CAPTURE)}
+        for job_id in list(self._running):
+            self._check_running(job_id, wanted)
+        for job_id, job in wanted.items():
+            if job_id not in self._running and time.monotonic() >= self._restart_at.get(job_id, 0.0):
+                self._start_capture(job)
+        for job in self._requested(CLEANUP):
+            self._start_cleanup(job)
+        self._start_daily_cleanup()
+        self._keep_slots()
+
+    def _requested(self, job_type: str) -> list[Job]:
+        asked = {str(i) for (i,) in self._run("SELECT job_id FROM emulator.cdc_job_activity WHERE is_requested", ())}
+        return [job for job in list_jobs(self._run) if job.job_type == job_type and job.job_id in asked]
+
+    # -- capture ----------------------------------------------------------------------------------------------------
+
+    def _start_capture(self, job: Job) -> None:
+        command = [
+            sys.executable, "-m", "sqlserver_emulator.cdc.process",
+            "--conninfo", self._conninfo, "--database-id", str(job.database_id),
+        ]  # fmt: skip
+        if self._interval_seconds is not None:
+            command += ["--interval", str(self._interval_seconds)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        self._running[job.job_id] = RunningJob(job, process)
+        self._run(
+            "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator.cdc_now(), stop_execution_date = NULL"
+            " WHERE job_id = $1::uuid",
+            (job.job_id,),
+        )
+
+    def _check_running(self, job_id: str, wanted: dict[str, Job]) -> None:
+        running = self._running[job_id]
+        if job_id not in wanted and not running.stopping:
+            _ask_to_end(running)
+        code = running.process.poll()
+        if code is None:
+            return
+        del self._running[job_id]
+        # Ended by itself: a job that is not continuous has done its work; one that failed is started again.
+        is_done = code == 0 and job_id in wanted and not running.stopping
+        if code != 0:
+            self._restart_at[job_id] = time.monotonic() + _RESTART_SECONDS
+        self._run(
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator.cdc_now(),"
+            " is_requested = is_requested AND NOT $2::boolean WHERE job_id = $1::uuid",
+            (job_id, is_done),
+        )
+
+    def _end_all(self) -> None:
+        for running in self._running.values():
+            _ask_to_end(running)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for running in self._running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.process.wait(max(0.0, deadline - time.monotonic()))
+                continue
+            running.process.kill()
+            running.process.wait()
+        for thread in self._cleanups.values():
+            thread.join(_STOP_SECONDS)
+
+    # -- cleanup and upkeep -----------------------------------------------------------------------------------------
+
+    def _start_daily_cleanup(self) -> None:
+        if datetime.now() < self._next_cleanup:
+            return
+        self._next_cleanup = _next_cleanup_after(datetime.now())
+        for job in list_jobs(self._run):
+            if job.job_type == CLEANUP:
+                self._start_cleanup(job)
+
+    def _start_cleanup(self, job: Job) -> None:
+        found = self._cleanups.get(job.job_id)
+        if found is not None and found.is_alive():
+            return
+        self._run(_CLEANUP_STARTS, (job.job_id,))
+        thread = threading.Thread(target=self._clean, args=(job,), name=f"cdc-cleanup-{job.database_id}", daemon=True)
+        self._cleanups[job.job_id] = thread
+        thread.start()
+
+    def _clean(self, job: Job) -> None:
+        try:
+            with connect(self._conninfo) as connection:
+                run_cleanup_job(connection, job)
+        except psycopg.Error as error:
+            print(f"cleanup job {job.name}: {error}", file=sys.stderr, flush=True)
+
+    def _keep_slots(self) -> None:
+        if time.monotonic() >= self._next_upkeep:
+            self._next_upkeep = time.monotonic() + _UPKEEP_SECONDS
+            drop_abandoned(self._run)
+            keep_spare(self._run)
+
+
+def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
+    """One run of a cleanup job, to its end; ``connection`` is in autocommit."""
+    run = runner(connection)
+    try:
+        database = read_database(run, job.database_id)
+        if database is not None:
+            clean_database(
+                run, database, job.settings.retention, threshold=job.settings.threshold, atomic=connection.transaction
+            )
+    finally:
+        run(
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator.cdc_now() WHERE job_id = $1::uuid",
+            (job.job_id,),
+        )
+
+
+def _ask_to_end(running: RunningJob) -> None:
+    running.stopping = True
+    if running.process.stdin is not None:
+        running.process.stdin.close()
+
+
+def _next_cleanup_after(now: datetime) -> datetime:
+    """Cleanup jobs run daily at two in the morning."""
+    today = now.replace(hour=_CLEANUP_HOUR, minute=0, second=0, microsecond=0)
+    return today if now < today else today + timedelta(days=1)
+
+
+_AGENT_STARTS = """
+INSERT INTO emulator.cdc_job_activity (job_id, session_id, is_requested, requested_by, run_requested_date)
+SELECT j.job_id, s.session_id, j.job_type = $1::varchar, 'sa',
+    CASE WHEN j.job_type = $1::varchar THEN emulator.cdc_now() END
+FROM emulator.cdc_jobs j,
+     (SELECT coalesce(max(session_id), 0) + 1 AS session_id FROM emulator.cdc_job_activity) AS s
+ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requested = excluded.is_requested,
+    requested_by = excluded.requested_by, run_requested_date = excluded.run_requested_date,
+    start_execution_date = NULL, stop_execution_date = NULL
+"""
+_CLEANUP_STARTS = """
+INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start_execution_date)
+VALUES ($1::uuid, false, 'sa', emulator.cdc_now())
+ON CONFLICT (job_id) DO UPDATE SET is_requested = false, start_execution_date = excluded.start_execution_date,
+    stop_execution_date = NULL
+"""
