@@ -10,6 +10,7 @@ from psycopg.pq.abc import PGresult
 from sqlserver_emulator.engine import bind
 from sqlserver_emulator.engine.catalog import SessionCatalog, SharedCatalog
 from sqlserver_emulator.engine.names import qualified
+from sqlserver_emulator.engine.reader import ArrowReader
 from sqlserver_emulator.engine.rows import Row, RowReader
 from sqlserver_emulator.engine.security import SessionSecurity
 from sqlserver_emulator.engine.transaction import TransactionalConnection
@@ -18,6 +19,7 @@ from sqlserver_emulator.engine.transaction import TransactionalConnection
 class SessionAccess:
     def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, datetimeoffset_oid: int) -> None:
         self.connection = TransactionalConnection(conninfo)
+        self.arrow = ArrowReader(conninfo)
         self.datetimeoffset_oid = datetimeoffset_oid
         self._rows = RowReader(self.connection.pipeline.psycopg, datetimeoffset_oid)
         self._shared = shared
@@ -25,6 +27,10 @@ class SessionAccess:
         self.security = SessionSecurity(self, login)
         self.was_in_transaction = False
         """Whether the running ``atomic`` is part of the client's transaction."""
+
+    def close(self) -> None:
+        self.arrow.close()
+        self.connection.close()
 
     def rows(self, result: PGresult) -> list[Row]:
         return self._rows.rows(result)

@@ -116,10 +116,10 @@ class Engine:
                 [session_id, login, application, database],
             )
         except SqlServerError as error:
-            access.connection.close()
+            access.close()
             raise (_cannot_open(database) if error.number == 916 else error) from error
         except BaseException:
-            access.connection.close()
+            access.close()
             raise
         return session
 

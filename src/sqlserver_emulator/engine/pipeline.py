@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import psycopg
 from psycopg import generators, pq
@@ -28,17 +28,37 @@ _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecSta
 class StatementFailedError(Exception):
     """PostgreSQL refused a statement; the fields of its error report."""
 
-    def __init__(self, result: PGresult) -> None:
-        self.sqlstate = _field(result, pq.DiagnosticField.SQLSTATE)
-        self.message = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message.decode(
-            errors="replace"
-        )
-        self.detail = _field(result, pq.DiagnosticField.MESSAGE_DETAIL)
-        self.schema = _field(result, pq.DiagnosticField.SCHEMA_NAME)
-        self.table = _field(result, pq.DiagnosticField.TABLE_NAME)
-        self.column = _field(result, pq.DiagnosticField.COLUMN_NAME)
-        self.constraint = _field(result, pq.DiagnosticField.CONSTRAINT_NAME)
-        super().__init__(f"{self.sqlstate}: {self.message}")
+    def __init__(
+        self,
+        *,
+        sqlstate: str,
+        message: str,
+        detail: str = "",
+        schema: str = "",
+        table: str = "",
+        column: str = "",
+        constraint: str = "",
+    ) -> None:
+        super().__init__(f"{sqlstate}: {message}")
+        self.sqlstate = sqlstate
+        self.message = message
+        self.detail = detail
+        self.schema = schema
+        self.table = table
+        self.column = column
+        self.constraint = constraint
+
+
+def _failure(result: PGresult) -> StatementFailedError:
+    return StatementFailedError(
+        sqlstate=_field(result, pq.DiagnosticField.SQLSTATE),
+        message=_field(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message.decode(errors="replace"),
+        detail=_field(result, pq.DiagnosticField.MESSAGE_DETAIL),
+        schema=_field(result, pq.DiagnosticField.SCHEMA_NAME),
+        table=_field(result, pq.DiagnosticField.TABLE_NAME),
+        column=_field(result, pq.DiagnosticField.COLUMN_NAME),
+        constraint=_field(result, pq.DiagnosticField.CONSTRAINT_NAME),
+    )
 
 
 def _field(result: PGresult, field: pq.DiagnosticField) -> str:
@@ -81,7 +101,7 @@ class PipelinedConnection:
         self._send(sql, parameters, before)
         return self._last_result()
 
-    def stream(self, sql: str, parameters: Parameters, before: Sequence[str], chunk_rows: int) -> Iterator[PGresult]:
+    def stream(self, sql: str, parameters: Parameters, before: Sequence[str], chunk_rows: int) -> Generator[PGresult]:
         """The result in pieces of at most ``chunk_rows`` rows, of which the last may be empty.
 
         The connection is busy until the iterator is exhausted or closed; closing early cancels the statement.
@@ -202,7 +222,8 @@ class PipelinedConnection:
     # -- receiving --------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> PGresult | None:
-        return wait(generators.fetch(self._pgconn), self._pgconn.socket)
+        fetched: PGresult | None = wait(generators.fetch(self._pgconn), self._pgconn.socket)
+        return fetched
 
     def _skip_command(self) -> None:
         """Read the result of a command that goes before, to its end. Raises StatementFailedError."""
@@ -219,7 +240,8 @@ class PipelinedConnection:
             last = result
         if failed is not None:
             self._checked(failed)
-        assert last is not None
+        if last is None:
+            raise StatementFailedError(sqlstate="08006", message="the connection to PostgreSQL was lost")
         return last
 
     def _drain(self) -> list[PGresult]:
@@ -245,5 +267,5 @@ class PipelinedConnection:
 
     def _checked(self, result: PGresult) -> PGresult:
         if result.status in _FAILED:
-            raise StatementFailedError(result)
+            raise _failure(result)
         return result

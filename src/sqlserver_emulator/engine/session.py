@@ -6,8 +6,9 @@ Owns the path of a statement: translate, bind, run, type the result. DDL goes to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 
 from psycopg.pq.abc import PGresult
 
@@ -20,6 +21,7 @@ from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.errors_map import to_sql_server
 from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.pipeline import StatementFailedError
+from sqlserver_emulator.engine.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
 from sqlserver_emulator.engine.rows import Row
 from sqlserver_emulator.engine.transaction import SavepointMissingError
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
@@ -61,7 +63,8 @@ class PostgresEngineSession:
         self._identity = IdentityValues(access)
         self._ddl = DdlRunner(access, translator, self._identity)
         self._names = ConstraintLookup(access)
-        self._open_result: Iterator[object] | None = None
+        self._estimates = RowEstimates()
+        self._open_result: Generator[object] | None = None
         self._seen_version = self._catalog.version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
@@ -138,34 +141,77 @@ class PostgresEngineSession:
 
     def _select(self, translated: Translated, variables: Variables) -> StatementResult:
         values = bind.parameter_values(translated.parameters, variables, self._identity.variable)
+        may_be_large = translated.read_only and self._connection.reads_what_others_read
+        if may_be_large and self._estimate(translated.sql, values) >= LARGE_ROWS:
+            large = self._select_large(translated, values)
+            if large is not None:
+                return large
         pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
         first = next(pieces)
+        if may_be_large and first.ntuples == _CHUNK_ROWS and self._connection.reads_what_others_read:
+            pieces.close()
+            self._estimates.note(translated.sql, LARGE_ROWS)
+            large = self._select_large(translated, values)
+            if large is not None:
+                return large
+            pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
+            first = next(pieces)
+        return self._small_result(translated, first, pieces)
+
+    def _small_result(self, translated: Translated, first: PGresult, pieces: Generator[PGresult]) -> StatementResult:
+        rest: Iterator[PGresult] = pieces
         if self._needs_catalog(first):
-            pieces = iter(list(pieces))
+            rest = iter(list(pieces))
         columns = self._columns(first, translated)
         unscaled = result_types.unscaled_columns(first, columns)
         if unscaled:
-            rows = [row for piece in (first, *pieces) for row in self._access.rows(piece)]
+            rows = [row for piece in (first, *rest) for row in self._access.rows(piece)]
             columns = result_types.with_scales(columns, unscaled, rows)
             return StatementResult(Command.SELECT, columns, iter([Rows(rows)]), row_count=len(rows))
         result = StatementResult(Command.SELECT, columns, row_count=0)
         self._open_result = pieces
-        result.batches = self._batches(result, first, pieces)
+        result.batches = self._batches(result, self._row_batches(first, rest))
         return result
 
+    def _row_batches(self, first: PGresult, rest: Iterator[PGresult]) -> Iterator[Rows]:
+        for piece in chain((first,), rest):
+            if piece.ntuples:
+                yield Rows(self._access.rows(piece))
+
     def _batches(
-        self, result: StatementResult, first: PGresult, rest: Iterator[PGresult]
+        self, result: StatementResult, batches: Iterator[Rows] | Iterator[RowsArrow]
     ) -> Iterator[Rows | RowsArrow]:
-        piece: PGresult | None = first
+        """The batches, counted, with PostgreSQL's errors made SQL Server's."""
         count = 0
         with self._errors("SELECT"):
-            while piece is not None:
-                if piece.ntuples:
-                    count += piece.ntuples
-                    result.row_count = count
-                    yield Rows(self._access.rows(piece))
-                piece = next(rest, None)
+            for batch in batches:
+                count += len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
+                result.row_count = count
+                yield batch
         self._open_result = None
+
+    def _estimate(self, sql: str, values: Sequence[object]) -> int:
+        known = self._estimates.known(sql)
+        if known is not None:
+            return known
+        if " FROM " not in sql:
+            return 1
+        (plan,) = self._access.rows(self._connection.run(explain(sql, values), reads=True))[0]
+        rows = estimated_rows(plan)
+        self._estimates.note(sql, rows)
+        return rows
+
+    def _select_large(self, translated: Translated, values: Sequence[object]) -> StatementResult | None:
+        """None when a column has a type that Arrow batches do not carry."""
+        described = self._connection.describe(translated.sql)
+        columns = self._columns(described, translated)
+        if result_types.unscaled_columns(described, columns) or not fits_arrow(columns):
+            return None
+        result = StatementResult(Command.SELECT, columns, row_count=0)
+        batches = self._access.arrow.read(translated.sql, values, columns, self._connection.context)
+        self._open_result = batches
+        result.batches = self._batches(result, batches)
+        return result
 
     def _assign(self, translated: Translated, variables: Variables) -> StatementResult:
         rows, _ = self._all_rows(translated, variables)
@@ -284,6 +330,7 @@ class PostgresEngineSession:
 
     def cancel(self) -> None:
         self._connection.pipeline.cancel()
+        self._access.arrow.cancel()
 
     def reset(self) -> None:
         self.rollback()
@@ -293,15 +340,15 @@ class PostgresEngineSession:
         self._identity.forget()
 
     def close(self) -> None:
-        self._connection.close()
+        self._close_open_result()
+        self._access.close()
         self._on_close()
 
     def _close_open_result(self) -> None:
         """A result that was not read to its end is given up when the next statement starts."""
         pieces, self._open_result = self._open_result, None
-        close = getattr(pieces, "close", None)
-        if close is not None:
-            close()
+        if pieces is not None:
+            pieces.close()
 
     # -- errors -----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ therefore sent again when needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from psycopg import pq
@@ -45,6 +45,15 @@ class TransactionalConnection:
         self._applied: dict[str, str] = {}
 
     @property
+    def reads_what_others_read(self) -> bool:
+        """Whether another connection would read the same now: nothing is written yet, and no snapshot is held."""
+        return not self.in_transaction or (not self.has_written and self.isolation == "READ COMMITTED")
+
+    @property
+    def context(self) -> dict[str, str]:
+        return self._context
+
+    @property
     def in_atomic(self) -> bool:
         return self._atomic
 
@@ -57,7 +66,7 @@ class TransactionalConnection:
         with self._guarding():
             return self.pipeline.run(sql, parameters, [*self._prefix(reads), *before])
 
-    def stream(self, sql: str, parameters: Parameters, chunk_rows: int, *, reads: bool = False) -> Iterator[PGresult]:
+    def stream(self, sql: str, parameters: Parameters, chunk_rows: int, *, reads: bool = False) -> Generator[PGresult]:
         with self._guarding():
             try:
                 yield from self.pipeline.stream(sql, parameters, self._prefix(reads), chunk_rows)
