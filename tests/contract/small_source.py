@@ -1,0 +1,86 @@
+"""A source in memory, for runs on a real ledger and warehouse: a table, its changes, and how both are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance, lsn
+
+from floodmark.core.capture import SourceSnapshot, TableSighting
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.window import TableCounts, WindowPlan
+from floodmark.sync.ports import StagedRows
+
+NOON = datetime(2026, 5, 1, 12)
+START = 5
+"""Where the capture instance begins."""
+
+
+def settings(**other: Any) -> PipelineSettings:
+    return PipelineSettings(PIPELINE, (TableSettings(ORDERS, TARGET, **other),))
+
+
+@dataclass
+class SmallSource:
+    """dbo.Orders and its log. ``position`` is the newest LSN; every change is a commit of its own."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    log: list[Row] = field(default_factory=list)
+    position: int = START
+    min_lsn: int = START
+    looks: int = 0
+    seen: dict[str, Any] = field(default_factory=dict)
+    """What the next sightings show in the place of the truth."""
+
+    def write(self, key: int, amount: int | None) -> None:
+        """amount None deletes the row."""
+        self.position += 1
+        if amount is None:
+            self.log.append(Row(key, DELETE, self.position, self.rows.pop(key)))
+            return
+        self.log.append(Row(key, UPDATE if key in self.rows else INSERT, self.position, amount))
+        self.rows[key] = amount
+
+    def idle(self) -> None:
+        self.position += 1
+
+    def read_snapshot(
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
+    ) -> SourceSnapshot:
+        self.looks += 1
+        last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
+        sighting = TableSighting(ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last)
+        now = NOON + timedelta(seconds=self.position)
+        return SourceSnapshot(
+            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),)
+        )  # fmt: skip
+
+
+@dataclass
+class SmallStager:
+    """Stages what ``SmallSource`` has, as Spark would."""
+
+    shop: Shop
+    source: SmallSource
+
+    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+        interval = plan.tables[index].interval
+        if interval is None:
+            to = int.from_bytes(plan.to_lsn.value)
+            rows = [Row(key, INSERT, to, amount) for key, amount in self.source.rows.items()]
+            return StagedRows(len(rows), self.shop.stage(plan, rows, index))
+        changes = [row for row in self.source.log if lsn(row.lsn) in interval]
+        latest = {row.id: row for row in changes}
+        return StagedRows(len(changes), self.shop.stage(plan, latest.values(), index))
+
+
+class NoChecks:
+    """A ``Quality`` that finds nothing."""
+
+    def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
+        assert set(counts) == {table.source for table in plan.tables}

@@ -1,0 +1,39 @@
+import psycopg
+import pytest
+
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, WarehouseAdminError, WarehouseUnavailableError
+from floodmark.postgres import open_transaction, translate
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (psycopg.errors.AdminShutdown, WarehouseUnavailableError, "not available"),
+        (psycopg.errors.ConnectionFailure, WarehouseUnavailableError, "not available"),
+        (psycopg.errors.DeadlockDetected, WarehouseUnavailableError, "not available"),
+        (psycopg.errors.TooManyConnections, WarehouseUnavailableError, "not available"),
+        (psycopg.OperationalError, WarehouseUnavailableError, "not available"),
+        (psycopg.errors.DiskFull, WarehouseAdminError, "disk space"),
+        (psycopg.errors.InsufficientPrivilege, WarehouseAdminError, "Grant"),
+        (psycopg.errors.InvalidPassword, WarehouseAdminError, "user and password"),
+        (psycopg.errors.InvalidCatalogName, WarehouseAdminError, "database name"),
+        (psycopg.errors.UndefinedTable, FloodmarkBugError, "42P01"),
+    ],
+)
+def test_driver_error_becomes_the_error_of_who_must_act(
+    error: type[psycopg.Error], kind: type[FloodmarkError], words: str
+) -> None:
+    found = translate(error("it went wrong"), "shop")
+    assert type(found) is kind
+    assert str(found).startswith("shop: ")
+    assert "it went wrong" in str(found)
+    assert words in str(found)
+
+
+def test_warehouse_that_is_down_can_be_tried_again_and_its_password_is_not_said() -> None:
+    nowhere = WarehouseConnection("127.0.0.1", 1, "w", "u", "s3cret")
+    with pytest.raises(WarehouseUnavailableError, match="cannot be reached") as raised, open_transaction(nowhere):
+        pytest.fail("there is nobody on port 1")
+    assert raised.value.retryable
+    assert "s3cret" not in str(raised.value)
