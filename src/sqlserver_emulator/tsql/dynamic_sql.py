@@ -100,18 +100,12 @@ class DynamicSql:
     def _prepare_and_execute(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle, parameters, text), taken = leading(("@handle", "@params", "@stmt"), arguments)
         template = _template("sp_prepexec", text, parameters)
-        number = self._replace(handle, template)
-        result = yield from self._run(template, arguments, taken)
-        result.outputs[0] = (INT, number)
-        return result
+        return (yield from self._run_and_keep(handle, template, arguments, taken))
 
     def _prepare_call(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle, name), taken = leading(("@handle", "@rpcname"), arguments)
         template = Template("" if name is None else str(name.value), is_procedure=True)
-        number = self._replace(handle, template)
-        result = yield from self._run(template, arguments, taken)
-        result.outputs[0] = (INT, number)
-        return result
+        return (yield from self._run_and_keep(handle, template, arguments, taken))
 
     def _unprepare(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle,), _ = leading(("@handle",), arguments)
@@ -149,11 +143,20 @@ class DynamicSql:
         self.handles[number] = template
         return number
 
-    def _replace(self, handle: RpcArgument | None, template: Template) -> int:
-        """A driver that prepares anew passes the handle that it gives up."""
+    def _run_and_keep(
+        self, handle: RpcArgument | None, template: Template, arguments: Sequence[RpcArgument], taken: int
+    ) -> Call:
+        """Run, and give out a handle. A driver that prepares anew passes the handle that it gives up."""
         if handle is not None and isinstance(handle.value, int):
             self.handles.pop(handle.value, None)
-        return self._keep(template)
+        number = self._keep(template)
+        try:
+            result = yield from self._run(template, arguments, taken)
+        except BaseException:
+            self.handles.pop(number, None)  # the client never learns of it
+            raise
+        result.outputs[0] = (INT, number)
+        return result
 
     def _find(self, handle: RpcArgument | None) -> Template:
         number = None if handle is None else handle.value

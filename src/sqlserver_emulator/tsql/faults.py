@@ -45,7 +45,9 @@ class Weight(Enum):
 
 
 class Origin(Enum):
-    """How an error came about: RAISERROR never ends a batch, THROW always does."""
+    """How an error came about: RAISERROR never ends a batch, THROW always does, COMPILATION errors came before."""
+
+    COMPILATION = "compilation"
 
     STATEMENT = "statement"
     RAISERROR = "raiserror"
@@ -55,6 +57,8 @@ class Origin(Enum):
 def weigh(error: SqlServerError, origin: Origin) -> Weight:
     if error.number in (NotSupportedByEmulatorError.NUMBER, CANCELLED) or error.severity >= FATAL_SEVERITY:
         return Weight.REFUSAL
+    if origin is Origin.COMPILATION:
+        return Weight.SCOPE
     if origin is Origin.THROW:
         return Weight.BATCH
     if origin is Origin.RAISERROR or isinstance(error, CallError):

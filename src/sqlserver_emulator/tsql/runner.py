@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from sqlserver_emulator.engine.contract import Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.events import ErrorRaised, Event, StatementDone
+from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
 from sqlserver_emulator.tsql import statements as nodes
 from sqlserver_emulator.tsql.faults import (
     BatchEnd,
@@ -70,6 +70,7 @@ class Runner:
         self.register(nodes.Declare, self._declare)
         self.register(nodes.DeclareTable, self._declare_table)
         self.register(nodes.SetVariable, self._set_variable)
+        self.register(nodes.Assign, self._assign)
         self.register(nodes.Unsupported, self._unsupported)
 
     def register(self, node: type[Statement], handler: Callable[..., Steps]) -> None:
@@ -83,7 +84,7 @@ class Runner:
             try:
                 batch = parse_batch(text, known)
             except SqlServerError as error:
-                yield from self.fail(error, scope, error.line)
+                yield from self.fail(error, scope, error.line, Origin.COMPILATION)
                 return
         except ScopeEnd:
             return
@@ -141,7 +142,7 @@ class Runner:
             raise BatchEnd
         yield from state.transactions.notice_loss()
         weight = weigh(error, origin)
-        aborts = state.options.xact_abort and origin is not Origin.RAISERROR
+        aborts = state.options.xact_abort and origin not in (Origin.RAISERROR, Origin.COMPILATION)
         dooms = aborts or (weight is Weight.BATCH and origin is Origin.STATEMENT)
         if weight is not Weight.REFUSAL and state.tries:
             if dooms:
@@ -263,6 +264,15 @@ class Runner:
         variable.value = self._state.evaluate(statement.expression, scope, variable.type)
         self._state.system.set_row_count(1)
         yield from ()
+        return Outcome.NEXT
+
+    def _assign(self, statement: nodes.Assign, scope: Scope) -> Steps:
+        """From left to right, each seeing those before it; @@ROWCOUNT and @@ERROR as before the statement."""
+        for assignment in statement.assignments:
+            variable = scope.variables[assignment.name]
+            variable.value = self._state.evaluate(assignment.expression, scope, variable.type)
+        self._state.system.set_row_count(1)
+        yield StatementDone(Command.SELECT)
         return Outcome.NEXT
 
     def _unsupported(self, statement: nodes.Unsupported, scope: Scope) -> Steps:

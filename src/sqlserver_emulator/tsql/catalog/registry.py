@@ -18,7 +18,7 @@ REFUSED: Final = word_set(
     sp_describe_first_result_set sp_detach_db sp_dropextendedproperty sp_droplogin sp_droprole sp_dropuser
     sp_getapplock sp_getbindtoken sp_help sp_helpconstraint sp_helpdb sp_helpfile sp_helpindex sp_helplogins
     sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser sp_lock sp_msforeachdb sp_msforeachtable
-    sp_password sp_procedure_params_100_managed sp_readerrorlog sp_recompile sp_refreshview sp_releaseapplock
+    sp_password sp_procedure_params_100_managed sp_readerrorlog sp_recompile sp_refreshview sp_releaseapplock sp_rename
     sp_server_info sp_set_session_context sp_settriggerorder sp_spaceused sp_special_columns_100 sp_sproc_columns_100
     sp_stored_procedures sp_table_privileges sp_tablecollations_100 sp_tableoption sp_trace_create
     sp_updateextendedproperty sp_updatestats sp_who sp_who2 xp_cmdshell xp_fixeddrives xp_instance_regread xp_logevent

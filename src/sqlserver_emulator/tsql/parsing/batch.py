@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql.lexer import NAME
-from sqlserver_emulator.tsql.parsing import execute, settings, simple
+from sqlserver_emulator.tsql.parsing import assignment, execute, settings, simple
 from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, is_module
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.expressions import take_condition
@@ -122,6 +122,11 @@ def _take_sql(cursor: Cursor) -> Statement:
     if scan.verb == "INSERT" and not scan.has_source and following in ("EXEC", "EXECUTE"):
         source = execute.take_execute(cursor)
         return source if isinstance(source, Unsupported) else InsertExecute(line, text, source)
+    if scan.verb == "SELECT" and assignment.is_assignment(cursor, start):
+        accumulation = assignment.accumulation(cursor, start, end)
+        return assignment.take_assignments(cursor, start, end) or Sql(
+            line, text, "SELECT", tuple(tokens[start:end]), accumulation=accumulation
+        )
     temp_table = _temp_table(cursor, scan.verb, start, end) if "#" in text else ""
     return Sql(line, text, scan.verb, tuple(tokens[start:end]), temp_table)
 

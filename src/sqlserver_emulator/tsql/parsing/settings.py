@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql.lexer import IDENTIFIERS, LITERALS, VARIABLE, identifier_value
+from sqlserver_emulator.tsql.parsing.assignment import ASSIGNMENTS, assigned
 from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, skip_parentheses
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.data_types import take_variable_type
@@ -28,7 +29,6 @@ from sqlserver_emulator.tsql.statements import (
 from sqlserver_emulator.types import TsqlType
 
 _COMMA: Final = frozenset((",",))
-_ASSIGNMENTS: Final = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="))
 SWITCHES: Final = word_set(
     """ANSI_DEFAULTS ANSI_NULL_DFLT_OFF ANSI_NULL_DFLT_ON ANSI_NULLS ANSI_PADDING ANSI_WARNINGS ARITHABORT ARITHIGNORE
     CONCAT_NULL_YIELDS_NULL CURSOR_CLOSE_ON_COMMIT FMTONLY FORCEPLAN IMPLICIT_TRANSACTIONS NOCOUNT NOEXEC
@@ -143,14 +143,13 @@ def _take_assignment(cursor: Cursor, line: int) -> Statement:
         scan_end = SqlScan(cursor.tokens, cursor.at).end()
         cursor.at = scan_end
         return Unsupported(line, "SET @variable.method(…)")
-    operator = cursor.expect_one_of(_ASSIGNMENTS)
+    operator = cursor.expect_one_of(ASSIGNMENTS)
     if cursor.word == "CURSOR":
         cursor.at = SqlScan(cursor.tokens, cursor.at).end()
         return Unsupported(line, "cursors (SET @variable = CURSOR)")
-    expression = take_expression(cursor)
-    if operator != "=":
-        expression = Expression(f"{name} {operator[0]} ({expression.text})")
-    return SetVariable(line, name.lower(), expression)
+    start = cursor.at
+    take_expression(cursor)
+    return SetVariable(line, name.lower(), assigned(cursor, start - 2, operator, start, cursor.at))
 
 
 def _take_switches(cursor: Cursor, line: int) -> SetOption:

@@ -63,6 +63,8 @@ def _show_small(statement: Statement) -> str:
     match statement:
         case nodes.SetVariable(name=name, expression=expression):
             return f"let {name} = {expression.text}"
+        case nodes.Assign(assignments=assignments):
+            return f"all [{'; '.join(map(show, assignments))}]"
         case nodes.SetOption(options=options, value=value):
             return f"set {','.join(options)} {value.text}"
         case nodes.ExecuteText(text=text):
@@ -152,7 +154,7 @@ FROM_DRIVERS = [
             "let @sql = N'SELECT'",
             "if EXISTS (SELECT TOP 1 * FROM sys.all_columns WHERE [name] = 'graph') [let @sql = @sql + N' AND 1']",
             "exec sp_executesql(=@sql, =N'@CN NVARCHAR(MAX) OUTPUT', @cn=@Names!, @objid=@id)",
-            "SELECT @Names = COALESCE(@Names, '*')",
+            "all [let @names = COALESCE(@Names, '*')]",
             "set FMTONLY ON",
             "exec text N'SELECT ' + @Names + N' FROM [dbo].[t]'",
             "set FMTONLY OFF",
@@ -303,6 +305,9 @@ CONTROL = [
      ["set STATISTICS IO,STATISTICS TIME ON", "set DEADLOCK_PRIORITY LOW"]),
     ("DECLARE @a int SET @a += 2 * 3 SET @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END",
      ["declare @a int", "let @a = @a + (2 * 3)", "let @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END"]),
+    ("DECLARE @a int, @b int SELECT @a = 1, @b += @a + 2 SELECT @a = x FROM t SELECT @a = 1 WHERE 1 = 1",
+     ["declare @a int, @b int", "all [let @a = 1; let @b = @b + (@a + 2)]", "SELECT @a = x FROM t",
+      "SELECT @a = 1 WHERE 1 = 1"]),
     ("DECLARE @a int, @t TABLE (x int), @b dec(5) = 1.5",
      ["block [declare @a int, @b decimal(5,0) = 1.5; CREATE TABLE @t (x int)]"]),
     ("DECLARE c CURSOR FOR SELECT 1 FOR UPDATE SELECT 2", ["unsupported cursors (DECLARE … CURSOR)", "SELECT 2"]),
