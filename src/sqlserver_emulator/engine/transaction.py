@@ -1,7 +1,8 @@
 """T-SQL's transactions on a PostgreSQL connection.
 
 In SQL Server most errors end the statement, not the transaction; in PostgreSQL they end the transaction. So inside one
-every statement runs under a savepoint, sent in the same round trip. BEGIN is sent with the first statement.
+every statement runs under a savepoint, sent in the same round trip; until something was written there is nothing to save,
+and PostgreSQL's transaction is simply begun again. BEGIN is sent with the first statement.
 
 Owns also the session's context (role and settings that PostgreSQL functions read), which a rollback undoes and which is
 therefore sent again when needed.
@@ -182,12 +183,17 @@ class TransactionalConnection:
             commands.append(f"BEGIN ISOLATION LEVEL {self.isolation}")
             self._started = True
         commands += self._context_commands()
-        if self.in_transaction and not self._atomic:
+        if self.in_transaction and not self._atomic and self._must_guard:
             commands += self._guard_commands()
             self._guard_is_clean = reads
         if self.in_transaction and not reads:
             self.has_written = True
         return commands
+
+    @property
+    def _must_guard(self) -> bool:
+        """Whether there is anything that a failing statement must not take with it."""
+        return self.has_written or bool(self._savepoints) or self.isolation != "READ COMMITTED"
 
     def _guard_commands(self) -> list[str]:
         if self._guarded and self._guard_is_clean:
@@ -217,14 +223,15 @@ class TransactionalConnection:
             raise
 
     def _undo_statement(self) -> None:
-        if not self.in_transaction:
-            self._applied.clear()
-            return
-        if self.pipeline.transaction_status == pq.TransactionStatus.IDLE:
-            return
         self._applied.clear()
-        self.pipeline.run(f"ROLLBACK TO SAVEPOINT {_GUARD}")
-        self._guard_is_clean = True
+        if not self.in_transaction or self.pipeline.transaction_status == pq.TransactionStatus.IDLE:
+            return
+        if self._guarded:
+            self.pipeline.run(f"ROLLBACK TO SAVEPOINT {_GUARD}")
+            self._guard_is_clean = True
+        else:
+            self.pipeline.run("ROLLBACK")
+            self._started = self.has_written = False
 
     def _forget_transaction(self) -> None:
         self.in_transaction = self.has_written = False
