@@ -65,8 +65,12 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
     """What an error of an open session means to us, by SQLSTATE."""
-    state = error.sqlstate
-    words = str(error).strip().replace("\n", "; ")
+    return by_sqlstate(error.sqlstate, str(error), subject)
+
+
+def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError:
+    """The same for other drivers. ``message`` is shown, not read; ``state`` None: the connection is gone."""
+    words = message.strip().replace("\n", "; ")
     if state is None or state.startswith(_UNAVAILABLE):
         return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "It is tried again.")
     for prefix, hint in _HINTS.items():

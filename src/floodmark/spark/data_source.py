@@ -1,0 +1,167 @@
+"""The Spark data source ``sqlserver_cdc``: a table of a window plan as Arrow batches, in parts that run in parallel.
+
+A window is cut at commit LSNs, so that no transaction is split; a first load at keys that the server chose. Each part
+is one statement over one connection. The source's password is taken from the environment of the driver and travels
+inside the pickled reader: as an option it would show in query plans.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from floodmark.core.errors import FloodmarkBugError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.plan_json import plan_from_json
+from floodmark.core.window import LoadKind, NetSource, TablePlan
+from floodmark.spark import statements
+from floodmark.spark.carried_errors import carried
+from floodmark.spark.columns import CarriedColumn, carried_columns, to_carried
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import connect
+
+NAME = "sqlserver_cdc"
+PLAN_OPTION = "plan"
+INDEX_OPTION = "index"
+PARTS_OPTION = "parts"
+SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+
+BATCH_ROWS = 8192
+LOB_BATCH_ROWS = 256
+"""A batch is held in memory whole, and one LOB may have megabytes."""
+
+Bound = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class ChangesPart(InputPartition):  # type: ignore[misc]
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class RowsPart(InputPartition):  # type: ignore[misc]
+    """A chunk of the table: keys after ``after`` up to and including ``to``; None: no bound on that side."""
+
+    after: Bound | None
+    to: Bound | None
+
+
+class SqlServerCdc(DataSource):  # type: ignore[misc]
+    """Options: plan (JSON of a WindowPlan), index (of the table in it), parts (how many, if the plan leaves it open).
+
+    Columns: those of the change table that the kind of read needs (``statements.own_columns``), then the stored ones.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> spark.StructType:
+        return spark_schema(self._plan())
+
+    def reader(self, schema: spark.StructType) -> SqlServerReader:
+        source = SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE])
+        return SqlServerReader(self._plan(), source, int(self.options.get(PARTS_OPTION, "1")))
+
+    def _plan(self) -> TablePlan:
+        return plan_from_json(json.loads(self.options[PLAN_OPTION])).tables[int(self.options[INDEX_OPTION])]
+
+
+class SqlServerReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, plan: TablePlan, source: SqlServerConnection, parts: int) -> None:
+        self._plan = plan
+        self._source = source
+        self._parts = plan.partitions or parts
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with carried():
+            if self._plan.kind is LoadKind.FIRST_LOAD:
+                return self._plan_chunks()
+            return self._plan_intervals()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        table = self._plan.instance.table
+        columns = carried_columns(table, self._plan.temporal)
+        schema = arrow_schema(self._plan)
+        rows = LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
+        text, parameters = self._statement(partition)
+        with carried(), connect(self._source) as session:
+            for batch in session.read_batches(str(self._plan.source), text, parameters, rows):
+                yield cast_batch(batch, schema, columns)
+
+    def _statement(self, part: InputPartition) -> tuple[str, tuple[object, ...]]:
+        if isinstance(part, RowsPart):
+            text = statements.select_rows(self._plan, part.after is not None, part.to is not None)
+            bounds = [statements.bound_parameters(bound) for bound in (part.after, part.to) if bound is not None]
+            return text, tuple(value for bound in bounds for value in bound)
+        if not isinstance(part, ChangesPart):
+            raise FloodmarkBugError(str(self._plan.source), f"no such part: {part}.")
+        interval = part.interval
+        if self._plan.net is NetSource.SERVER:
+            return statements.select_net_changes(self._plan), (interval.from_lsn.value, interval.to_lsn.value)
+        return statements.select_changes(self._plan), (interval.after_lsn.value, interval.to_lsn.value)
+
+    def _plan_intervals(self) -> list[ChangesPart]:
+        interval = self._plan.interval
+        if interval is None:
+            raise FloodmarkBugError(str(self._plan.source), "a window of changes without an interval.")
+        # The server's net changes hold for the window as a whole.
+        if self._parts == 1 or self._plan.net is NetSource.SERVER:
+            return [ChangesPart(interval)]
+        parameters = (self._parts, interval.after_lsn.value, interval.to_lsn.value)
+        with connect(self._source) as session:
+            cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
+        return [ChangesPart(part) for part in cut_interval(interval, cuts)]
+
+    def _plan_chunks(self) -> list[RowsPart]:
+        if not self._plan.instance.table.key:
+            return [RowsPart(None, None)]
+        rows = self._plan.first_load_chunk_rows
+        with connect(self._source) as session:
+            bounds = [_portable(row) for row in session.fetch(statements.select_chunk_bounds(self._plan), (rows,))]
+        return [RowsPart(after, to) for after, to in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
+    """``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
+    inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
+    ends = [interval.after_lsn, *inner, interval.to_lsn]
+    return [Interval(after, to) for after, to in pairwise(ends)]
+
+
+def spark_schema(plan: TablePlan) -> spark.StructType:
+    own = {"binary": spark.BinaryType(), "int": spark.IntegerType()}
+    fields = [spark.StructField(name, own[statements.OWN_TYPES[name]]) for name in statements.own_columns(plan)]
+    columns = carried_columns(plan.instance.table, plan.temporal)
+    return spark.StructType([*fields, *(spark.StructField(column.name, column.spark_type) for column in columns)])
+
+
+def arrow_schema(plan: TablePlan) -> pa.Schema:
+    own = {"binary": pa.binary(), "int": pa.int32()}
+    fields = [(name, own[statements.OWN_TYPES[name]]) for name in statements.own_columns(plan)]
+    columns = carried_columns(plan.instance.table, plan.temporal)
+    return pa.schema([*fields, *((column.name, column.arrow_type) for column in columns)])
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: tuple[CarriedColumn, ...]) -> pa.RecordBatch:
+    """To the declared types; the driver's own are wider (large_string, uint8, time64[ns]), and Spark refuses them."""
+    own = len(schema) - len(columns)
+    arrays = [batch.column(i).cast(schema.field(i).type) for i in range(own)]
+    arrays += [
+        to_carried(batch.column(own + i), column.type, schema.field(own + i).type) for i, column in enumerate(columns)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _portable(row: Sequence[object]) -> Bound:
+    """A key that comes back to the server as the value it was: uuid.UUID is not bound as uniqueidentifier."""
+    plain = (int, str, bytes)
+    return tuple(value if isinstance(value, plain) or hasattr(value, "as_tuple") else str(value) for value in row)

@@ -1,0 +1,84 @@
+"""``SparkStager``: read a table of a window, net its changes, stage what is left. No row passes the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.naming import staging_table
+from floodmark.core.plan_json import plan_to_json
+from floodmark.core.types import list_losses
+from floodmark.core.window import LoadKind, NetSource, TablePlan, WindowPlan
+from floodmark.spark import data_source
+from floodmark.spark.carried_errors import recover
+from floodmark.spark.net import describe_order, sort_changes
+from floodmark.spark.rows import require_server_net
+from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
+from floodmark.sync.ports import StagedRows
+from floodmark.warehouse.connection import WarehouseConnection
+
+_LOG = logging.getLogger(__name__)
+
+
+class SparkStager:
+    """``sync.ports.Stager``. The source is that of the environment variable FLOODMARK_SOURCE (see ``data_source``)."""
+
+    def __init__(self, session: SparkSession, warehouse: WarehouseConnection) -> None:
+        self._session = session
+        self._warehouse = warehouse
+
+    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+        """Raises from ``core.errors``. May run for several tables at the same time."""
+        table = plan.tables[index]
+        for line in (*list_losses(table.instance.table, table.temporal), *describe_order(table)):
+            _LOG.info("%s: %s", table.source, line)
+        if _has_server_net(table):
+            require_server_net(table)
+        with _recovered(table):
+            return self.stage_rows(self._read(plan, index), plan, index)
+
+    def stage_rows(self, rows: DataFrame, plan: WindowPlan, index: int) -> StagedRows:
+        """Net and stage rows in the columns of ``sqlserver_cdc``."""
+        table = plan.tables[index]
+        if table.kind is LoadKind.CHANGES and not _has_server_net(table):
+            rows = sort_changes(rows, table)
+        writer = StageWriter(table, staging_table(plan, index), plan.to_lsn, self._warehouse)
+        counts = rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
+        return StagedRows(sum(row.read_rows for row in counts), sum(row.staged_rows for row in counts))
+
+    def _read(self, plan: WindowPlan, index: int) -> DataFrame:
+        # The table alone: the options of a read go with every one of its tasks.
+        narrow = replace(plan, tables=(plan.tables[index],))
+        return (
+            self._session.read.format(data_source.NAME)
+            .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
+            .option(data_source.INDEX_OPTION, 0)
+            .option(data_source.PARTS_OPTION, self._session.sparkContext.defaultParallelism)
+            .load()
+        )
+
+
+def _has_server_net(table: TablePlan) -> bool:
+    return table.kind is LoadKind.CHANGES and table.net is NetSource.SERVER
+
+
+@contextmanager
+def _recovered(table: TablePlan) -> Iterator[None]:
+    """Spark's exception as the error that a worker raised, or as a bug of ours with Spark's words."""
+    try:
+        yield
+    except FloodmarkError:
+        raise
+    except (PySparkException, Py4JJavaError) as error:
+        found = recover(error)
+        if found is None:
+            raise FloodmarkBugError(str(table.source), f"Spark failed: {error}") from error
+        raise found from None
