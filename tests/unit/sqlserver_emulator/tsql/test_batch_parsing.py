@@ -19,6 +19,8 @@ def show(statement: Statement) -> str:
             return " ".join(text.split())
         case nodes.If(condition=condition, then=then, otherwise=otherwise):
             return f"if {condition.text} [{show(then)}]" + (f" else [{show(otherwise)}]" if otherwise else "")
+        case nodes.Assign(assignments=assignments):
+            return f"all [{'; '.join(map(show, assignments))}]"
         case nodes.While(condition=condition, body=body):
             return f"while {condition.text} [{show(body)}]"
         case nodes.Block(statements=inner):
@@ -63,8 +65,6 @@ def _show_small(statement: Statement) -> str:
     match statement:
         case nodes.SetVariable(name=name, expression=expression):
             return f"let {name} = {expression.text}"
-        case nodes.Assign(assignments=assignments):
-            return f"all [{'; '.join(map(show, assignments))}]"
         case nodes.SetOption(options=options, value=value):
             return f"set {','.join(options)} {value.text}"
         case nodes.ExecuteText(text=text):
