@@ -1,0 +1,95 @@
+"""The load job: what spark-submit runs for one window. Its last line of output is the result, for who started it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.load_result import LoadResult, format_load_result
+from floodmark.core.schema import TableName
+from floodmark.core.window import TableCounts
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.spark.data_source import SOURCE_VARIABLE
+from floodmark.spark.session import open_session
+from floodmark.spark.stager import SparkStager
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.source import SqlServerSource
+from floodmark.sync.load import load_window
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.postgres import PostgresWarehouse
+
+WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
+_LOG = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0 when the window is merged. An error is one message, and the last line says it for programs."""
+    parser = argparse.ArgumentParser(description="Load one window of a pipeline.")
+    parser.add_argument("--window-id", type=int, required=True, help="of the ledger; it must have been opened")
+    # The plan in the ledger says it all; the file is named so that a log shows where the window came from.
+    parser.add_argument("--config", type=Path, help="the configuration that the window was opened with")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    result = _result(options.window_id)
+    if result.error is not None:
+        _LOG.error("%s", result.error)
+    sys.stdout.flush()
+    print(format_load_result(result), flush=True)
+    return 0 if result.error is None else 1
+
+
+def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
+    """Rows per table. Source and warehouse come from the environment. Raises from ``core.errors``."""
+    subject = f"window {window_id}"
+    source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
+    warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
+    began = time.monotonic()
+    session = open_session(f"floodmark {subject}")
+    up_seconds = time.monotonic() - began
+    _LOG.info("Spark %s on %s is up after %.1f s.", session.version, session.sparkContext.master, up_seconds)
+    began = time.monotonic()
+    try:
+        return load_window(
+            window_id,
+            PostgresLedger(warehouse),
+            PostgresWarehouse(warehouse),
+            SqlServerSource(source),
+            SparkStager(session, warehouse),
+        )
+    finally:
+        _LOG.info("The load took %.1f s.", time.monotonic() - began)
+        session.stop()
+
+
+def _result(window_id: int) -> LoadResult:
+    try:
+        counts = run_load_job(window_id)
+    except FloodmarkError as error:
+        return LoadResult(window_id, error=error)
+    except Exception as error:  # noqa: BLE001  (the edge of the process: whoever started it must learn of everything)
+        _LOG.exception("window %s", window_id)
+        bug = FloodmarkBugError(f"window {window_id}", f"{type(error).__name__}: {error}", "See the log above.")
+        return LoadResult(window_id, error=bug)
+    return LoadResult(window_id, {str(table): rows for table, rows in counts.items()})
+
+
+_Connection = TypeVar("_Connection", SqlServerConnection, WarehouseConnection)
+
+
+def _from_environment(variable: str, kind: type[_Connection], subject: str) -> _Connection:
+    text = os.environ.get(variable)
+    if not text:
+        raise ConfigError(subject, f"the environment variable {variable} is not set.", "It holds a connection as JSON.")
+    try:
+        return kind.from_json(text)
+    except (ValueError, TypeError) as error:
+        # The text holds a password: it is not repeated.
+        raise ConfigError(subject, f"{variable} is no connection as JSON ({type(error).__name__}).") from None
