@@ -98,6 +98,7 @@ CREATE TABLE IF NOT EXISTS floodmark.tombstones (
     lsn           floodmark.lsn NOT NULL,
     PRIMARY KEY (target_schema, target_name, key)
 );
+CREATE INDEX IF NOT EXISTS tombstones_by_lsn ON floodmark.tombstones (target_schema, target_name, lsn);
 COMMENT ON TABLE floodmark.tombstones IS
     'Keys that a hard delete removed, so that replaying an older window cannot bring the row back';
 

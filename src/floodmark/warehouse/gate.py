@@ -14,7 +14,6 @@ from sqlglot import exp
 from floodmark.config.rules import bind_rule, columns_of
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.naming import LSN_COLUMN, PART_COLUMN, keep_column
-from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, TablePlan, WindowPlan
 from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.merge import (
@@ -81,14 +80,6 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
             ),
             {**names, "column": name, "keep": keep_column(name)},
         )  # fmt: skip
-
-
-def has_tombstones(session: psycopg.Connection, name: TableName) -> bool:
-    """Whether keys of a target were ever removed by a hard delete."""
-    found = session.execute(
-        read_sql("warehouse", "has_tombstones"), {"target_schema": name.schema, "target_name": name.name}
-    ).fetchone()
-    return bool(found and found[0])
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:

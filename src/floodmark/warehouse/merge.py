@@ -33,7 +33,7 @@ _TARGET, _STAGED, _TOMBSTONE = "t", "s", "d"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What there is to merge. has_tombstones: whether keys of the target were ever removed by a hard delete.
+    """What there is to merge. has_tombstones: whether the tombstone of a hard delete may lie above a staged row.
 
     sorted_by_key: read the staged rows in key order; on a B-tree target that makes index pages neighbours and nearly
     halves the time of a big merge. A lakehouse has no use for it.

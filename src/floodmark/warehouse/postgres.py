@@ -18,7 +18,7 @@ from floodmark.postgres import open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.counts import count_merge
-from floodmark.warehouse.gate import apply_rules, has_tombstones, in_bound, recover_kept_values
+from floodmark.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.warehouse.merge import Merge, build_merge, merge_of, table, tombstone_key
 from floodmark.warehouse.staging import create_staging, list_staging
 from floodmark.warehouse.targets import column_types, ensure_target
@@ -96,7 +96,7 @@ def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
     planned = plan.tables[index]
-    merge = merge_of(plan, index, has_tombstones(session, planned.target))
+    merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
     staging = quote_table(merge.staging)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
@@ -123,6 +123,14 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
         quarantined_rows=gate.quarantined,
         warned_rows=gate.warned,
     )
+
+
+def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
+    """Whether a tombstone may lie above a staged row: never in the normal course, only when a window is replayed."""
+    above_lsn = planned.interval.after_lsn if planned.interval else plan.to_lsn
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above_lsn.value}
+    found = session.execute(read_sql("warehouse", "has_tombstones"), named).fetchone()
+    return bool(found and found[0])
 
 
 def _run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
