@@ -136,6 +136,17 @@ def _explained() -> Iterator[None]:
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
 
 
+def _log_plainly() -> None:
+    """Our own words only, on standard error. Airflow, once imported, would write its warnings to standard output."""
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    own = logging.getLogger("floodmark")
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+
+
 def _has_airflow_database() -> bool:
     """Whether there is an Airflow here: asking one that is not there would make an empty database for it."""
     if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
@@ -148,7 +159,5 @@ def main() -> None:
     if _has_airflow_database():
         # Without a running task Airflow looks connections up in the environment only; as a server it asks its database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    for noisy in ("airflow", "alembic", "great_expectations", "py4j", "sqlalchemy"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    _log_plainly()
     app()

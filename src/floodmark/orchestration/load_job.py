@@ -25,7 +25,8 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+# Spark's own INFO is hundreds of lines for every load; what a person wants to know is said by the job.
+_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
 
 
 def application() -> Path:
