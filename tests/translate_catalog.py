@@ -24,59 +24,64 @@ def tsql_type(text: str) -> TsqlType:
     return TsqlType(name)
 
 
-def table(
-    object_id: int, database: str, schema: str, name: str, columns: str, key: tuple[str, ...] = ()
-) -> CatalogObject:
-    """``columns``: `name type[!][ identity|computed|default]`, comma-separated by `;`. `!` is NOT NULL."""
-    made = []
-    for i, text in enumerate(columns.split(";"), 1):
-        words = text.split()
-        made.append(
-            CatalogColumn(
-                words[0], i, tsql_type(words[1].rstrip("!")), not words[1].endswith("!"), "identity" in words,
-                "computed" in words, "default" in words, words[0],
-            )
-        )  # fmt: skip
+def table(object_id: int, full_name: str, columns: str, key: tuple[str, ...] = ()) -> CatalogObject:
+    """``columns``: `name type[!] [identity|computed|default]`, separated by `;`. `!` is NOT NULL."""
+    database, schema, name = full_name.split(".")
     kind = "S" if schema in ("sys", "INFORMATION_SCHEMA") else "U"
-    return CatalogObject(object_id, database, schema, name, kind, f"{database}.{schema}", name, tuple(made), key)
+    made = tuple(_column(i, text.split()) for i, text in enumerate(columns.split(";"), 1))
+    return CatalogObject(object_id, database, schema, name, kind, f"{database}.{schema}", name, made, key)
 
+
+def _column(column_id: int, words: list[str]) -> CatalogColumn:
+    return CatalogColumn(
+        name=words[0],
+        column_id=column_id,
+        type=tsql_type(words[1].rstrip("!")),
+        nullable=not words[1].endswith("!"),
+        identity="identity" in words,
+        computed="computed" in words,
+        has_default="default" in words,
+        postgres_name=words[0],
+    )
+
+
+_ORDERS = """OrderID int! identity; CustomerID int!; Amount decimal(18,2); Note nvarchar(50); Placed datetime2(7)!;
+    Paid bit!; Code char(5); Price money; Blob varbinary(max); Guid uniqueidentifier; Stamp datetime; Ver rowversion!"""
+_TYPES = """i int!; bi bigint; si smallint; ti tinyint; bt bit; de decimal(10,4); mo money; fl float; re real; da date;
+    tm time(7); d2 datetime2(7); dt datetime; sd smalldatetime; dto datetimeoffset(7); vc varchar(20); nv nvarchar(20);
+    nm nvarchar(max); ch char(6); bn binary(4); vb varbinary(10); ug uniqueidentifier"""
+_CHANGES = """__$start_lsn binary(10)!; __$end_lsn binary(10); __$seqval binary(10)!; __$operation int!;
+    __$update_mask varbinary(128); OrderID int; Amount decimal(18,2); __$command_id int"""
+_CHANGE_TABLES = """object_id int!; version int; source_object_id int; capture_instance sysname!; start_lsn binary(10);
+    create_date datetime"""
+_TIMELINE = """start_lsn binary(10)!; tran_begin_time datetime; tran_end_time datetime; tran_id varbinary(10);
+    tran_begin_lsn binary(10)"""
 
 TABLES = (
+    table(1001, "Shop.dbo.Orders", _ORDERS, ("OrderID",)),
+    table(1002, "Shop.dbo.Customers", "CustomerID int!; Name nvarchar(100)!; City varchar(30)", ("CustomerID",)),
+    table(1003, "Shop.dbo.t", "a int; b nvarchar(10); c decimal(9,3); d date; e bigint"),
+    table(1004, "Shop.dbo.types", _TYPES, ("i",)),
+    table(1005, "Other.dbo.Orders", "OrderID int!; Label varchar(10)", ("OrderID",)),
+    table(1006, "Shop.sales.Orders", "OrderID int!; Region varchar(10)", ("OrderID",)),
+    table(2001, "Shop.sys.objects", "name sysname!; object_id int!; schema_id int!; type char(2)"),
+    table(2002, "Shop.sys.schemas", "name sysname!; schema_id int!"),
     table(
-        1001, "Shop", "dbo", "Orders",
-        "OrderID int! identity;CustomerID int!;Amount decimal(18,2);Note nvarchar(50);Placed datetime2(7)!;Paid bit!;Code char(5);"
-        "Price money;Blob varbinary(max);Guid uniqueidentifier;Stamp datetime;Ver rowversion!", ("OrderID",),
+        2003,
+        "Shop.sys.columns",
+        "object_id int!; name sysname; column_id int!; is_identity bit!",
     ),
-    table(1002, "Shop", "dbo", "Customers", "CustomerID int!;Name nvarchar(100)!;City varchar(30)", ("CustomerID",)),
-    table(1003, "Shop", "dbo", "t", "a int;b nvarchar(10);c decimal(9,3);d date;e bigint", ()),
+    table(2004, "Shop.sys.databases", "name sysname!; database_id int!; is_cdc_enabled bit!"),
     table(
-        1004, "Shop", "dbo", "types",
-        "i int!;bi bigint;si smallint;ti tinyint;bt bit;de decimal(10,4);mo money;fl float;re real;da date;tm time(7);d2 datetime2(7);"
-        "dt datetime;sd smalldatetime;dto datetimeoffset(7);vc varchar(20);nv nvarchar(20);nm nvarchar(max);ch char(6);bn binary(4);"
-        "vb varbinary(10);ug uniqueidentifier", ("i",),
+        2005,
+        "Shop.INFORMATION_SCHEMA.TABLES",
+        "TABLE_SCHEMA nvarchar(128); TABLE_NAME sysname!; TABLE_TYPE varchar(10)",
     ),
-    table(1005, "Other", "dbo", "Orders", "OrderID int!;Label varchar(10)", ("OrderID",)),
-    table(1006, "Shop", "sales", "Orders", "OrderID int!;Region varchar(10)", ("OrderID",)),
-    table(2001, "Shop", "sys", "objects", "name sysname!;object_id int!;schema_id int!;type char(2)"),
-    table(2002, "Shop", "sys", "schemas", "name sysname!;schema_id int!"),
-    table(2003, "Shop", "sys", "columns", "object_id int!;name sysname;column_id int!;system_type_id tinyint!;is_identity bit!"),
-    table(2004, "Shop", "sys", "databases", "name sysname!;database_id int!;is_cdc_enabled bit!"),
-    table(2005, "Shop", "INFORMATION_SCHEMA", "TABLES", "TABLE_SCHEMA nvarchar(128);TABLE_NAME sysname!;TABLE_TYPE varchar(10)"),
-    table(
-        3001, "Shop", "cdc", "change_tables",
-        "object_id int!;version int;source_object_id int;capture_instance sysname!;start_lsn binary(10);create_date datetime",
-    ),
-    table(
-        3002, "Shop", "cdc", "lsn_time_mapping",
-        "start_lsn binary(10)!;tran_begin_time datetime;tran_end_time datetime;tran_id varbinary(10);tran_begin_lsn binary(10)",
-    ),
-    table(
-        3003, "Shop", "cdc", "dbo_Orders_CT",
-        "__$start_lsn binary(10)!;__$end_lsn binary(10);__$seqval binary(10)!;__$operation int!;__$update_mask varbinary(128);"
-        "OrderID int;Amount decimal(18,2);__$command_id int",
-    ),
-    table(3004, "Shop", "cdc", "captured_columns", "object_id int!;column_name sysname!;column_id int"),
-)  # fmt: skip
+    table(3001, "Shop.cdc.change_tables", _CHANGE_TABLES),
+    table(3002, "Shop.cdc.lsn_time_mapping", _TIMELINE),
+    table(3003, "Shop.cdc.dbo_Orders_CT", _CHANGES),
+    table(3004, "Shop.cdc.captured_columns", "object_id int!; column_name sysname!; column_id int"),
+)
 
 
 class FakeCatalog:
@@ -103,7 +108,8 @@ class FakeCatalog:
         if (schema.lower(), name.lower()) != ("cdc", "fn_cdc_get_all_changes_dbo_orders"):
             return None
         body = (
-            'SELECT t."__$start_lsn", t."__$seqval", t."__$operation", t."OrderID", t."Amount" FROM "Shop.cdc"."dbo_Orders_CT" AS t '
+            'SELECT t."__$start_lsn", t."__$seqval", t."__$operation", t."OrderID", t."Amount" '
+            'FROM "Shop.cdc"."dbo_Orders_CT" AS t '
             "WHERE t.\"__$start_lsn\" BETWEEN $1 AND $2 AND $3 = 'all'"
         )
         parameters = (("@from_lsn", LSN), ("@to_lsn", LSN), ("@row_filter_option", TsqlType("nvarchar", 30)))

@@ -75,6 +75,8 @@ class QueryTranslator:
         refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
         if node.args.get("for_"):
             raise NotSupportedByEmulatorError(f"FOR {node.args['for_'].args.get('kind')}")
+        if not node.expressions:
+            raise SqlServerError(102, "Incorrect syntax near 'FROM'.", severity=15)
         scope = Scope(parent)
         with_ = self.with_clause(node, scope)
         from_sql = SourceTranslator(self, scope).from_clause(node)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-from sqlserver_emulator.engine.translate.functions.registry import argument
+from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argument
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import null
@@ -76,7 +76,7 @@ class SourceTranslator:
         if on is None:
             return f" CROSS JOIN {right}"
         condition = ExpressionTranslator(self.emission, self.scope, self.queries).condition(on)
-        return f" {side} JOIN {right} ON {condition}"
+        return f" {side or 'INNER'} JOIN {right} ON {condition}"
 
     def _make_optional(self, since: int) -> None:
         for source in self.scope.sources[since:]:
@@ -168,7 +168,9 @@ class SourceTranslator:
             names += [part.name for part in call.this.flatten()] if isinstance(call.this, exp.Dot) else [call.this.name]
             call = call.expression
         if not isinstance(call, exp.Anonymous):
-            raise NotSupportedByEmulatorError(f"{node.sql(dialect='tsql')[:80]!r} in FROM")
+            raise NotSupportedByEmulatorError("names of four parts (linked servers)")
+        if not names and call.name.lower() in REFUSED:
+            raise NotSupportedByEmulatorError(f"the function {call.name.upper()}")
         alias = node.args.get("alias")
         name = alias.name if alias is not None else call.name
         aliases = [column.name for column in alias.columns] if alias is not None else []
@@ -256,8 +258,6 @@ def table_parts(node: exp.Table) -> tuple[str, ...]:
     """A table's name parts; #temp and @variable names have their sign; an empty schema (`db..t`) is ''."""
     if isinstance(node.this, exp.Parameter):
         return ("@" + node.this.name,)
-    if isinstance(node.this, exp.Dot):
-        raise NotSupportedByEmulatorError("names of four parts (linked servers)")
     name = node.name
     if node.this.args.get("temporary"):
         name = "#" + name

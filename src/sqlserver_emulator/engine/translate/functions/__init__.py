@@ -28,6 +28,9 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
+_XML_METHODS = ("value", "query", "nodes", "exist", "modify")
+
+
 def call(self: ExpressionTranslator, name: str, arguments: list[exp.Expression], *, quoted: bool = False) -> Value:
     """`name(arguments)`. Raises 195 for a name that is no function, 174 and 189 for a wrong number of arguments."""
     folded = name.lower()
@@ -56,6 +59,8 @@ def call_qualified(self: ExpressionTranslator, node: exp.Expression) -> Value:
     database = parts[-2] if len(parts) > 1 else self.emission.database
     real_database = self.emission.catalog.database(database)
     postgres = real_database and self.emission.catalog.scalar_function(real_database, schema, function.name)
+    if not postgres and function.name.lower() in _XML_METHODS:
+        raise NotSupportedByEmulatorError(f"the xml method {function.name}()")
     if not postgres:
         raise _unknown_function(parts, function.name)
     return metadata.scalar_function(self, postgres, function)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from translate_statement import translate
+
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+
+REFUSED = [
+    ("SELECT a FROM t FOR JSON AUTO", "FOR JSON"),
+    ("SELECT a FROM t FOR XML PATH('')", "FOR XML"),
+    ("SELECT TOP (5) PERCENT a FROM t", "TOP (n) PERCENT"),
+    ("SELECT * FROM t PIVOT (SUM(a) FOR b IN ([1], [2])) AS p", "PIVOT"),
+    ("SELECT a FROM t TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+    ("SELECT FORMAT(a, 'N') FROM t", "FORMAT"),
+    ("SELECT COMPRESS('x')", "COMPRESS"),
+    ("SELECT x.b.value('a', 'int') FROM t AS x", "value"),
+    ("SELECT COUNT(*) FILTER (WHERE a = 1) FROM t", "FILTER"),
+    ("SELECT * FROM a.b.c.d", "four parts"),
+    ("INSERT INTO t EXEC p", "INSERT ... EXEC"),
+    ("DELETE TOP (1) x FROM t AS x JOIN Customers AS c ON c.CustomerID = x.a", "TOP in UPDATE or DELETE with FROM"),
+    ("WITH x AS (SELECT a FROM t) DELETE FROM x", "common table expression"),
+    ("SELECT NEXT VALUE FOR s", "NextValueFor"),
+    ("SELECT * FROM OPENJSON('x')", "OPENJSON"),
+]
+
+
+@pytest.mark.parametrize(("sql", "name"), REFUSED, ids=[sql for sql, _ in REFUSED])
+def test_unsupported_clause_is_refused_by_its_name(sql: str, name: str) -> None:
+    with pytest.raises(NotSupportedByEmulatorError) as raised:
+        translate(sql)
+    assert name.lower() in raised.value.message.lower()
+
+
+def test_hints_change_nothing_and_are_dropped() -> None:
+    plain = translate("SELECT a FROM t").sql
+    for hinted in (
+        "SELECT a FROM t WITH (NOLOCK)",
+        "SELECT a FROM t (NOLOCK)",
+        "SELECT a FROM t WITH (INDEX(1), TABLOCKX)",
+        "SELECT a FROM t OPTION (MAXDOP 1, RECOMPILE)",
+    ):
+        assert translate(hinted).sql == plain
