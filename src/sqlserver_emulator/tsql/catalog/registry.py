@@ -8,12 +8,13 @@ from sqlserver_emulator.engine.contract import ProcedureRegistry
 from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
 from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
+from sqlserver_emulator.tsql.catalog.roles import SP_ADDROLE, SP_ADDROLEMEMBER, SP_DROPROLEMEMBER
 from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATISTICS_100
 from sqlserver_emulator.tsql.catalog.tables import SP_TABLES
 from sqlserver_emulator.tsql.parsing.keywords import word_set
 
 REFUSED: Final = word_set(
-    """sp_addextendedproperty sp_addlinkedserver sp_addlogin sp_addmessage sp_addrole sp_addsrvrolemember sp_addtype
+    """sp_addextendedproperty sp_addlinkedserver sp_addlogin sp_addmessage sp_addsrvrolemember sp_addtype
     sp_adduser sp_attach_db sp_bindrule sp_changedbowner sp_configure sp_createstats sp_databases sp_dboption sp_depends
     sp_describe_first_result_set sp_detach_db sp_dropextendedproperty sp_droplogin sp_droprole sp_dropuser
     sp_getapplock sp_getbindtoken sp_help sp_helpconstraint sp_helpdb sp_helpfile sp_helpindex sp_helplogins
@@ -30,10 +31,13 @@ REFUSED: Final = word_set(
 LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
     procedure.name: procedure
     for procedure in (
+        SP_ADDROLE,
+        SP_ADDROLEMEMBER,
         SP_COLUMNS,
         SP_COLUMNS_100,
         SP_DATATYPE_INFO,
         SP_DATATYPE_INFO_100,
+        SP_DROPROLEMEMBER,
         SP_FKEYS,
         SP_PKEYS,
         SP_STATISTICS,

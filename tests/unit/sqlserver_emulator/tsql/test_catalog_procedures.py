@@ -154,3 +154,15 @@ def test_known_procedure_that_is_not_there_is_refused_by_name() -> None:
     session = TsqlSession(CatalogEngine({}), session_id=51, procedures={}, default_database="shop")
     errors = [event.error for event in session.run_batch("EXEC sys.sp_help 't'") if isinstance(event, ErrorRaised)]
     assert [(error.number, "sp_help" in error.message) for error in errors] == [(49999, True)]
+
+
+def test_role_procedures_say_alter_role_to_the_engine() -> None:
+    engine = FakeEngine()
+    session = TsqlSession(engine, session_id=51, procedures={}, default_database="shop")
+    text = "EXEC sp_addrolemember 'db_owner', 'o]b' EXEC sp_droprolemember N'db_owner', N'bob' EXEC sp_addrole readers"
+    assert not [event for event in session.run_batch(text) if isinstance(event, ErrorRaised)]
+    assert engine.log == [
+        "ALTER ROLE [db_owner] ADD MEMBER [o]]b]",
+        "ALTER ROLE [db_owner] DROP MEMBER [bob]",
+        "CREATE ROLE [readers]",
+    ]
