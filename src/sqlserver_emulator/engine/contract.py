@@ -57,7 +57,7 @@ class EngineSession(Protocol):
     def execute(self, statement: str, variables: Variables) -> StatementResult:
         """Run one T-SQL statement (SELECT, INSERT, UPDATE, DELETE, MERGE, any DDL, GRANT…), without its semicolon.
 
-        Variables are bound, never pasted into the text. ``@@ROWCOUNT``, ``@@TRANCOUNT``, ``@@ERROR``, ``@@SPID``… are in
+        Variables are bound, never pasted into the text. ``@@ROWCOUNT``, ``@@TRANCOUNT``, ``@@SPID``… are in
         ``variables`` under their names. In an open transaction the statement runs under a savepoint: its failure undoes
         the statement only.
         """
@@ -98,11 +98,11 @@ class EngineSession(Protocol):
         """``fetch_all`` changed ``emulator.*`` or a table's columns: cached names and translations are stale."""
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
-        """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare, sp_describe_…)."""
+        """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare…)."""
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open underneath: a few errors (1205 deadlock, 3960) end it, and @@TRANCOUNT with it."""
+        """Whether a transaction is open underneath: errors 1205 and 3960 end it, and @@TRANCOUNT with it."""
 
     def set_isolation(self, level: str) -> None:
         """Of the transactions that begin from now on: READ COMMITTED, SNAPSHOT, REPEATABLE READ, SERIALIZABLE…"""
@@ -154,7 +154,7 @@ class ProcedureCall:
 
 @dataclass(frozen=True, slots=True)
 class SystemProcedure:
-    """A procedure of schema sys written in Python. ``run`` yields events (result sets, Info) and raises SqlServerError."""
+    """A procedure of schema sys in Python. ``run`` yields events (result sets, Info) and raises SqlServerError."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -1,7 +1,7 @@
 """Conversion of Python values to a declared type, as assignment to a T-SQL variable or parameter does it.
 
-Rounding, truncation and errors are SQL Server's. Expressions are converted by PostgreSQL instead (``engine.translate``);
-this is for values that are already here: RPC arguments, results of evaluated expressions, OUTPUT parameters.
+Rounding, truncation and errors are SQL Server's. Expressions are converted by PostgreSQL (``engine.translate``); this
+is for values that are already here: RPC arguments, results of evaluated expressions, OUTPUT parameters.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import datetime
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator.errors import SqlServerError
@@ -150,19 +151,21 @@ def _to_text(value: object, to: TsqlType) -> object:
 
 
 def _text_of(value: object, to: TsqlType) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
     if isinstance(value, bytes):
         return value.decode("utf-16-le" if to.name.startswith("n") else "cp1252", errors="replace")
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, UUID):
-        return str(value).upper()
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(sep=" ")
-    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+    text_of = next((text_of for type_, text_of in _TEXT_OF.items() if isinstance(value, type_)), str)
+    return text_of(value)
+
+
+_TEXT_OF: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "1" if value else "0",
+    float: lambda value: f"{value:.6g}",
+    Decimal: lambda value: format(value, "f"),
+    UUID: lambda value: str(value).upper(),
+    datetime.datetime: lambda value: value.isoformat(sep=" "),
+    datetime.date: datetime.date.isoformat,
+    datetime.time: datetime.time.isoformat,
+}
 
 
 def _to_binary(value: object, to: TsqlType) -> object:

@@ -12,15 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import SqlServerError
 
 CANCELLED = 3617
+VALUE_TOO_LONG = -1
+"""Number of an error whose text is still PostgreSQL's and that ``truncation`` is to word."""
 _KEY_DETAIL = re.compile(r"^Key \(.*?\)=(\(.*\)) (?:already exists|is duplicated)", re.DOTALL)
 _NULL_IN_KEY = re.compile(r"(?<=[( ])null(?=[,)])")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _RELATION_MISSING = re.compile(r'^relation "(.*)" does not exist$')
-_TOO_LONG = re.compile(r"value too long for type (?:character varying|character)\((\d+)\)")
 _VERBS = {"INSERT": "INSERT", "UPDATE": "UPDATE", "DELETE": "DELETE", "MERGE": "MERGE"}
 
 
@@ -47,6 +49,9 @@ class ErrorContext(Protocol):
 
     def table_name(self, postgres_schema: str, table: str) -> tuple[str, str] | None:
         """T-SQL schema and name of a PostgreSQL table."""
+
+    def object_name(self, relation: str) -> tuple[str, str] | None:
+        """T-SQL schema and name of a relation of the current database, of which the PostgreSQL name alone is known."""
 
 
 def to_sql_server(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
@@ -85,6 +90,10 @@ def _duplicate_key(failure: StatementFailedError, context: ErrorContext, verb: s
 
 
 def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    if failure.constraint.endswith(RANGE_SUFFIX):
+        return SqlServerError(8115, "Arithmetic overflow error converting expression to data type tinyint.", state=2)
+    if failure.constraint.endswith(LENGTH_SUFFIX):
+        return SqlServerError(8152, "String or binary data would be truncated.", state=30)
     names = context.constraint(failure.schema, failure.table, failure.constraint)
     if names is None:
         return SqlServerError(547, failure.message)
@@ -93,7 +102,12 @@ def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -
     elif "is still referenced" in failure.detail:
         kind, schema, table, where = "REFERENCE", names.schema, names.table, names.column
     else:
-        kind, schema, table, where = "FOREIGN KEY", names.referenced_schema, names.referenced_table, names.referenced_column
+        kind, schema, table, where = (
+            "FOREIGN KEY",
+            names.referenced_schema,
+            names.referenced_table,
+            names.referenced_column,
+        )
     column = f", column '{where}'" if where else ""
     return SqlServerError(
         547,
@@ -125,7 +139,8 @@ def _missing_column(failure: StatementFailedError, context: ErrorContext, verb: 
 
 
 def _too_long(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
-    return SqlServerError(8152, "String or binary data would be truncated.", state=30)
+    """PostgreSQL's own words: ``truncation`` finds the column they are about."""
+    return SqlServerError(VALUE_TOO_LONG, failure.message)
 
 
 def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
@@ -171,7 +186,7 @@ def _date_out_of_range(failure: StatementFailedError, context: ErrorContext, ver
 
 def _permission(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     name = failure.message.removeprefix("permission denied for ").partition(" ")[2] or failure.message
-    schema, table = "dbo", name
+    schema, table = context.object_name(name) or ("dbo", name)
     return SqlServerError(
         229,
         f"The {verb} permission was denied on the object '{table}', database '{context.database}', schema '{schema}'.",

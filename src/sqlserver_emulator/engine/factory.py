@@ -18,11 +18,13 @@ from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SharedCatalog
 from sqlserver_emulator.engine.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.procedures import PROCEDURES
 from sqlserver_emulator.engine.security import check_login
 from sqlserver_emulator.engine.session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.session import Session
+from sqlserver_emulator.tsql.interpreter import TsqlSession
 
 _FIRST_SESSION_ID = 51
 _LAST_SESSION_ID = 32767
@@ -43,7 +45,7 @@ def open_engine(
 
 
 class Engine:
-    """``capture_interval_seconds``: how often capture jobs look at the log; None leaves it to the jobs' own settings."""
+    """``capture_interval_seconds``: how often capture jobs look at the log; None leaves it to the jobs."""
 
     def __init__(
         self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
@@ -62,9 +64,9 @@ class Engine:
         if find_spec("sqlserver_emulator.cdc.supervisor"):
             self._supervisor = import_module("sqlserver_emulator.cdc.supervisor").CaptureSupervisor(self)
             self._supervisor.start()
-        self._procedures = {}
+        self._procedures = dict(PROCEDURES)
         if find_spec("sqlserver_emulator.cdc.procedures"):
-            self._procedures = import_module("sqlserver_emulator.cdc.procedures").PROCEDURES
+            self._procedures |= import_module("sqlserver_emulator.cdc.procedures").PROCEDURES
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -82,8 +84,6 @@ class Engine:
         session_id = self._session_ids.take()
         try:
             engine_session = self._engine_session(login, entry.name, session_id, application)
-            from sqlserver_emulator.tsql.interpreter import TsqlSession
-
             return TsqlSession(
                 engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
             )

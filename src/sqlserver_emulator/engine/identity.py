@@ -1,5 +1,7 @@
 """Identity values: SCOPE_IDENTITY(), @@IDENTITY, @@DBTS, and SET IDENTITY_INSERT."""
 
+# ruff: noqa: S608  (names are quoted by ``names``)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,6 +12,10 @@ from sqlserver_emulator.engine.translation import CatalogObject, Translated
 from sqlserver_emulator.errors import SqlServerError
 
 _OVERRIDING = "OVERRIDING SYSTEM VALUE"
+_LAST_ROWVERSION = """
+SELECT int8send(pg_sequence_last_value(d.rowversion_sequence::regclass)) FROM emulator.databases d
+WHERE d.name = current_setting('emulator.database')
+"""
 _CURRENT_VALUE = ("@@identity", "@@scope_identity")
 
 
@@ -30,8 +36,7 @@ class IdentityValues:
         if name in _CURRENT_VALUE:
             return self._current_value()
         if name == "@@dbts":
-            sql = "SELECT int8send(last_value) FROM emulator.databases d, LATERAL (SELECT pg_sequence_last_value(d.rowversion_sequence::regclass) AS last_value) v WHERE d.name = current_setting('emulator.database')"  # fmt: skip
-            return self._access.fetch(sql)[0][0]
+            return self._access.fetch(_LAST_ROWVERSION)[0][0]
         raise KeyError(name)
 
     def explicit_values(self, table: CatalogObject, *, allowed: bool) -> None:

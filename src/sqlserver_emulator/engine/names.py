@@ -11,6 +11,10 @@ import hashlib
 _POSTGRES_NAME_BYTES = 63
 _HASH_CHARACTERS = 8
 
+RANGE_SUFFIX = "~range"
+LENGTH_SUFFIX = "~length"
+"""Ends of the names of CHECK constraints that stand for limits of a T-SQL type."""
+
 
 def postgres_name(name: str) -> str:
     """The identifier that stands for ``name`` in PostgreSQL: itself where it fits, else cut and hashed."""

@@ -20,9 +20,8 @@ class OwnerConnection:
     def __init__(self, conninfo: str) -> None:
         self._pipeline = PipelinedConnection(conninfo)
         self._lock = threading.Lock()
-        found = self._pipeline.psycopg.execute("SELECT 'tsql.datetimeoffset'::regtype::oid::bigint").fetchone()
-        assert found is not None
-        self.datetimeoffset_oid = int(found[0])
+        ((oid,),) = self._pipeline.psycopg.execute("SELECT 'tsql.datetimeoffset'::regtype::oid::bigint").fetchall()
+        self.datetimeoffset_oid = int(oid)
         self._rows = RowReader(self._pipeline.psycopg, self.datetimeoffset_oid)
 
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -35,7 +34,7 @@ class OwnerConnection:
 
 
 class CatalogListener:
-    """Calls ``on_change`` when a process beside the server changed the catalog (``emulator.notify_catalog_changed``)."""
+    """Calls ``on_change`` when another process changed the catalog (and called ``emulator.notify_catalog_changed``)."""
 
     def __init__(self, conninfo: str, on_change: Callable[[], None]) -> None:
         self._connection = psycopg.connect(conninfo, autocommit=True)

@@ -26,7 +26,7 @@ from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.events import Column, RowsArrow
 from sqlserver_emulator.types import TsqlType
 
-LARGE_ROWS = 5_000
+LARGE_ROWS = 2_500
 _BATCH_BYTES = 4 << 20
 _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500

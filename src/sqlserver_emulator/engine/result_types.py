@@ -6,7 +6,7 @@ and column of plain references, also through subqueries), and what PostgreSQL sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from psycopg.pq.abc import PGresult
@@ -18,8 +18,7 @@ from sqlserver_emulator.events import Column
 from sqlserver_emulator.types import BIGINT, BIT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, SMALLINT, TsqlType
 
 _NUMERIC_OID = 1700
-_VARCHAR_OID = 1043
-_BPCHAR_OID = 1042
+_NVARCHAR_LONGEST = 4000
 _FIXED = {
     16: BIT, 21: SMALLINT, 23: INT, 20: BIGINT, 700: TsqlType("real"), 701: TsqlType("float", precision=53),
     25: NVARCHAR_MAX, 705: NVARCHAR_4000, 19: TsqlType("sysname", 128), 17: TsqlType("varbinary", MAX_LENGTH),
@@ -87,20 +86,33 @@ def _origin(result: PGresult, column: int, catalog: SessionCatalog) -> CatalogCo
 
 
 def _postgres_type(oid: int, modifier: int, datetimeoffset_oid: int) -> TsqlType:
-    if (fixed := _FIXED.get(oid)) is not None:
-        return fixed
-    if oid == _NUMERIC_OID:
-        if modifier < 0:
-            return _UNSCALED
-        packed = modifier - 4
-        return TsqlType("decimal", precision=packed >> 16 & 0xFFFF, scale=packed & 0x7FF)
-    if oid in (_VARCHAR_OID, _BPCHAR_OID):
-        length = modifier - 4 if modifier > 4 else (MAX_LENGTH if oid == _VARCHAR_OID else 1)
-        if length > 4000:
-            length = MAX_LENGTH
-        return TsqlType("nvarchar" if oid == _VARCHAR_OID else "nchar", length)
-    if oid in (1083, 1114):
-        return TsqlType("time" if oid == 1083 else "datetime2", scale=modifier if modifier >= 0 else 6)
     if oid == datetimeoffset_oid:
         return TsqlType("datetimeoffset", scale=6)
-    return NVARCHAR_MAX
+    if oid in _WITH_MODIFIER:
+        return _WITH_MODIFIER[oid](modifier)
+    return _FIXED.get(oid, NVARCHAR_MAX)
+
+
+def _numeric(modifier: int) -> TsqlType:
+    if modifier < 0:
+        return _UNSCALED
+    packed = modifier - 4
+    return TsqlType("decimal", precision=packed >> 16 & 0xFFFF, scale=packed & 0x7FF)
+
+
+def _varchar(modifier: int) -> TsqlType:
+    length = modifier - 4
+    return TsqlType("nvarchar", length if 0 < length <= _NVARCHAR_LONGEST else MAX_LENGTH)
+
+
+def _bpchar(modifier: int) -> TsqlType:
+    return TsqlType("nchar", min(max(modifier - 4, 1), _NVARCHAR_LONGEST))
+
+
+_WITH_MODIFIER: dict[int, Callable[[int], TsqlType]] = {
+    _NUMERIC_OID: _numeric,
+    1043: _varchar,
+    1042: _bpchar,
+    1083: lambda modifier: TsqlType("time", scale=modifier if modifier >= 0 else 6),
+    1114: lambda modifier: TsqlType("datetime2", scale=modifier if modifier >= 0 else 6),
+}

@@ -14,7 +14,10 @@ from typing import Any, Protocol, cast
 
 from sqlserver_emulator.errors import SqlServerError
 
-_LOGIN = "SELECT name, password_salt, password_hash, is_sysadmin, is_disabled, default_database FROM emulator.logins WHERE lower(name) = lower($1)"  # fmt: skip
+_LOGIN = """
+SELECT name, password_salt, password_hash, is_sysadmin, is_disabled, default_database FROM emulator.logins
+WHERE lower(name) = lower($1)
+"""
 _USER = """
 SELECT p.principal_id, p.name, p.postgres_role, coalesce(p.default_schema, 'dbo') FROM emulator.principals p
 JOIN emulator.databases d ON d.database_id = p.database_id

@@ -1,14 +1,14 @@
 """One client's access to the databases: ``contract.EngineSession`` on a PostgreSQL connection.
 
-Owns the path of a statement: translate, bind, run, type the result. DDL goes to ``engine.ddl``, big reads to
-``engine.reader``, transactions to ``engine.transaction``. @@TRANCOUNT, variables and control flow are the interpreter's.
+Owns the path of a statement: translate, bind, run, type the result. DDL goes to ``engine.ddl``, results of queries to
+``engine.queries``, transactions to ``engine.transaction``. @@TRANCOUNT, variables and control flow are the
+interpreter's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import chain
 
 from psycopg.pq.abc import PGresult
 
@@ -18,18 +18,18 @@ from sqlserver_emulator.engine.constraint_names import ConstraintLookup
 from sqlserver_emulator.engine.contract import StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
-from sqlserver_emulator.engine.errors_map import to_sql_server
+from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG, to_sql_server
 from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.pipeline import StatementFailedError
-from sqlserver_emulator.engine.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
+from sqlserver_emulator.engine.queries import QueryResults
 from sqlserver_emulator.engine.rows import Row
 from sqlserver_emulator.engine.transaction import SavepointMissingError
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
+from sqlserver_emulator.engine.truncation import truncation_error
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import Column, Command, Rows, RowsArrow
+from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import TsqlType
 
-_CHUNK_ROWS = 2000
 _ISOLATION = {
     "READ UNCOMMITTED": "READ COMMITTED",
     "READ COMMITTED": "READ COMMITTED",
@@ -63,8 +63,7 @@ class PostgresEngineSession:
         self._identity = IdentityValues(access)
         self._ddl = DdlRunner(access, translator, self._identity)
         self._names = ConstraintLookup(access)
-        self._estimates = RowEstimates()
-        self._open_result: Generator[object] | None = None
+        self._queries = QueryResults(access, self._errors)
         self._seen_version = self._catalog.version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
@@ -72,15 +71,20 @@ class PostgresEngineSession:
     # -- statements -------------------------------------------------------------------------------------------------
 
     def execute(self, statement: str, variables: Variables) -> StatementResult:
-        self._close_open_result()
+        self._queries.give_up()
         with self._errors("CREATE"):
             result = self._ddl.run(statement, self.database, variables)
         if result is not None:
             return result
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
-        with self._errors(translated.command.name):
-            return self._run(translated, variables)
+        try:
+            with self._errors(translated.command.name):
+                return self._run(translated, variables)
+        except SqlServerError as error:
+            if error.number == VALUE_TOO_LONG:
+                raise self._truncation(error, translated, variables) from error
+            raise
 
     def evaluate(self, expression: str, variables: Variables, as_type: TsqlType | None = None) -> object:
         value = self._scalar(expression, variables, condition=False, as_type=as_type)
@@ -93,19 +97,22 @@ class PostgresEngineSession:
         return convert(value, to)
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
-        self._close_open_result()
+        self._queries.give_up()
         if is_ddl(statement):
             return None
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
             if not translated.returns_rows or translated.assigned_variables:
                 return None
-            return self._columns(self._connection.describe(translated.sql), translated)
+            return self._queries.columns(self._connection.describe(translated.sql), translated)
 
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        self._close_open_result()
+        self._queries.give_up()
         with self._errors("SELECT"):
             return self._access.fetch(postgres_sql, parameters)
+
+    def _truncation(self, error: SqlServerError, translated: Translated, variables: Variables) -> SqlServerError:
+        return truncation_error(error.message, translated.sql, self._values(translated, variables), self._catalog)
 
     def _translate(self, statement: str, variables: Variables) -> Translated:
         self._notice_catalog_changes()
@@ -117,7 +124,7 @@ class PostgresEngineSession:
         )
 
     def _scalar(self, expression: str, variables: Variables, *, condition: bool, as_type: TsqlType | None) -> object:
-        self._close_open_result()
+        self._queries.give_up()
         with self._errors("SELECT"):
             self._notice_catalog_changes()
             translated = self._translator.translate_expression(
@@ -136,82 +143,8 @@ class PostgresEngineSession:
         if translated.assigned_variables:
             return self._assign(translated, variables)
         if translated.command is Command.SELECT and translated.returns_rows:
-            return self._select(translated, variables)
+            return self._queries.select(translated, self._values(translated, variables))
         return self._modify(translated, variables)
-
-    def _select(self, translated: Translated, variables: Variables) -> StatementResult:
-        values = bind.parameter_values(translated.parameters, variables, self._identity.variable)
-        may_be_large = translated.read_only and self._connection.reads_what_others_read
-        if may_be_large and self._estimate(translated.sql, values) >= LARGE_ROWS:
-            large = self._select_large(translated, values)
-            if large is not None:
-                return large
-        pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
-        first = next(pieces)
-        if may_be_large and first.ntuples == _CHUNK_ROWS and self._connection.reads_what_others_read:
-            pieces.close()
-            self._estimates.note(translated.sql, LARGE_ROWS)
-            large = self._select_large(translated, values)
-            if large is not None:
-                return large
-            pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
-            first = next(pieces)
-        return self._small_result(translated, first, pieces)
-
-    def _small_result(self, translated: Translated, first: PGresult, pieces: Generator[PGresult]) -> StatementResult:
-        rest: Iterator[PGresult] = pieces
-        if self._needs_catalog(first):
-            rest = iter(list(pieces))
-        columns = self._columns(first, translated)
-        unscaled = result_types.unscaled_columns(first, columns)
-        if unscaled:
-            rows = [row for piece in (first, *rest) for row in self._access.rows(piece)]
-            columns = result_types.with_scales(columns, unscaled, rows)
-            return StatementResult(Command.SELECT, columns, iter([Rows(rows)]), row_count=len(rows))
-        result = StatementResult(Command.SELECT, columns, row_count=0)
-        self._open_result = pieces
-        result.batches = self._batches(result, self._row_batches(first, rest))
-        return result
-
-    def _row_batches(self, first: PGresult, rest: Iterator[PGresult]) -> Iterator[Rows]:
-        for piece in chain((first,), rest):
-            if piece.ntuples:
-                yield Rows(self._access.rows(piece))
-
-    def _batches(
-        self, result: StatementResult, batches: Iterator[Rows] | Iterator[RowsArrow]
-    ) -> Iterator[Rows | RowsArrow]:
-        """The batches, counted, with PostgreSQL's errors made SQL Server's."""
-        count = 0
-        with self._errors("SELECT"):
-            for batch in batches:
-                count += len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
-                result.row_count = count
-                yield batch
-        self._open_result = None
-
-    def _estimate(self, sql: str, values: Sequence[object]) -> int:
-        known = self._estimates.known(sql)
-        if known is not None:
-            return known
-        if " FROM " not in sql:
-            return 1
-        (plan,) = self._access.rows(self._connection.run(explain(sql, values), reads=True))[0]
-        rows = estimated_rows(plan)
-        self._estimates.note(sql, rows)
-        return rows
-
-    def _select_large(self, translated: Translated, values: Sequence[object]) -> StatementResult | None:
-        """None when a column has a type that Arrow batches do not carry."""
-        described = self._connection.describe(translated.sql)
-        columns = self._columns(described, translated)
-        if result_types.unscaled_columns(described, columns) or not fits_arrow(columns):
-            return None
-        result = StatementResult(Command.SELECT, columns, row_count=0)
-        batches = self._access.arrow.read(translated.sql, values, columns, self._connection.context)
-        self._open_result = batches
-        result.batches = self._batches(result, batches)
-        return result
 
     def _assign(self, translated: Translated, variables: Variables) -> StatementResult:
         rows, _ = self._all_rows(translated, variables)
@@ -225,7 +158,7 @@ class PostgresEngineSession:
         self._identity.note(translated, count or 0)
         if not translated.returns_rows:
             return StatementResult(translated.command, row_count=count)
-        columns = self._columns(result, translated)
+        columns = self._queries.columns(result, translated)
         columns = result_types.with_scales(columns, result_types.unscaled_columns(result, columns), rows)
         return StatementResult(translated.command, columns, iter([Rows(rows)]), row_count=len(rows))
 
@@ -236,16 +169,11 @@ class PostgresEngineSession:
         result = self._connection.run(translated.sql, values, reads=reads, before=before)
         return self._access.rows(result), result
 
+    def _values(self, translated: Translated, variables: Variables) -> list[object]:
+        return bind.parameter_values(translated.parameters, variables, self._identity.variable)
+
     def _parameters(self, translated: Translated, variables: Variables) -> list[bytes | None]:
-        return bind.to_parameters(bind.parameter_values(translated.parameters, variables, self._identity.variable))
-
-    def _columns(self, result: PGresult, translated: Translated) -> tuple[Column, ...]:
-        return result_types.result_columns(result, translated, self._catalog, self._access.datetimeoffset_oid)
-
-    def _needs_catalog(self, result: PGresult) -> bool:
-        """Whether typing the columns takes a query on this very connection, which the result still occupies."""
-        tables = {result.ftable(i) for i in range(result.nfields)} - {0}
-        return any(self._catalog.needs_reading(table) for table in tables)
+        return bind.to_parameters(self._values(translated, variables))
 
     def _notice_catalog_changes(self) -> None:
         if self._catalog.version != self._seen_version:
@@ -259,11 +187,11 @@ class PostgresEngineSession:
         return self._connection.in_transaction
 
     def begin(self) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         self._connection.begin()
 
     def commit(self) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         try:
             with self._errors("COMMIT"):
                 self._connection.commit()
@@ -273,17 +201,17 @@ class PostgresEngineSession:
         self._access.transaction_ended(committed=True)
 
     def rollback(self) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         self._connection.rollback()
         self._access.transaction_ended(committed=False)
 
     def save(self, name: str) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         with self._errors("SAVE"):
             self._connection.save(name)
 
     def rollback_to(self, name: str) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         try:
             self._connection.rollback_to(name)
         except SavepointMissingError:
@@ -300,16 +228,26 @@ class PostgresEngineSession:
         self._connection.set_context("lock_timeout", str(0 if milliseconds < 0 else max(milliseconds, 1)))
 
     def atomic(self) -> AbstractContextManager[None]:
-        self._close_open_result()
+        self._queries.give_up()
         return self._access.atomic()
 
     def catalog_changed(self) -> None:
         self._access.catalog_changed()
 
+    # -- what system procedures change ------------------------------------------------------------------------------
+
+    def rename(self, name: str, new_name: str, kind: str) -> None:
+        with self._errors("ALTER"):
+            self._ddl.rename(name, new_name, kind, self.database)
+
+    def change_role_member(self, role: str, member: str, *, adds: bool) -> None:
+        with self._errors("ALTER"):
+            self._ddl.change_role_member(role, member, self.database, adds=adds)
+
     # -- the session ------------------------------------------------------------------------------------------------
 
     def use(self, database: str) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         entry = self._catalog.database_entry(database)
         if entry is None:
             message = f"Database '{database}' does not exist. Make sure that the name is entered correctly."
@@ -340,15 +278,9 @@ class PostgresEngineSession:
         self._identity.forget()
 
     def close(self) -> None:
-        self._close_open_result()
+        self._queries.give_up()
         self._access.close()
         self._on_close()
-
-    def _close_open_result(self) -> None:
-        """A result that was not read to its end is given up when the next statement starts."""
-        pieces, self._open_result = self._open_result, None
-        if pieces is not None:
-            pieces.close()
 
     # -- errors -----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """T-SQL's transactions on a PostgreSQL connection.
 
 In SQL Server most errors end the statement, not the transaction; in PostgreSQL they end the transaction. So inside one
-every statement runs under a savepoint, sent in the same round trip; until something was written there is nothing to save,
-and PostgreSQL's transaction is simply begun again. BEGIN is sent with the first statement.
+every statement runs under a savepoint, sent in the same round trip; until something was written there is nothing to
+save, and PostgreSQL's transaction is simply begun again. BEGIN is sent with the first statement.
 
 Owns also the session's context (role and settings that PostgreSQL functions read), which a rollback undoes and which is
 therefore sent again when needed.

@@ -1,5 +1,7 @@
 """Applies ALTER TABLE: columns and constraints that come, change and go."""
 
+# ruff: noqa: S608  (names are quoted by ``names``)
+
 from __future__ import annotations
 
 from sqlserver_emulator.engine.ddl import log, rows
@@ -88,10 +90,12 @@ def _add_column(scope: DdlScope, table: CatalogObject, planned: PlannedColumn) -
     if default is None and not planned.column.nullable and not _fills_itself(planned) and _has_rows(scope, target):
         raise SqlServerError(
             4901,
-            "ALTER TABLE only allows columns to be added that can contain nulls, or have a DEFAULT definition specified, "
+            "ALTER TABLE only allows columns to be added that can contain nulls, or have a DEFAULT "
+            "definition specified, "
             "or the column being added is an identity or timestamp column, or alternatively if none of the previous "
             "conditions are satisfied the table must be empty to allow addition of this column. Column "
-            f"'{planned.column.name}' cannot be added to non-empty table '{table.name}' because it does not satisfy these "
+            f"'{planned.column.name}' cannot be added to non-empty table '{table.name}' because it does "
+            "not satisfy these "
             "conditions.",
         )
     if planned.column.type.name == "rowversion":
@@ -124,7 +128,7 @@ WHERE o.parent_object_id = $1::int AND o.type IN ('F', 'C') AND ($2 = '' OR lowe
 
 
 def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> None:
-    """NOCHECK and CHECK CONSTRAINT: PostgreSQL 18 can leave both kinds of constraint unenforced only for foreign keys."""
+    """NOCHECK and CHECK CONSTRAINT; PostgreSQL 18 can leave only foreign keys unenforced once they exist."""
     target = qualified(table.postgres_schema, table.postgres_name)
     for wanted in change.names or ("",):
         found = scope.fetch(_SWITCHED, [table.object_id, wanted])
@@ -139,6 +143,7 @@ def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> 
             scope.run(f"ALTER TABLE {target} ALTER CONSTRAINT {quote(postgres_name)} {state}")
             scope.fetch(
                 "UPDATE emulator.foreign_keys f SET is_disabled = $3::boolean, is_not_trusted = $4::boolean"
-                " FROM emulator.objects o WHERE o.object_id = f.object_id AND f.parent_object_id = $1::int AND o.name = $2",
+                " FROM emulator.objects o WHERE o.object_id = f.object_id AND f.parent_object_id = "
+                "$1::int AND o.name = $2",
                 [table.object_id, name, not change.enabled, not (change.enabled and change.validate)],
             )

@@ -1,5 +1,7 @@
 """ALTER TABLE … ALTER COLUMN: another type, other nullability."""
 
+# ruff: noqa: S608  (names are quoted by ``names``)
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,10 +9,11 @@ from dataclasses import replace
 from sqlserver_emulator.engine.ddl import hooks, log
 from sqlserver_emulator.engine.ddl.read_alter import ColumnChange
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.ddl.table_sql import LENGTH_SUFFIX, RANGE_SUFFIX, limit_clauses, limit_name
-from sqlserver_emulator.engine.names import bracketed, qualified, quote
+from sqlserver_emulator.engine.ddl.table_sql import limit_clauses, limit_name
+from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, bracketed, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.types import TsqlType
 
 COMPUTED_FROM = """
 SELECT c.name FROM pg_depend d
@@ -53,12 +56,15 @@ def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -
     scope.fetch(
         "UPDATE emulator.columns SET type_name = $3, length = $4::int, precision = $5::int, scale = $6::int,"
         " is_nullable = $7::boolean, user_type_id = $8::int WHERE object_id = $1::int AND column_id = $2::int",
-        [table.object_id, old.column_id, new.type.name, new.type.length, new.type.precision, new.type.scale, new.nullable,
-         change.alias_type_id],
-    )  # fmt: skip
+        [table.object_id, old.column_id, *_facets(new.type), new.nullable, change.alias_type_id],
+    )
     log.table_changed(
         scope, table, "alter_column", column_id=old.column_id, required_column_update=old.type != new.type
     )
+
+
+def _facets(type_: TsqlType) -> tuple[str, int, int, int]:
+    return type_.name, type_.length, type_.precision, type_.scale
 
 
 def _alterable(table: CatalogObject, change: ColumnChange) -> CatalogColumn:

@@ -149,7 +149,8 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
         scope, home, name, "F", object_id=object_id, parent=table.object_id, postgres_name=postgres_name(name)
     )
     scope.fetch(
-        "INSERT INTO emulator.foreign_keys (object_id, parent_object_id, referenced_object_id, key_index_id, delete_action,"
+        "INSERT INTO emulator.foreign_keys (object_id, parent_object_id, referenced_object_id, "
+        "key_index_id, delete_action,"
         " update_action, is_system_named, is_not_trusted)"
         " VALUES ($1::int, $2::int, $3::int, $4::int, $5::int, $6::int, $7::boolean, $8::boolean)",
         [object_id, table.object_id, target.object_id, index_id, _ACTION_NUMBERS[key.on_delete],
@@ -168,7 +169,8 @@ def _referenced_key(scope: DdlScope, target: CatalogObject, columns: Sequence[st
     if not found:
         raise SqlServerError(
             1776,
-            f"There are no primary or candidate keys in the referenced table '{target.schema}.{target.name}' that match "
+            "There are no primary or candidate keys in the referenced table "
+            f"'{target.schema}.{target.name}' that match "
             f"the referencing column list in the foreign key '{name}'.",
             state=0,
         )

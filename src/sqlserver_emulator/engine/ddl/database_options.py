@@ -1,5 +1,7 @@
 """CREATE, ALTER and DROP DATABASE and SCHEMA as statements; ``databases`` does the work on the catalog."""
 
+# ruff: noqa: S608  (only fixed texts are put together)
+
 from __future__ import annotations
 
 from sqlserver_emulator.cdc.installation import install_database

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sqlserver_emulator.engine.names import postgres_schema, quote
 
-Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+
+class Fetch(Protocol):
+    """Run one PostgreSQL statement with $1..$n and return its rows."""
+
+    def __call__(self, sql: str, parameters: Sequence[object] = (), /) -> list[tuple[Any, ...]]: ...
+
 
 SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
 _SCHEMAS = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
@@ -30,7 +35,7 @@ def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, s
         [database_id, name, system, sequence],
     )
     for schema, schema_id in _SCHEMAS.items():
-        create_schema(fetch, script, database_id, name, schema, schema_id)
+        create_schema(fetch, script, database_id, name, schema, schema_id=schema_id)
     _create_principals(fetch, database_id, name)
     fetch("SELECT emulator.install_system_views($1::int)", [database_id])
     return database_id
@@ -50,6 +55,7 @@ def create_schema(
     database_id: int,
     database: str,
     name: str,
+    *,
     schema_id: int | None = None,
 ) -> None:
     postgres_name = postgres_schema(database, name)
@@ -76,7 +82,8 @@ def _create_principals(fetch: Fetch, database_id: int, database: str) -> None:
     for name, principal_id, type_, fixed in principals:
         login = "sa" if name == "dbo" else None
         fetch(
-            "INSERT INTO emulator.principals (database_id, principal_id, name, type, login, default_schema, is_fixed_role,"
+            "INSERT INTO emulator.principals (database_id, principal_id, name, type, login, "
+            "default_schema, is_fixed_role,"
             " postgres_role) VALUES ($1::int, $2::int, $3, $4, $5, $6, $7::boolean, $8)",
             [database_id, principal_id, name, type_, login, "dbo" if type_ == "S" else None, fixed,
              "public" if name == "public" else postgres_schema(database, name)],

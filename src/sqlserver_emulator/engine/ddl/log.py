@@ -1,4 +1,4 @@
-"""DDL in the log: a logical message in the statement's transaction, which the capture job reads among the row changes."""
+"""DDL in the log: a logical message in the statement's transaction, which the capture job meets among the rows."""
 
 from __future__ import annotations
 

@@ -20,9 +20,11 @@ from sqlserver_emulator.tsql.parsing.cursor import Cursor
 _TABLE_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES"}
 _EVERYTHING = {"ALL", "ALL PRIVILEGES", "CONTROL"}
 _WITHOUT_EFFECT_HERE = frozenset(
-    ("CONNECT", "VIEW DEFINITION", "VIEW DATABASE STATE", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "ALTER", "EXECUTE",
+    ("CONNECT", "VIEW DEFINITION", "VIEW DATABASE STATE", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "ALTER",
+     "EXECUTE",
      "VIEW DATABASE PERFORMANCE STATE", "VIEW SERVER PERFORMANCE STATE", "CREATE TABLE", "CREATE VIEW", "SHOWPLAN",
-     "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE", "ALTER ANY SCHEMA")
+     "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE",
+     "ALTER ANY SCHEMA")
 )  # fmt: skip
 
 
@@ -61,7 +63,7 @@ def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, 
     for grantee in grantees:
         role = _role(scope, grantee)
         for right, columns in rights:
-            _apply(scope, verb, right, columns, securable, role)
+            _apply(scope, verb, right, columns, securable=securable, role=role)
     return Command.NONE
 
 
@@ -106,7 +108,9 @@ def _role(scope: DdlScope, name: str) -> str:
     return quote(found["postgres_role"])
 
 
-def _apply(scope: DdlScope, verb: str, right: str, columns: tuple[str, ...], securable: Securable, role: str) -> None:
+def _apply(
+    scope: DdlScope, verb: str, right: str, columns: tuple[str, ...], *, securable: Securable, role: str
+) -> None:
     if right in _WITHOUT_EFFECT_HERE:
         return
     if right not in _TABLE_RIGHTS | _EVERYTHING:
@@ -142,7 +146,8 @@ def _program(scope: DdlScope, name: ObjectName) -> list[str]:
     """A procedure or function: no rights of its own in PostgreSQL, but it must exist."""
     home = scope.schema(name)
     rows = scope.fetch(
-        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND lower(name) = lower($3)",
+        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND "
+        "lower(name) = lower($3)",
         [home.database_id, home.schema_id, name.name],
     )
     if not rows:

@@ -50,7 +50,8 @@ def alter_login(scope: DdlScope, cursor: Cursor) -> Command:
     if "PASSWORD" in options:
         salt = new_salt()
         scope.fetch(
-            "UPDATE emulator.logins SET password_salt = $2::bytea, password_hash = $3::bytea WHERE lower(name) = lower($1)",
+            "UPDATE emulator.logins SET password_salt = $2::bytea, password_hash = $3::bytea WHERE "
+            "lower(name) = lower($1)",
             [name, salt, password_hash(salt, options["PASSWORD"])],
         )
     if "DEFAULT_DATABASE" in options:
@@ -190,12 +191,7 @@ def alter_server_role(scope: DdlScope, cursor: Cursor) -> Command:
 
 def change_membership(scope: DdlScope, role_name: str, member_name: str, *, adds: bool) -> None:
     """Raises 15151 when either is missing."""
-    role, member = find_principal(scope, role_name), find_principal(scope, member_name)
-    for found, what, name in ((role, "role", role_name), (member, "user", member_name)):
-        if found is None:
-            message = f"Cannot alter the {what} '{name}', because it does not exist or you do not have permission."
-            raise SqlServerError(15151, message)
-    assert role is not None and member is not None
+    role, member = _existing(scope, "role", role_name), _existing(scope, "user", member_name)
     keys = [role["database_id"], role["principal_id"], member["principal_id"]]
     if adds:
         scope.fetch("INSERT INTO emulator.role_members VALUES ($1::int, $2::int, $3::int) ON CONFLICT DO NOTHING", keys)
@@ -207,6 +203,14 @@ def change_membership(scope: DdlScope, role_name: str, member_name: str, *, adds
             keys,
         )
         scope.run(f"REVOKE {_role_of(scope, role)} FROM {quote(member['postgres_role'])}")
+
+
+def _existing(scope: DdlScope, what: str, name: str) -> dict[str, Any]:
+    found = find_principal(scope, name)
+    if found is None:
+        message = f"Cannot alter the {what} '{name}', because it does not exist or you do not have permission."
+        raise SqlServerError(15151, message)
+    return found
 
 
 def _role_of(scope: DdlScope, role: dict[str, Any]) -> str:

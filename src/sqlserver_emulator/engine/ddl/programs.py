@@ -47,7 +47,8 @@ def create_type(scope: DdlScope, name: ObjectName, base: TsqlType, *, nullable: 
     if taken is not None:
         raise SqlServerError(219, f"The type '{name}' already exists, or you do not have permission to create it.")
     scope.fetch(
-        "INSERT INTO emulator.user_types SELECT $1::int, greatest(coalesce(max(user_type_id) + 1, 0), $9::int), $2::int, $3,"
+        "INSERT INTO emulator.user_types SELECT $1::int, greatest(coalesce(max(user_type_id) + 1, 0), "
+        "$9::int), $2::int, $3,"
         " $4, $5::int, $6::int, $7::int, $8::boolean FROM emulator.user_types WHERE database_id = $1::int",
         [home.database_id, home.schema_id, name.name, base.name, base.length, base.precision, base.scale, nullable,
          _FIRST_USER_TYPE_ID],

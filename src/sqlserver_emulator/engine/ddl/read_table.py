@@ -14,7 +14,6 @@ from sqlserver_emulator.engine.ddl.declarations import (
     IndexColumn,
     IndexDeclaration,
     KeyDeclaration,
-    ObjectName,
     TableDeclaration,
 )
 from sqlserver_emulator.engine.ddl.reading import (
@@ -164,7 +163,7 @@ class TableElementReader:
         if cursor.accept("AS"):
             expression = take_expression(cursor, _COLUMN_OPTION)
             self.columns.append(ColumnDeclaration(name, computed=expression))
-        elif cursor.word == "TIMESTAMP" or not cursor.at_end and cursor.word not in (",", ")"):
+        elif cursor.word == "TIMESTAMP" or (not cursor.at_end and cursor.word not in (",", ")")):
             type_, alias, alias_nullable = self._read_type(cursor)
             self.columns.append(ColumnDeclaration(name, type_, alias, alias_nullable))
         else:
@@ -191,9 +190,7 @@ class TableElementReader:
             self._change(rowguidcol=True)
         elif cursor.accept("IDENTITY"):
             self._change(identity=self._take_identity())
-        elif cursor.accept("SPARSE"):
-            return True
-        elif cursor.accept("NOT", "FOR", "REPLICATION"):
+        elif cursor.accept("SPARSE") or cursor.accept("NOT", "FOR", "REPLICATION"):
             return True
         elif cursor.accept("COLLATE"):
             cursor.take()

@@ -1,4 +1,4 @@
-"""Reading the parts that DDL statements share: names, column lists, expressions as text, options that mean nothing here."""
+"""Reading the parts that DDL statements share: names, column lists, expressions as text, storage options."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def parenthesised(text: str) -> str:
 
 
 def skip_storage_options(cursor: Cursor) -> None:
-    """WITH (FILLFACTOR = 80, …), ON [PRIMARY], TEXTIMAGE_ON [PRIMARY]: how data lies on disk is PostgreSQL's business."""
+    """WITH (FILLFACTOR = 80, …), ON [PRIMARY], TEXTIMAGE_ON [PRIMARY]: how data lies on disk is PostgreSQL's."""
     while True:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()

@@ -1,5 +1,7 @@
 """ALTER TABLE … DROP: columns and constraints."""
 
+# ruff: noqa: S608  (only fixed texts are put together)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -79,7 +81,7 @@ def drop_constraints(scope: DdlScope, table: CatalogObject, names: Sequence[str]
         if kind == "D":
             _drop_default(scope, table, object_id)
         else:
-            _drop_constraint(scope, table, object_id, kind, real_name, postgres_name)
+            _drop_constraint(scope, table, object_id, kind=kind, name=real_name, postgres_name=postgres_name)
         scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
         log.table_changed(scope, table, "other")
 
@@ -96,12 +98,12 @@ def _drop_default(scope: DdlScope, table: CatalogObject, object_id: int) -> None
 
 
 def _drop_constraint(
-    scope: DdlScope, table: CatalogObject, object_id: int, kind: str, name: str, postgres_name: str
+    scope: DdlScope, table: CatalogObject, object_id: int, *, kind: str, name: str, postgres_name: str
 ) -> None:
     if kind in ("PK", "UQ"):
         if referencing := scope.fetch(_REFERENCING, [object_id]):
             other, other_table = referencing[0]
-            message = f"The constraint '{name}' is being referenced by table '{other_table}', foreign key constraint '{other}'."
+            message = f"The constraint '{name}' is being referenced by table '{other_table}', foreign key '{other}'."
             raise SqlServerError(3725, message, state=0)
         hooks.before_drop_index(scope, table, name, constraint=True)
         scope.fetch(

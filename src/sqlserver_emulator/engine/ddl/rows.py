@@ -25,7 +25,8 @@ FROM jsonb_to_recordset($2::jsonb) AS c (column_id int, name text, postgres_name
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attname = c.postgres_name AND NOT a.attisdropped
 """
 _INSERT_OBJECT = """
-INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, parent_object_id, postgres_name, definition)
+INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, parent_object_id, postgres_name,
+    definition)
 VALUES (coalesce($1::int, nextval('emulator.object_ids')::int), $2::int, $3::int, $4, $5, $6::int, $7, $8)
 RETURNING object_id
 """
@@ -44,7 +45,8 @@ def insert_object(
 ) -> int:
     """Raises 2714 when the name is taken in its schema."""
     taken = scope.fetch(
-        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND lower(name) = lower($3)",
+        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND "
+        "lower(name) = lower($3)",
         [home.database_id, home.schema_id, name],
     )
     if taken:
@@ -60,7 +62,9 @@ def insert_columns(scope: DdlScope, object_id: int, columns: Sequence[PlannedCol
             "user_type_id": planned.declaration.alias_type_id,
             "identity_seed": planned.declaration.identity[0] if planned.declaration.identity else None,
             "identity_increment": planned.declaration.identity[1] if planned.declaration.identity else None,
-            "computed_definition": parenthesised(planned.declaration.computed) if planned.declaration.computed else None,
+            "computed_definition": parenthesised(planned.declaration.computed)
+            if planned.declaration.computed
+            else None,
             "is_persisted": planned.declaration.persisted,
             "is_rowguidcol": planned.declaration.rowguidcol,
         }
@@ -103,7 +107,8 @@ def insert_index(
 ) -> int:
     index_id = 1 if clustered else _next_index_id(scope, table)
     scope.fetch(
-        "INSERT INTO emulator.indexes VALUES ($1::int, $2::int, $3, $4, $5::boolean, $6::boolean, $7::int, $8::boolean, $9)",
+        "INSERT INTO emulator.indexes VALUES ($1::int, $2::int, $3, $4, $5::boolean, $6::boolean, "
+        "$7::int, $8::boolean, $9)",
         [table.object_id, index_id, name, postgres_name, clustered, unique, constraint_object_id, system_named,
          filter_definition],
     )  # fmt: skip
@@ -111,7 +116,8 @@ def insert_index(
     names += [(c, 0, False, True) for c in included]
     for position, (column, ordinal, descending, is_included) in enumerate(names, 1):
         scope.fetch(
-            "INSERT INTO emulator.index_columns VALUES ($1::int, $2::int, $3::int, $4::int, $5::int, $6::boolean, $7::boolean)",
+            "INSERT INTO emulator.index_columns VALUES ($1::int, $2::int, $3::int, $4::int, $5::int, "
+            "$6::boolean, $7::boolean)",
             [table.object_id, index_id, position, column_of(table, column).column_id, ordinal, descending, is_included],
         )
     return index_id

@@ -6,7 +6,9 @@ import re
 
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.ddl.principals import change_membership
 from sqlserver_emulator.engine.ddl.reading import expect_end, take_name
+from sqlserver_emulator.engine.ddl.rename import rename
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.select_into import find_into, run_select_into
 from sqlserver_emulator.engine.ddl.statements import find_statement
@@ -14,6 +16,7 @@ from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.translation import StatementTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command
+from sqlserver_emulator.tsql.lexer import quote_string
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
 _DDL = re.compile(
@@ -48,6 +51,21 @@ class DdlRunner:
             self._access.catalog_changed()
         return StatementResult(command)
 
+    def rename(self, name: str, new_name: str, kind: str, database: str) -> None:
+        text = f"EXEC sp_rename {quote_string(name)}, {quote_string(new_name)}"
+        scope = DdlScope(self._access, self._translator, database, text)
+        self._require_ddl_rights("ALTER", database)
+        with self._access.atomic():
+            rename(scope, name, new_name, kind)
+            self._access.catalog_changed()
+
+    def change_role_member(self, role: str, member: str, database: str, *, adds: bool) -> None:
+        scope = DdlScope(self._access, self._translator, database, "")
+        self._require_ddl_rights("ALTER ROLE", database)
+        with self._access.atomic():
+            change_membership(scope, role, member, adds=adds)
+            self._access.catalog_changed()
+
     def _select_into(self, cursor: Cursor, database: str, variables: Variables) -> StatementResult:
         with self._access.atomic():
             scope = DdlScope(self._access, self._translator, database, cursor.text)
@@ -74,7 +92,9 @@ class DdlRunner:
         """DDL is for sysadmin, db_owner and db_ddladmin; temp tables and table variables are for everybody."""
         if cursor.word.startswith(("#", "@")) or cursor.word_after(2).startswith("#"):
             return
+        self._require_ddl_rights(" ".join(token.word for token in cursor.tokens[:2]), database)
+
+    def _require_ddl_rights(self, statement: str, database: str) -> None:
         security = self._access.security
         if not (security.caller_is("db_owner", database) or security.caller_is("db_ddladmin", database)):
-            statement = " ".join(token.word for token in cursor.tokens[:2])
             raise SqlServerError(262, f"{statement} permission denied in database '{database}'.", severity=14)

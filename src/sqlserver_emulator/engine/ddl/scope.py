@@ -1,5 +1,7 @@
 """What a DDL statement works with: the session, the current database, and the resolution of names and expressions."""
 
+# ruff: noqa: S608  (the expression is T-SQL to be translated)
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -124,7 +126,7 @@ class DdlScope:
         return with_literals(translated).removeprefix("SELECT ")
 
     def over_table(self, expression: str, table: CatalogObject) -> tuple[str, TsqlType | None]:
-        """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type if the translator knows it."""
+        """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type where it is known."""
         select, translated = self._select(f"SELECT {expression} AS x FROM {_from(table)}", table)
         projection = select.expressions[0].unalias()
         return _without_qualifiers(projection), translated.column_types.get(0)
@@ -202,4 +204,4 @@ def _without_qualifiers(tree: exp.Expression) -> str:
     for column in tree.find_all(exp.Column):
         for part in ("table", "db", "catalog"):
             column.set(part, None)
-    return tree.sql(dialect="postgres")
+    return str(tree.sql(dialect="postgres"))

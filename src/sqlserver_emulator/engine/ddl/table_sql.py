@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.engine.ddl.declarations import ColumnDeclaration, KeyDeclaration
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.names import postgres_name, quote
+from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgres_name, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
 _SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
 _IDENTITY_BOUNDS = {"tinyint": 32767, "smallint": 32767, "int": 2147483647, "bigint": 9223372036854775807}
-RANGE_SUFFIX = "~range"
-LENGTH_SUFFIX = "~length"
 NVARCHAR_FALLBACK = TsqlType("nvarchar", 4000)
 
 

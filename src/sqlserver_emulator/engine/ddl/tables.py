@@ -141,7 +141,8 @@ def truncate_table(scope: DdlScope, name: ObjectName) -> None:
     if hooks.is_tracked(scope, table):
         raise SqlServerError(
             4711,
-            f"Cannot truncate table '{name}' because it is published for replication or enabled for Change Data Capture.",
+            f"Cannot truncate table '{name}' because it is published for replication or enabled for Change "
+            "Data Capture.",
         )
     if scope.fetch(_REFERENCED_BY, [table.object_id]):
         message = f"Cannot truncate table '{name}' because it is being referenced by a FOREIGN KEY constraint."

@@ -11,6 +11,7 @@ from psycopg.pq.abc import PGresult
 from sqlserver_emulator.engine import result_types
 from sqlserver_emulator.engine.ddl import rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.read_program import read_view
 from sqlserver_emulator.engine.ddl.scope import DdlScope, with_literals
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.pipeline import StatementFailedError
@@ -65,7 +66,7 @@ def _columns(
     scope: DdlScope, described: PGresult, translated: Translated, names: tuple[str, ...], view: ObjectName
 ) -> list[CatalogColumn]:
     typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
-    declared = []
+    declared: list[CatalogColumn] = []
     for i, column in enumerate(typed):
         name = names[i] if i < len(names) else column.name
         if not name:
@@ -111,8 +112,6 @@ def detach_views(scope: DdlScope, relation: CatalogObject) -> None:
 
 def attach_views(scope: DdlScope, database: str) -> None:
     """Make again the views that are in the catalog only, where their tables are there."""
-    from sqlserver_emulator.engine.ddl.read_program import read_view
-
     for object_id, schema, name, definition in scope.fetch(_BROKEN, [database]):
         inner = DdlScope.like(scope, database, str(definition))
         columns, query = read_view(str(definition))

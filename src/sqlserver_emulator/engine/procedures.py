@@ -1,0 +1,65 @@
+"""System procedures that change the engine's catalog: sp_rename, and the older ways to say ALTER ROLE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.events import Event, Info
+from sqlserver_emulator.types import SYSNAME, TsqlType
+
+
+class ChangesCatalog(Protocol):
+    """What these procedures ask of ``session.PostgresEngineSession`` beyond the contract."""
+
+    def rename(self, name: str, new_name: str, kind: str) -> None: ...
+
+    def change_role_member(self, role: str, member: str, *, adds: bool) -> None: ...
+
+
+def _text(call: ProcedureCall, name: str) -> str:
+    value = call.arguments[name]
+    return "" if value is None else str(value)
+
+
+def _rename(call: ProcedureCall) -> Iterator[Event]:
+    session = cast(ChangesCatalog, call.engine)
+    session.rename(_text(call, "@objname"), _text(call, "@newname"), _text(call, "@objtype"))
+    yield Info(
+        15477,
+        "Caution: Changing any part of an object name could break scripts and stored procedures.",
+        procedure="sp_rename",
+    )
+
+
+def _add_member(call: ProcedureCall) -> Iterator[Event]:
+    session = cast(ChangesCatalog, call.engine)
+    session.change_role_member(_text(call, "@rolename"), _text(call, "@membername"), adds=True)
+    return iter(())
+
+
+def _drop_member(call: ProcedureCall) -> Iterator[Event]:
+    session = cast(ChangesCatalog, call.engine)
+    session.change_role_member(_text(call, "@rolename"), _text(call, "@membername"), adds=False)
+    return iter(())
+
+
+_MEMBER_PARAMETERS = (Parameter("@rolename", SYSNAME), Parameter("@membername", SYSNAME))
+
+PROCEDURES: ProcedureRegistry = {
+    procedure.name: procedure
+    for procedure in (
+        SystemProcedure(
+            "sp_rename",
+            (
+                Parameter("@objname", TsqlType("nvarchar", 1035)),
+                Parameter("@newname", SYSNAME),
+                Parameter("@objtype", TsqlType("varchar", 13), default=None),
+            ),
+            _rename,
+        ),
+        SystemProcedure("sp_addrolemember", _MEMBER_PARAMETERS, _add_member),
+        SystemProcedure("sp_droprolemember", _MEMBER_PARAMETERS, _drop_member),
+    )
+}
