@@ -54,6 +54,7 @@ _CHANGES = """__$start_lsn binary(10)!; __$end_lsn binary(10); __$seqval binary(
     __$update_mask varbinary(128); OrderID int; Amount decimal(18,2); __$command_id int"""
 _CHANGE_TABLES = """object_id int!; version int; source_object_id int; capture_instance sysname!; start_lsn binary(10);
     create_date datetime"""
+_COLUMNS = "object_id int!; name sysname; column_id int!; system_type_id tinyint!; is_identity bit!"
 _TIMELINE = """start_lsn binary(10)!; tran_begin_time datetime; tran_end_time datetime; tran_id varbinary(10);
     tran_begin_lsn binary(10)"""
 
@@ -69,7 +70,7 @@ TABLES = (
     table(
         2003,
         "Shop.sys.columns",
-        "object_id int!; name sysname; column_id int!; is_identity bit!",
+        _COLUMNS,
     ),
     table(2004, "Shop.sys.databases", "name sysname!; database_id int!; is_cdc_enabled bit!"),
     table(
