@@ -6,7 +6,7 @@ What a statement means is the session's business; the shape of the answer is ``t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
 from sqlserver_emulator.channel import Channel, Message
@@ -88,7 +88,7 @@ class RequestRunner:
             events = self._transaction_events(parse_transaction(payload))
         except NotSupportedByEmulatorError as error:
             events = _refusal(error)
-        return self._stream(events, self._encoder())
+        return self._stream(_with_one_end(events), self._encoder())
 
     def _transaction_events(self, request: TransactionRequest) -> Iterator[Event]:
         session = self._session
@@ -139,6 +139,7 @@ class RequestRunner:
                 if self._channel.write(data):
                     self._interruption.look()
                 if self._interruption.requested:
+                    _close(events)
                     return
 
     def _write_internal_error(self, error: Exception) -> None:
@@ -160,3 +161,20 @@ class RequestRunner:
 def _refusal(error: SqlServerError) -> Iterator[Event]:
     yield ErrorRaised(error)
     yield StatementDone(failed=True)
+
+
+def _with_one_end(events: Iterator[Event]) -> Iterator[Event]:
+    """A transaction request has one DONE, also when it commits and begins: drivers read no further than the first."""
+    end = StatementDone()
+    for event in events:
+        if not isinstance(event, StatementDone):
+            yield event
+        elif not end.failed:
+            end = event
+    yield end
+
+
+def _close(events: Iterator[Event]) -> None:
+    """Let a generator put things in order now, not when it is collected."""
+    if isinstance(events, Generator):
+        events.close()

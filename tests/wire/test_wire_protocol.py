@@ -198,7 +198,8 @@ def test_attention_after_a_complete_answer_is_acknowledged(raw: RawClient) -> No
 
 
 def test_mssql_python_gives_up_a_statement_at_its_timeout(canned_server: Emulator) -> None:
-    connection = canned_server.connect_mssql_python(encrypt="yes", timeout=1)
+    connection = canned_server.connect_mssql_python(encrypt="yes")
+    connection.timeout = 1
     cursor = connection.cursor()
     with pytest.raises(Exception, match=r"(?i)timeout"):
         cursor.execute("wait")
@@ -229,6 +230,7 @@ def test_chained_calls_are_answered_in_one_message(raw: RawClient) -> None:
     raw.send(RPC, HEADERS + call + b"\xff" + call)
     answer = raw.read()
     assert answer.count(b"\x79\x07\x00\x00\x00") == 2
+    assert answer.count(struct.pack("<BHHQ", 0xFE, 0x81, 0xE0, 0)) == 1
     assert answer.endswith(struct.pack("<BHHQ", 0xFE, 0x00, 0xE0, 0))
 
 
@@ -239,6 +241,7 @@ def test_transaction_requests_tell_their_descriptor(raw: RawClient) -> None:
     committed_and_begun = raw.read()
     assert committed_and_begun.startswith(b"\xe3\x0b\x00\x09\x00\x08" + struct.pack("<Q", 77))
     assert b"\xe3\x0b\x00\x08\x08" in committed_and_begun
+    assert committed_and_begun.count(b"\xfd") == 1
 
 
 @pytest.mark.parametrize(

@@ -128,5 +128,6 @@ class ResponseEncoder:
         """The DONE or DONEPROC that ends the response."""
         if not self._procedure:
             return self._release(DoneStatus.FINAL)
-        more = DoneStatus.MORE if self._more_follows else DoneStatus.FINAL
+        # mssql-python's Rust driver counts on RPC_IN_BATCH to tell the calls of a message apart.
+        more = DoneStatus.MORE | DoneStatus.RPC_IN_BATCH if self._more_follows else DoneStatus.FINAL
         return tokens.done(DoneToken.DONEPROC, self._status(self._failed, None) | more, Command.EXECUTE.value)

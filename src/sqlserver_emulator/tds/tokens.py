@@ -42,6 +42,7 @@ class DoneStatus(IntFlag):
     IN_TRANSACTION = 0x04
     COUNT = 0x10
     ATTENTION = 0x20
+    RPC_IN_BATCH = 0x80
 
 
 class EnvironmentChange:
@@ -77,8 +78,10 @@ def info(event: Info) -> bytes:
 
 
 def _message(token: int, content: Info) -> bytes:
+    # The server sends severity 10 as 0 "for compatibility"; pymssql would raise a mere warning of class 10.
+    severity = 0 if content.severity == 10 else content.severity
     body = (
-        struct.pack("<iBB", content.number, content.state & 0xFF, content.severity)
+        struct.pack("<iBB", content.number, content.state & 0xFF, severity)
         + _long_text(content.message[:_LONGEST_MESSAGE])
         + short_text(SERVER_NAME)
         + short_text(content.procedure)

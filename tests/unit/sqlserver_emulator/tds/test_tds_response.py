@@ -30,7 +30,7 @@ from sqlserver_emulator.tds.tokens import DoneToken
 from sqlserver_emulator.tds.type_info import encode_type_info
 from sqlserver_emulator.types import INT, TsqlType
 
-MORE, ERROR, IN_TRANSACTION, COUNT = 0x01, 0x02, 0x04, 0x10
+MORE, ERROR, IN_TRANSACTION, COUNT, RPC_IN_BATCH = 0x01, 0x02, 0x04, 0x10, 0x80
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_statements_of_a_call_end_in_doneinproc_and_the_call_in_doneproc() -> No
     )
     assert list(dones(pieces)) == [
         Done(DoneToken.DONEINPROC, MORE | COUNT, 0xC1, 1),
-        Done(DoneToken.DONEPROC, MORE, 0xE0, 0),
+        Done(DoneToken.DONEPROC, MORE | RPC_IN_BATCH, 0xE0, 0),
     ]
     assert pieces[-3] == b"\x79\x00\x00\x00\x00"
     assert pieces[-2] == b"\xac\x00\x00" + tokens.short_text("@handle") + b"\x01" + bytes(4) + b"\x01\x00" + (
