@@ -1,0 +1,87 @@
+"""The table at the end of ``make run``: what the windows did, and whether source and warehouse are equal.
+
+Asks the ``floodmark`` command, as a user would, with the connections of the stack's Airflow.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from floodmark_laptop.processes import LaptopError
+from floodmark_laptop.stack import Stack
+
+_VERIFY_EXIT_CODES = (0, 1)
+"""0: all equal. 1: something differs, and the JSON says what."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table. ``differences``: the first differing keys, as ``floodmark verify`` prints them."""
+
+    table: str
+    equal: bool
+    rows: int
+    differences: list[Any]
+    status: dict[str, Any]
+
+
+def compare(stack: Stack, pipeline: str = "shop") -> list[Comparison]:
+    """Row by row, in the order of the configuration."""
+    status = _ask(stack, "status", pipeline, "--live", "--json")[0]["tables"]
+    verified = {each["source"]: each for each in _ask(stack, "verify", pipeline, "--json")}
+    return [
+        Comparison(
+            table=each["source"],
+            equal=verified[each["source"]]["equal"],
+            rows=verified[each["source"]]["source_rows"],
+            differences=verified[each["source"]]["differences"],
+            status=each,
+        )
+        for each in status
+    ]
+
+
+def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> bool:
+    """Print the table. Returns whether every table is equal."""
+    stack.say("comparing source and warehouse row by row")
+    comparisons = compare(stack, pipeline)
+    table = Table(title=f"pipeline {pipeline}", title_justify="left")
+    table.add_column("table")
+    for name in ("rows read", "inserted", "updated", "deleted", "windows"):
+        table.add_column(name, justify="right")
+    for name in ("watermark", "lag", "rows", "source and warehouse"):
+        table.add_column(name, justify="right" if name == "rows" else "left")
+    for each in comparisons:
+        rows = (each.status[f"{kind}_rows"] for kind in ("read", "inserted", "updated", "deleted"))
+        lag = each.status["lag_seconds"]
+        table.add_row(
+            each.table,
+            *(f"{number:,}" for number in rows),
+            str(each.status["windows"]),
+            each.status["watermark"] or "-",
+            "-" if lag is None else str(timedelta(seconds=round(lag))),
+            f"{each.rows:,}",
+            "equal" if each.equal else "[red]DIFFERENT[/red]",
+        )
+    console.print(table)
+    for each in comparisons:
+        for difference in each.differences:
+            console.print(f"{each.table}: {difference}", markup=False)
+    console.print(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}", markup=False)
+    return all(each.equal for each in comparisons)
+
+
+def _ask(stack: Stack, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "floodmark.cli", *arguments]
+    answer = subprocess.run(command, env=stack.airflow.environment(), capture_output=True, text=True, check=False)
+    if answer.returncode not in _VERIFY_EXIT_CODES or not answer.stdout.strip():
+        raise LaptopError(f"floodmark {' '.join(arguments)} failed: {answer.stderr.strip()}")
+    return json.loads(answer.stdout)
