@@ -111,6 +111,8 @@ def _take_sql(cursor: Cursor) -> Statement:
     if following == ")" or scan.verb == "WITH":
         raise cursor.syntax_error(end)
     cursor.at = end
+    if what := _refused(cursor, start):
+        return Unsupported(line, what)
     if scan.verb in ("CREATE", "ALTER"):
         end = _check_module(cursor, start, end)
     elif scan.verb == "MERGE" and following != ";":
@@ -129,6 +131,38 @@ def _take_sql(cursor: Cursor) -> Statement:
         )
     temp_table = _temp_table(cursor, scan.verb, start, end) if "#" in text else ""
     return Sql(line, text, scan.verb, tuple(tokens[start:end]), temp_table)
+
+
+_REFUSED: Final = {
+    "BACKUP": "BACKUP",
+    "BULK": "BULK INSERT",
+    "CHECKPOINT": "CHECKPOINT",
+    "CLOSE": "cursors (CLOSE)",
+    "DBCC": "DBCC",
+    "DEALLOCATE": "cursors (DEALLOCATE)",
+    "DISABLE": "DISABLE TRIGGER",
+    "ENABLE": "ENABLE TRIGGER",
+    "EXEC": "EXECUTE AS",
+    "EXECUTE": "EXECUTE AS",
+    "FETCH": "cursors (FETCH)",
+    "KILL": "KILL",
+    "OPEN": "cursors (OPEN)",
+    "READTEXT": "READTEXT",
+    "RECONFIGURE": "RECONFIGURE",
+    "RESTORE": "RESTORE",
+    "REVERT": "REVERT",
+    "SETUSER": "SETUSER",
+    "SHUTDOWN": "SHUTDOWN",
+    "UPDATETEXT": "UPDATETEXT",
+    "WRITETEXT": "WRITETEXT",
+}
+_REFUSED_PAIRS: Final = {("UPDATE", "STATISTICS"): "UPDATE STATISTICS", ("INSERT", "BULK"): "bulk load (INSERT BULK)"}
+
+
+def _refused(cursor: Cursor, start: int) -> str:
+    """The name of a statement that neither the interpreter nor the engine runs; else ''."""
+    word, following = cursor.tokens[start].word, cursor.tokens[start + 1].word
+    return _REFUSED.get(word) or _REFUSED_PAIRS.get((word, following), "")
 
 
 _ALONE: Final = frozenset(("PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "VIEW", "SCHEMA", "RULE", "DEFAULT"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
@@ -121,10 +122,9 @@ def take_set(cursor: Cursor) -> Statement:
         return SetOption(line, (word,), _take_option_value(cursor))
     if cursor.accept("TRANSACTION", "ISOLATION", "LEVEL"):
         return SetIsolation(line, _take_level(cursor))
-    if word == "STATISTICS":
-        return _take_statistics(cursor, line)
-    if word in ("IDENTITY_INSERT", "OFFSETS"):
-        return _take_identity_insert(cursor, line, start)
+    special = _SPECIAL.get(word)
+    if special:
+        return special(cursor, line, start)
     raise _unknown_option(cursor)
 
 
@@ -189,7 +189,7 @@ def _take_level(cursor: Cursor) -> str:
     raise cursor.syntax_error()
 
 
-def _take_statistics(cursor: Cursor, line: int) -> SetOption:
+def _take_statistics(cursor: Cursor, line: int, start: int) -> Statement:
     cursor.expect("STATISTICS")
     options = [f"STATISTICS {cursor.expect_one_of(('IO', 'TIME', 'XML', 'PROFILE'))}"]
     while cursor.accept(","):
@@ -205,3 +205,15 @@ def _take_identity_insert(cursor: Cursor, line: int, start: int) -> Statement:
         cursor.take()
     cursor.at += 1
     return Sql(line, cursor.between(start, cursor.at), "SET", tuple(cursor.tokens[start : cursor.at]))
+
+
+def _take_offsets(cursor: Cursor, line: int, start: int) -> Statement:
+    cursor.at = SqlScan(cursor.tokens, start).end()
+    return Unsupported(line, "SET OFFSETS")
+
+
+_SPECIAL: Final[dict[str, Callable[[Cursor, int, int], Statement]]] = {
+    "IDENTITY_INSERT": _take_identity_insert,
+    "OFFSETS": _take_offsets,
+    "STATISTICS": _take_statistics,
+}
