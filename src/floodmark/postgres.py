@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Protocol
 
 import psycopg
@@ -50,17 +50,35 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 
     Errors of psycopg leave it as errors of ``core.errors`` about ``subject``.
     """
+    with _connection(at) as connection:
+        try:
+            connection.execute(_SESSION_SETTINGS)
+            with connection.transaction():
+                yield connection
+        except psycopg.Error as error:
+            raise translate(error, subject) from error
+
+
+@contextmanager
+def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
+    """A connection in autocommit, for what must outlive a transaction. Errors as in ``open_transaction``."""
+    with _connection(at) as connection:
+        try:
+            connection.execute(_SESSION_SETTINGS)
+            yield connection
+        except psycopg.Error as error:
+            raise translate(error, subject) from error
+
+
+@contextmanager
+def _connection(at: Reachable) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(at.conninfo(), autocommit=True)
     except psycopg.Error as error:
         raise _connect_error(error) from error
-    try:
-        with connection:
-            connection.execute(_SESSION_SETTINGS)
-            with connection.transaction():
-                yield connection
-    except psycopg.Error as error:
-        raise translate(error, subject) from error
+    # Not its own context manager, which would run a COMMIT on a connection that may long be gone.
+    with closing(connection):
+        yield connection
 
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:

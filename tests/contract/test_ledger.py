@@ -13,7 +13,7 @@ import pytest
 from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load, instance, lsn
 
 from floodmark.core.capture import Validity, Verdict
-from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
 from floodmark.ledger.postgres import PostgresLedger
@@ -202,6 +202,29 @@ def test_load_of_a_merged_window_begins_no_attempt(shop: Shop) -> None:
     shop.merge(plan)
     opened = shop.ledger.begin_load(plan.window_id)
     assert (opened.plan.attempt, opened.state) == (plan.attempt, WindowState.MERGED)
+
+
+def test_load_that_is_at_work_keeps_others_out_and_nobody_once_it_is_gone(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    other = PostgresLedger(shop.connection)
+    with shop.ledger.hold_load(plan.window_id):
+        with (
+            pytest.raises(WindowBusyError, match=r"another load of it is at work \(from .*, since 20"),
+            other.hold_load(1),
+        ):
+            pytest.fail("two loads at once")
+        with other.hold_load(plan.window_id + 1):
+            pass
+    with pytest.raises(RuntimeError, match="killed"), shop.ledger.hold_load(plan.window_id):
+        raise RuntimeError("killed")
+    with other.hold_load(plan.window_id):
+        pass
+
+
+def test_hold_that_is_lost_does_not_end_the_load(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    with shop.ledger.hold_load(plan.window_id), session(shop) as opened:
+        opened.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
 
 
 def test_unknown_window_is_an_error_that_names_it(shop: Shop) -> None:

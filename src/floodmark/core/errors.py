@@ -19,6 +19,7 @@ FloodmarkError
 │   ├── SourceUnavailableError
 │   ├── WarehouseUnavailableError
 │   ├── LoadKilledError        the load job ended without a word
+│   ├── WindowBusyError        another load of the window is at work
 │   └── NotHarvestedYetError
 └── FloodmarkBugError      us
 
@@ -118,6 +119,10 @@ class WarehouseUnavailableError(TransientError):
 
 class LoadKilledError(TransientError):
     """The load job ended without saying how: it was killed, or Spark did not start."""
+
+
+class WindowBusyError(TransientError):
+    """Another load of the same window is alive: when it has ended, the window is merged or free again."""
 
 
 class NotHarvestedYetError(TransientError):

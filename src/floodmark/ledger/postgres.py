@@ -7,7 +7,8 @@ The steps a window goes through and who may take them are decided here; the tabl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -16,15 +17,18 @@ from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
 from floodmark.core.capture import InstanceIdentity, Validity
-from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.lsn import Lsn
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.schema import TableName
 from floodmark.core.window import Rule, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.ledger.schema import ensure_schema
-from floodmark.postgres import Reachable, open_transaction
+from floodmark.postgres import Reachable, open_session, open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.sync.ports import OpenedWindow, TableState
+
+# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+_LOAD_LOCK = 0x46_4C_4F_44
 
 
 class PostgresLedger:
@@ -78,6 +82,19 @@ class PostgresLedger:
                 return window.plan
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
         return plan
+
+    @contextmanager
+    def hold_load(self, window_id: int) -> Iterator[None]:
+        """By an advisory lock of a session, which the server gives back as soon as this process is gone."""
+        subject = f"window {window_id}"
+        with open_session(self._at, subject) as session:
+            row = session.execute("SELECT pg_try_advisory_lock(%s, %s)", _load_lock(window_id)).fetchone()
+            if not row or not row[0]:
+                raise WindowBusyError(
+                    subject, f"another load of it is at work{_holder(session, window_id)}.",
+                    "When that has ended, the window is merged or free again.",
+                )  # fmt: skip
+            yield
 
     def begin_load(self, window_id: int) -> OpenedWindow:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -210,6 +227,16 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
             f"on {table.watermark or 'none'}.",
             "Nothing was moved. Find out who else writes to the ledger.",
         )
+
+
+def _load_lock(window_id: int) -> tuple[int, int]:
+    return _LOAD_LOCK, window_id & 0x7FFFFFFF
+
+
+def _holder(session: psycopg.Connection, window_id: int) -> str:
+    classid, objid = _load_lock(window_id)
+    found = _query(session, "load_holder", classid=classid, objid=objid)
+    return f" (from {found[0]['client']}, since {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC)" if found else ""
 
 
 def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> OpenedWindow:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from floodmark.core.schema import TableName
 from floodmark.core.window import TableCounts, WindowPlan, WindowState
@@ -14,12 +15,25 @@ from floodmark.sync.ports import Ledger, Source, StagedRows, Stager, Warehouse
 from floodmark.sync.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
+TABLES_AT_ONCE = 4
+"""Most of a small table's time is waiting: for a plan, a worker, an answer. Rows and memory are bounded by the tasks
+that the engine runs at once, not by this."""
 
 
 def load_window(
     window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
 ) -> Mapping[TableName, TableCounts]:
-    """Rows per table. A window that is merged already is left alone, and its counts are returned."""
+    """Rows per table. A window that is merged already is left alone, and its counts are returned.
+
+    Raises WindowBusyError while another load of the window is at work.
+    """
+    with ledger.hold_load(window_id):
+        return _load(window_id, ledger, warehouse, source, stager)
+
+
+def _load(
+    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
+) -> Mapping[TableName, TableCounts]:
     opened = ledger.begin_load(window_id)
     if opened.state is not WindowState.PLANNED:
         _LOG.info("Window %s is %s already; there is nothing to load.", window_id, opened.state.value)
@@ -27,7 +41,7 @@ def load_window(
     plan = opened.plan
     _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
     warehouse.prepare_window(plan)
-    staged = {table.source: _stage(plan, index, stager) for index, table in enumerate(plan.tables)}
+    staged = _stage_all(plan, stager)
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all of it when the read ended.")
     ledger.record_reads(window_id, {name: rows.read_rows for name, rows in staged.items()}, snapshot.taken_at)
@@ -36,6 +50,17 @@ def load_window(
         _log_counts(name, rows)
     _LOG.info("Window %s is merged: all %s tables in one transaction.", window_id, len(counts))
     return counts
+
+
+def _stage_all(plan: WindowPlan, stager: Stager) -> dict[TableName, StagedRows]:
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
+        rows = pool.map(lambda index: _stage(plan, index, stager), range(len(plan.tables)))
+        try:
+            return dict(zip((table.source for table in plan.tables), rows, strict=True))
+        except BaseException:
+            # Those under way end first: an error of one must not leave a task of another writing behind our back.
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _stage(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -75,6 +76,13 @@ class Ledger(Protocol):
 
     def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
         """Give a window that is still PLANNED the rules of today's configuration; tables not named keep theirs."""
+
+    def hold_load(self, window_id: int) -> AbstractContextManager[None]:
+        """For the length of a load: nobody else loads the window, as long as this process lives.
+
+        Raises WindowBusyError when somebody does. A hold that is lost with its connection does no harm: attempts fence
+        the loads off from each other all the same.
+        """
 
     def begin_load(self, window_id: int) -> OpenedWindow:
         """Start a new attempt at a PLANNED window; whoever holds the plan of an earlier attempt can no longer merge.

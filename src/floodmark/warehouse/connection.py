@@ -50,6 +50,8 @@ class WarehouseConnection:
         named = {
             "application_name": "floodmark",
             "connect_timeout": str(_CONNECT_TIMEOUT_SECONDS),
+            # The hold on a load idles as long as the load takes.
+            "keepalives_idle": "60",
             "sslmode": self.sslmode,
         }
         return named | ({"sslrootcert": self.sslrootcert} if self.sslrootcert else {})

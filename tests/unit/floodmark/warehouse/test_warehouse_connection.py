@@ -6,6 +6,7 @@ AWKWARD = WarehouseConnection("db.example", 5433, "ware house", "me@home", "p:/ 
 EXPECTED = {
     "host": "db.example", "port": "5433", "dbname": "ware house", "user": "me@home", "password": "p:/ '@%\\",
     "sslmode": "require", "sslrootcert": "/etc/ca file.pem", "application_name": "floodmark", "connect_timeout": "15",
+    "keepalives_idle": "60",
 }  # fmt: skip
 
 
