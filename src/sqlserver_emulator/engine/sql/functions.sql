@@ -97,7 +97,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE FUNCTION tsql.to_real(value text, source text) RETURNS float4 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN tsql.to_float(value, source)::float4;
-CREATE OR REPLACE FUNCTION tsql.to_uniqueidentifier(value text, source text) RETURNS uuid
+CREATE OR REPLACE FUNCTION tsql.read_uniqueidentifier(value text) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE plain text := left(ltrim(value, '{'), 36);
 BEGIN
@@ -106,6 +106,9 @@ BEGIN
     END IF;
     RETURN plain::uuid;
 END $$;
+CREATE OR REPLACE FUNCTION tsql.to_uniqueidentifier(value text, source text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN value ~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f-]{27}$' AND pg_input_is_valid(value, 'uuid')
+        THEN value::uuid ELSE tsql.read_uniqueidentifier(value) END $$;
 
 -- TRY_CAST and TRY_CONVERT: NULL where the plain conversion fails.
 DO $$
@@ -196,22 +199,22 @@ CREATE OR REPLACE FUNCTION tsql.str(value float8, length int, decimals int) RETU
 -- Strings -------------------------------------------------------------------------------------------------------------
 
 -- SQL Server counts UTF-16 code units.
-CREATE OR REPLACE FUNCTION tsql.utf16_length(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.utf16_length(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN octet_length(value) = char_length(value) THEN char_length(value)
     ELSE char_length(value) + regexp_count(value, '[\U00010000-\U0010FFFF]') END;
-CREATE OR REPLACE FUNCTION tsql.len(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.len(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN tsql.utf16_length(pg_catalog.rtrim(value, ' '));
-CREATE OR REPLACE FUNCTION tsql.substring(value text, start int, length int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.substring(value text, start int, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
     ELSE pg_catalog.substr(value, start, length) END;
-CREATE OR REPLACE FUNCTION tsql.substring_binary(value bytea, start int, length int) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.substring_binary(value bytea, start int, length int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0
     THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)::bytea
     ELSE pg_catalog.substr(value, greatest(start, 1), greatest(length + least(start - 1, 0), 0)) END;
-CREATE OR REPLACE FUNCTION tsql.left(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.left(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
     ELSE pg_catalog.left(value, length) END;
-CREATE OR REPLACE FUNCTION tsql.right(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.right(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(536, 'Invalid length parameter passed to the RIGHT function.', length::text)
     WHEN length = 0 THEN '' ELSE pg_catalog.right(value, length) END;
 CREATE OR REPLACE FUNCTION tsql.charindex(part text, value text, start int DEFAULT 1) RETURNS int
@@ -219,9 +222,9 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT CASE WHEN part = '' THEN 0 WHEN start <= 1 THEN strpos(value, part)
         ELSE CASE WHEN found > 0 THEN found + start - 1 ELSE 0 END END
     FROM (SELECT strpos(pg_catalog.substr(value, greatest(start, 1)), part) AS found) f $$;
-CREATE OR REPLACE FUNCTION tsql.replace(value text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.replace(value text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN old = '' THEN value ELSE pg_catalog.replace(value, old, new) END;
-CREATE OR REPLACE FUNCTION tsql.replicate(value text, count int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.replicate(value text, count int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(value, count) END;
 CREATE OR REPLACE FUNCTION tsql.space(count int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(' ', count) END;
@@ -451,16 +454,22 @@ END $$;
 
 CREATE OR REPLACE FUNCTION tsql.fail_date(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN tsql.fail(241, 'Conversion failed when converting date and/or time from character string.', value);
-CREATE OR REPLACE FUNCTION tsql.to_datetime2(value text, style int) RETURNS timestamp LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
+-- The usual form of a date is read in place (the functions below are inlined); the rest goes to parse_timestamp.
+CREATE OR REPLACE FUNCTION tsql.read_datetime2(value text, style int) RETURNS timestamp LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE moment timestamp := tsql.parse_timestamp(value, style);
 BEGIN
     IF moment IS NULL THEN PERFORM tsql.fail_date(value); END IF;
     RETURN moment;
 END $$;
-CREATE OR REPLACE FUNCTION tsql.to_date(value text, style int) RETURNS date LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN tsql.to_datetime2(value, style)::date;
-CREATE OR REPLACE FUNCTION tsql.to_time(value text, style int) RETURNS time LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN tsql.to_datetime2(value, style)::time;
+CREATE OR REPLACE FUNCTION tsql.to_datetime2(value text, style int) RETURNS timestamp LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN value ~ '^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,7})?)?$' AND pg_input_is_valid(value, 'timestamp')
+        THEN pg_catalog.left(value, 26)::timestamp ELSE tsql.read_datetime2(value, style) END $$;
+CREATE OR REPLACE FUNCTION tsql.to_date(value text, style int) RETURNS date LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN value ~ '^\d{4}-\d\d-\d\d$' AND pg_input_is_valid(value, 'date')
+        THEN value::date ELSE tsql.read_datetime2(value, style)::date END $$;
+CREATE OR REPLACE FUNCTION tsql.to_time(value text, style int) RETURNS time LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN value ~ '^\d\d:\d\d:\d\d(\.\d{1,7})?$' AND pg_input_is_valid(value, 'time')
+        THEN pg_catalog.left(value, 15)::time ELSE tsql.read_datetime2(value, style)::time END $$;
 CREATE OR REPLACE FUNCTION tsql.to_datetime(value text, style int) RETURNS timestamp LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE moment timestamp := tsql.parse_timestamp(value, style);
 BEGIN

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argument
+from sqlserver_emulator.engine.translate.inline_functions import function_columns
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import null
@@ -214,18 +214,9 @@ class SourceTranslator:
         def substitute(match: re.Match[str]) -> str:
             return arguments[int(match[1]) - 1] if match[1] else match[2]
 
-        return _PLACEHOLDER.sub(substitute, function.body), self._body_columns(function)
-
-    def _body_columns(self, function: InlineFunction) -> tuple[SourceColumn, ...] | None:
-        """The columns of a function's body, from its select list; unknown where that does not name them all."""
-        query = sqlglot.parse_one(_PLACEHOLDER.sub(lambda m: m[2] or "NULL", function.body), read="postgres")
-        select = query.find(exp.Select) if not isinstance(query, exp.Select) else query
-        columns: list[SourceColumn] = []
-        for item in select.expressions if select is not None else []:
-            if not item.alias_or_name or isinstance(item, exp.Star) or isinstance(item.this, exp.Star):
-                return None
-            columns.append(SourceColumn(item.alias_or_name, quote(item.alias_or_name), None, direct=True))
-        return tuple(columns)
+        plain = _PLACEHOLDER.sub(lambda match: match[2] or "NULL", function.body)
+        columns = function_columns(self.emission.catalog, function, plain)
+        return _PLACEHOLDER.sub(substitute, function.body), columns
 
     def _set_function(
         self, call: exp.Anonymous, name: str, aliases: list[str], expressions: ExpressionTranslator

@@ -153,6 +153,23 @@ def test_update_of_a_key_column_is_a_deferred_update() -> None:
     assert translate("UPDATE Customers SET Name = 'x'").deferred_update_of is None
 
 
+def test_columns_of_a_change_function_have_their_types() -> None:
+    source = "cdc.fn_cdc_get_all_changes_dbo_Orders(@from, @to, N'all')"
+    lsn = {"from": "binary(10)", "to": "binary(10)"}
+    sql = translate(f"SELECT CONVERT(varchar(22), __$start_lsn, 1) FROM {source}", **lsn).sql
+    assert "tsql.binary_to_text(" in sql
+    types = translate(f"SELECT Amount * 2, __$operation FROM {source}", **lsn).column_types
+    assert {i: str(type) for i, type in types.items()} == {0: "decimal(20,2)"}
+
+
+def test_lsn_given_to_a_system_function_is_filled_to_its_length() -> None:
+    sql = translate("SELECT sys.fn_cdc_increment_lsn(0x01)").sql
+    assert '"Shop.sys"."fn_cdc_increment_lsn"(tsql.assign_binary($1::bytea, 10, true))' in sql
+    with pytest.raises(SqlServerError) as raised:
+        translate("SELECT sys.fn_cdc_increment_lsn()")
+    assert raised.value.number == 313
+
+
 def test_ddl_is_handed_over_as_a_tree() -> None:
     translated = translate("CREATE TABLE dbo.x (a int)")
     assert translated.ddl is not None

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.emission import quote_text
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, SMALLINT, SYSNAME, TsqlType
 
 if TYPE_CHECKING:
@@ -37,25 +39,38 @@ def _metadata(function: str, kinds: str, result: TypeOrThunk, *, database: bool 
     return Function(handle, len(required), len(letters))
 
 
-_FUNCTION_TYPES = {
-    "fn_cdc_get_max_lsn": LSN,
-    "fn_cdc_get_min_lsn": LSN,
-    "fn_cdc_increment_lsn": LSN,
-    "fn_cdc_decrement_lsn": LSN,
-    "fn_cdc_map_time_to_lsn": LSN,
-    "fn_cdc_map_lsn_to_time": DATETIME,
-    "fn_cdc_get_column_ordinal": INT,
-    "fn_cdc_is_bit_set": BIT,
-    "fn_cdc_has_column_changed": BIT,
+_MASK = TsqlType("varbinary", 128)
+_SYSTEM_FUNCTIONS: dict[str, tuple[TsqlType, tuple[TsqlType, ...]]] = {
+    "fn_cdc_get_max_lsn": (LSN, ()),
+    "fn_cdc_get_min_lsn": (LSN, (SYSNAME,)),
+    "fn_cdc_increment_lsn": (LSN, (LSN,)),
+    "fn_cdc_decrement_lsn": (LSN, (LSN,)),
+    "fn_cdc_map_time_to_lsn": (LSN, (TsqlType("nvarchar", 60), DATETIME)),
+    "fn_cdc_map_lsn_to_time": (DATETIME, (LSN,)),
+    "fn_cdc_get_column_ordinal": (INT, (SYSNAME, SYSNAME)),
+    "fn_cdc_is_bit_set": (BIT, (INT, _MASK)),
+    "fn_cdc_has_column_changed": (BIT, (SYSNAME, SYSNAME, _MASK)),
 }
-"""Result types of system functions that PostgreSQL's type does not tell."""
+"""Result and parameter types of system functions, which PostgreSQL's types do not tell (binary(10) is bytea there)."""
 
 
 def scalar_function(self: ExpressionTranslator, postgres: str, call: exp.Anonymous) -> Value:
-    """A call of a function of the catalog, such as sys.fn_cdc_get_max_lsn; ``postgres`` is its PostgreSQL name."""
+    """A call of a function of the catalog, such as sys.fn_cdc_get_max_lsn; ``postgres`` is its PostgreSQL name.
+
+    Raises 313 for too few arguments and 8144 for too many, where the function's parameters are known.
+    """
     self.emission.read_only = False
-    arguments = ", ".join(self.value(node).sql for node in call.expressions)
-    return Value(f"{postgres}({arguments})", _FUNCTION_TYPES.get(call.name.lower()))
+    result, parameters = _SYSTEM_FUNCTIONS.get(call.name.lower(), (None, None))
+    nodes = call.expressions
+    if parameters is None:
+        return Value(f"{postgres}({', '.join(self.value(node).sql for node in nodes)})", None)
+    if len(nodes) < len(parameters):
+        message = "An insufficient number of arguments were supplied for the procedure or function"
+        raise SqlServerError(313, f"{message} {call.name}.")
+    if len(nodes) > len(parameters):
+        raise SqlServerError(8144, f"Procedure or function {call.name} has too many arguments specified.")
+    arguments = [convert(self.value(node), type, ASSIGN).sql for node, type in zip(nodes, parameters, strict=True)]
+    return Value(f"{postgres}({', '.join(arguments)})", result)
 
 
 FUNCTIONS: dict[str, Function] = {
