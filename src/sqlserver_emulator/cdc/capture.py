@@ -173,3 +173,6 @@ class Capture:
             self._run("SELECT pg_replication_origin_session_setup($1::text)", (name,))
         except errors.ObjectInUse as error:
             raise LogReaderError(str(error), busy=True) from None
+        except errors.ConfigurationLimitExceeded:
+            # More databases than max_active_replication_origins: this job reads its own writes too, and skips them.
+            self._connection.rollback()

@@ -41,7 +41,9 @@ def enable_database(run: Run, database: str) -> CdcDatabase:
     slot = create_slot(run, server_conninfo(run), database_id)
     schema = postgres_schema(database, CDC_SCHEMA)
     _create_schema(run, database_id, schema)
-    run(f"CREATE PUBLICATION {quote(slot)} WITH (publish = 'insert, update, delete')", ())
+    # PostgreSQL refuses updates of a fully identified table whose generated columns are not published.
+    options = "publish = 'insert, update, delete', publish_generated_columns = stored"
+    run(f"CREATE PUBLICATION {quote(slot)} WITH ({options})", ())
     run(
         "INSERT INTO emulator.cdc_databases (database_id, slot_name, cdc_schema) VALUES ($1::int, $2::text, $3::text)",
         (database_id, slot, schema),

@@ -255,7 +255,7 @@ _CHANGE_TABLES_ROW = """
 INSERT INTO :cdc.change_tables (object_id, version, source_object_id, capture_instance, start_lsn, supports_net_changes,
     has_drop_pending, role_name, index_name, filegroup_name, create_date, partition_switch)
 VALUES ($1::int, 0, $2::int, $3::varchar, $4::bytea, $5::smallint, NULL, $6::varchar, $7::varchar, $8::varchar,
-    emulator.cdc_now(), $9::smallint)
+    emulator_cdc.now(), $9::smallint)
 """
 _CAPTURED_COLUMNS_ROW = (
     "INSERT INTO :cdc.captured_columns VALUES ($1::int, $2::varchar, $3::int, $4::varchar, $5::int, $6::smallint, NULL)"

@@ -2,7 +2,7 @@
 
 A call ``cdc.fn_cdc_get_all_changes_<ci>(…)`` is replaced by such a SELECT, so columns keep their declared types. It
 reads a view that the emulator owns, so the caller needs no right on the change table (ownership chaining); the view
-shows nothing to who may not read the instance, and ``cdc_check_window`` raises 229 and 313 as real servers do.
+raises 229 to who may not read the instance, and ``cdc_check_window`` raises 313, as real servers do.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ FROM (SELECT c.*, first_value(c."__$operation") OVER w AS first_operation,
       WHERE :sys.cdc_check_window(:object_id, 'net', $1, $2, $3) AND :window
       WINDOW w AS (PARTITION BY :keys(c)
                    ORDER BY c."__$start_lsn", c."__$command_id", c."__$seqval", c."__$operation")) AS n
-LEFT JOIN (SELECT :keys(c), emulator.cdc_mask_union(c."__$update_mask") AS mask
+LEFT JOIN (SELECT :keys(c), emulator_cdc.mask_union(c."__$update_mask") AS mask
            FROM :view AS c
-           WHERE :option = 'all with mask' AND emulator.cdc_evaluates_masks() AND :window
+           WHERE :option = 'all with mask' AND emulator_cdc.evaluates_masks() AND :window
            GROUP BY :keys(c)) AS m
        ON :same_key AND n."__$operation" <> 1 AND n.first_operation <> 2
 WHERE n.next_operation IS NULL AND NOT (n.first_operation = 2 AND n."__$operation" = 1)"""
@@ -61,7 +61,7 @@ def view_name(object_id: int) -> str:
 
 
 def create_view(run: Run, database: CdcDatabase, object_id: int) -> None:
-    """The view that shows a change table to who may read the instance, entered into the catalog with its types."""
+    """The view on a change table, only for who may read the instance, entered into the catalog with its types."""
     columns = [name for (name,) in run(_COLUMN_NAMES, (object_id,))]
     ((table,),) = run("SELECT $1::int::oid::regclass::text", (object_id,))
     view = view_name(object_id)
@@ -124,7 +124,7 @@ def _catalog_name(object_id: int) -> str:
 
 
 _PLACEHOLDER = re.compile(r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|same_key)")
-_VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_may_read(:object_id)"
+_VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_require_read(:object_id)"
 _COLUMN_NAMES = "SELECT postgres_name FROM emulator.columns WHERE object_id = $1::int ORDER BY column_id"
 _REGISTER_VIEW = """
 INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from uuid import UUID
 
 from sqlserver_emulator.cdc.capture import Capture
 from sqlserver_emulator.cdc.cleanup import check_low_water_mark, clean_instance
@@ -29,6 +31,7 @@ from sqlserver_emulator.cdc.jobs import (
     check_settings,
     drop_job,
     find_job,
+    is_requested,
     list_jobs,
     request_start,
     request_stop,
@@ -56,6 +59,8 @@ _HELP_COLUMNS: tuple[ResultColumn, ...] = (
     ("job_id", TsqlType("uniqueidentifier")), ("job_type", _JOB_TYPE), ("maxtrans", INT), ("maxscans", INT),
     ("continuous", BIT), ("pollinginterval", BIGINT), ("retention", BIGINT), ("threshold", BIGINT),
 )  # fmt: skip
+_STOPPING_SECONDS = 5.0
+_RETRY_SECONDS = 0.02
 _SETTINGS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
 _CAPTURE_SETTINGS = frozenset(_SETTINGS[:4])
 
@@ -152,7 +157,7 @@ def _help_jobs(call: ProcedureCall) -> Iterator[Event]:
     database = require_cdc(call)
     rows = [
         (
-            job.job_id, job.job_type, job.settings.maxtrans, job.settings.maxscans, job.settings.continuous,
+            UUID(job.job_id), job.job_type, job.settings.maxtrans, job.settings.maxscans, job.settings.continuous,
             job.settings.pollinginterval, job.settings.retention, job.settings.threshold,
         )
         for job in list_jobs(sql_of(call), database.database_id)
@@ -184,13 +189,18 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
-    """Raises 22903 while another reader is at the log."""
+    """Raises 22903 while another reader is at the log; a job that was just stopped is given the time to end."""
     run = sql_of(call)
-    try:
-        return Capture(server_conninfo(run), database.database_id)
-    except LogReaderError as error:
-        if not error.busy:
-            raise
+    deadline = time.monotonic() + _STOPPING_SECONDS
+    while True:
+        try:
+            return Capture(server_conninfo(run), database.database_id)
+        except LogReaderError as error:
+            if not error.busy:
+                raise
+        if is_requested(run, database.database_id) or time.monotonic() > deadline:
+            break
+        run("SELECT pg_sleep($1::float8)", (_RETRY_SECONDS,))
     readers = run("SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1::text::name", (database.slot,))
     raise cdc_error(22903, readers[0][0] if readers else 0)
 

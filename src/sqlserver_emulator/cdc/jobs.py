@@ -131,6 +131,17 @@ def is_agent_running(run: Run) -> bool:
     )
 
 
+def is_requested(run: Run, database_id: int) -> bool:
+    """Whether the database's capture job is asked to run."""
+    return bool(
+        run(
+            "SELECT 1 FROM emulator.cdc_job_activity a JOIN emulator.cdc_jobs j USING (job_id)"
+            " WHERE j.database_id = $1::int AND j.job_type = $2::varchar AND a.is_requested",
+            (database_id, CAPTURE),
+        )
+    )
+
+
 def request_start(run: Run, job: Job, login: str) -> str:
     """Ask the agent to run the job; returns what it says. Raises 22022 when it refuses or is not there."""
     if not is_agent_running(run):
@@ -188,7 +199,7 @@ RETURNING job_id, job_name::text
 """
 _REQUEST_START = """
 INSERT INTO emulator.cdc_job_activity AS a (job_id, is_requested, requested_by, run_requested_date)
-VALUES ($1::uuid, true, $2::varchar, emulator.cdc_now())
+VALUES ($1::uuid, true, $2::varchar, emulator_cdc.now())
 ON CONFLICT (job_id) DO UPDATE SET is_requested = true, requested_by = excluded.requested_by,
     run_requested_date = excluded.run_requested_date, start_execution_date = NULL, stop_execution_date = NULL
 WHERE NOT a.is_requested

@@ -127,7 +127,7 @@ class CaptureSupervisor:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
         self._running[job.job_id] = RunningJob(job, process)
         self._run(
-            "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator.cdc_now(), stop_execution_date = NULL"
+            "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL"
             " WHERE job_id = $1::uuid",
             (job.job_id,),
         )
@@ -145,7 +145,7 @@ class CaptureSupervisor:
         if code != 0:
             self._restart_at[job_id] = time.monotonic() + _RESTART_SECONDS
         self._run(
-            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator.cdc_now(),"
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now(),"
             " is_requested = is_requested AND NOT $2::boolean WHERE job_id = $1::uuid",
             (job_id, is_done),
         )
@@ -207,7 +207,7 @@ def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
             )
     finally:
         run(
-            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator.cdc_now() WHERE job_id = $1::uuid",
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now() WHERE job_id = $1::uuid",
             (job.job_id,),
         )
 
@@ -227,7 +227,7 @@ def _next_cleanup_after(now: datetime) -> datetime:
 _AGENT_STARTS = """
 INSERT INTO emulator.cdc_job_activity (job_id, session_id, is_requested, requested_by, run_requested_date)
 SELECT j.job_id, s.session_id, j.job_type = $1::varchar, 'sa',
-    CASE WHEN j.job_type = $1::varchar THEN emulator.cdc_now() END
+    CASE WHEN j.job_type = $1::varchar THEN emulator_cdc.now() END
 FROM emulator.cdc_jobs j,
      (SELECT coalesce(max(session_id), 0) + 1 AS session_id FROM emulator.cdc_job_activity) AS s
 ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requested = excluded.is_requested,
@@ -236,7 +236,7 @@ ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requeste
 """
 _CLEANUP_STARTS = """
 INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start_execution_date)
-VALUES ($1::uuid, false, 'sa', emulator.cdc_now())
+VALUES ($1::uuid, false, 'sa', emulator_cdc.now())
 ON CONFLICT (job_id) DO UPDATE SET is_requested = false, start_execution_date = excluded.start_execution_date,
     stop_execution_date = NULL
 """

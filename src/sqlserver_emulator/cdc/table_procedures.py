@@ -85,7 +85,7 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
     call.engine.catalog_changed()
     if not request.allow_partition_switch:
         yield cdc_warning(22857)
-    if plan.supports_net_changes and not run("SELECT emulator.cdc_evaluates_masks()", ())[0][0]:
+    if plan.supports_net_changes and not run("SELECT emulator_cdc.evaluates_masks()", ())[0][0]:
         yield cdc_warning(22969)
     yield from (printed(text) for text in messages)
 

@@ -95,12 +95,13 @@ CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
     sequence_value varchar(23) NOT NULL
 );
 
--- Views that enumeration functions read, so that a caller needs no right on a change table.
+-- What runs with a caller's rights: functions, and the views that enumeration functions read, so that a caller needs no
+-- right on a change table.
 CREATE SCHEMA IF NOT EXISTS emulator_cdc;
 GRANT USAGE ON SCHEMA emulator_cdc TO PUBLIC;
 
 -- Add 1 or -1 to an LSN as a whole number of 80 bits, wrapping at the ends.
-CREATE OR REPLACE FUNCTION emulator.cdc_lsn_add(lsn bytea, step int) RETURNS bytea
+CREATE OR REPLACE FUNCTION emulator_cdc.lsn_add(lsn bytea, step int) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
     turned int := CASE step WHEN 1 THEN 255 ELSE 0 END;
@@ -114,7 +115,7 @@ BEGIN
     RETURN lsn;
 END $$;
 
-CREATE OR REPLACE FUNCTION emulator.cdc_mask_or(a bytea, b bytea) RETURNS bytea
+CREATE OR REPLACE FUNCTION emulator_cdc.mask_or(a bytea, b bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     IF a IS NULL OR b IS NULL THEN
@@ -126,9 +127,9 @@ BEGIN
     RETURN a;
 END $$;
 
-CREATE OR REPLACE AGGREGATE emulator.cdc_mask_union(bytea) (SFUNC = emulator.cdc_mask_or, STYPE = bytea);
+CREATE OR REPLACE AGGREGATE emulator_cdc.mask_union(bytea) (SFUNC = emulator_cdc.mask_or, STYPE = bytea);
 
-CREATE OR REPLACE FUNCTION emulator.cdc_raise(number int, severity int, state int, message text, procedure text DEFAULT '')
+CREATE OR REPLACE FUNCTION emulator_cdc.raise(number int, severity int, state int, message text, procedure text DEFAULT '')
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'MSSQL', MESSAGE = message, DETAIL = json_build_object(
@@ -136,40 +137,40 @@ BEGIN
 END $$;
 
 -- Who asks: the login of the session, NULL for the emulator's own connections.
-CREATE OR REPLACE FUNCTION emulator.cdc_login() RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION emulator_cdc.login() RETURNS text LANGUAGE sql STABLE AS $$
     SELECT nullif(current_setting('emulator.login', true), '')
 $$;
 
 -- Whether the session's login is sysadmin or (as a database user, directly or through roles) in the named role.
-CREATE OR REPLACE FUNCTION emulator.cdc_caller_in(database int, role_name text) RETURNS boolean
+CREATE OR REPLACE FUNCTION emulator_cdc.caller_in(database int, role_name text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER AS $$
     WITH RECURSIVE held AS (
         SELECT p.principal_id FROM emulator.principals p
-        WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator.cdc_login())
+        WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator_cdc.login())
         UNION
         SELECT m.role_principal_id FROM emulator.role_members m JOIN held h ON m.member_principal_id = h.principal_id
         WHERE m.database_id = database
     )
-    SELECT emulator.cdc_login() IS NULL
-        OR EXISTS (SELECT 1 FROM emulator.logins l WHERE lower(l.name) = lower(emulator.cdc_login()) AND l.is_sysadmin)
+    SELECT emulator_cdc.login() IS NULL
+        OR EXISTS (SELECT 1 FROM emulator.logins l WHERE lower(l.name) = lower(emulator_cdc.login()) AND l.is_sysadmin)
         OR EXISTS (SELECT 1 FROM held h JOIN emulator.principals p USING (principal_id)
                    WHERE p.database_id = database AND lower(p.name) = lower(role_name))
 $$;
 
 -- The PostgreSQL role that the session's login is in a database.
-CREATE OR REPLACE FUNCTION emulator.cdc_caller_role(database int) RETURNS text
+CREATE OR REPLACE FUNCTION emulator_cdc.caller_role(database int) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER AS $$
     SELECT p.postgres_role FROM emulator.principals p
-    WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator.cdc_login())
+    WHERE p.database_id = database AND p.type = 'S' AND lower(p.login) = lower(emulator_cdc.login())
 $$;
 
 -- Real servers compute the mask of net changes with a CLR function: NULL unless the option "clr enabled" is on.
-CREATE OR REPLACE FUNCTION emulator.cdc_evaluates_masks() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION emulator_cdc.evaluates_masks() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER AS $$
     SELECT coalesce((SELECT value = '1' FROM emulator.settings WHERE name = 'clr enabled'), false)
 $$;
 
 -- GETDATE() as datetime rounds it: ticks of 1/300 s, shown as .000, .003, .007.
-CREATE OR REPLACE FUNCTION emulator.cdc_now() RETURNS timestamp(3) LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION emulator_cdc.now() RETURNS timestamp(3) LANGUAGE sql STABLE AS $$
     SELECT date_trunc('second', n)
            + make_interval(secs => round(round(extract(microsecond FROM n) % 1000000 * 3 / 10000) * 10 / 3) / 1000.0)
     FROM (SELECT clock_timestamp()::timestamp AS n) AS now

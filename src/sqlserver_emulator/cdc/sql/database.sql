@@ -6,7 +6,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 BEGIN
     RETURN (SELECT m.start_lsn FROM :cdc.lsn_time_mapping m ORDER BY m.start_lsn DESC LIMIT 1);
 EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
-    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+    PERFORM emulator_cdc.raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
 END $$;
 --;
 
@@ -16,19 +16,19 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 DECLARE
     instance record;
 BEGIN
-    IF emulator.cdc_caller_in(:database_id, 'db_owner') THEN
+    IF emulator_cdc.caller_in(:database_id, 'db_owner') THEN
         RETURN true;
     END IF;
     SELECT c.source_object_id, c.role_name INTO instance FROM :cdc.change_tables c WHERE c.object_id = ct;
-    IF NOT FOUND OR emulator.cdc_caller_role(:database_id) IS NULL
-       OR (instance.role_name IS NOT NULL AND NOT emulator.cdc_caller_in(:database_id, instance.role_name)) THEN
+    IF NOT FOUND OR emulator_cdc.caller_role(:database_id) IS NULL
+       OR (instance.role_name IS NOT NULL AND NOT emulator_cdc.caller_in(:database_id, instance.role_name)) THEN
         RETURN false;
     END IF;
     RETURN NOT EXISTS (
         SELECT 1 FROM :cdc.captured_columns k
         JOIN emulator.columns s ON s.object_id = instance.source_object_id AND s.column_id = k.column_id
         WHERE k.object_id = ct AND NOT has_column_privilege(
-            emulator.cdc_caller_role(:database_id), instance.source_object_id::oid, s.attnum, 'SELECT'));
+            emulator_cdc.caller_role(:database_id), instance.source_object_id::oid, s.attnum, 'SELECT'));
 EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
     RETURN false;
 END $$;
@@ -58,7 +58,19 @@ EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
 END $$;
 --;
 
--- Raises what an enumeration function answers to a window or a caller it does not accept; true otherwise.
+-- The view behind the enumeration functions asks this: raises what they answer to who may not read; true otherwise.
+CREATE OR REPLACE FUNCTION :sys.cdc_require_read(ct int) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    IF NOT :sys.cdc_may_read(ct) THEN
+        PERFORM emulator_cdc.raise(229, 14, 5, format('The SELECT permission was denied on the object '
+            '''fn_cdc_get_all_changes_...'', database ''%s'', schema ''cdc''.', :'database'));
+    END IF;
+    RETURN true;
+END $$;
+--;
+
+-- Raises what an enumeration function answers to a window it does not accept; true otherwise.
 CREATE OR REPLACE FUNCTION :sys.cdc_check_window(ct int, kind text, from_lsn bytea, to_lsn bytea, option varchar)
 RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 DECLARE
@@ -67,13 +79,9 @@ DECLARE
     options text[] := CASE kind WHEN 'all' THEN ARRAY['all', 'all update old']
                                 ELSE ARRAY['all', 'all with mask', 'all with merge'] END;
 BEGIN
-    IF NOT :sys.cdc_may_read(ct) THEN
-        PERFORM emulator.cdc_raise(229, 14, 5, format('The SELECT permission was denied on the object '
-            '''fn_cdc_get_%s_changes_...'', database ''%s'', schema ''cdc''.', kind, :'database'));
-    END IF;
     IF (from_lsn >= low AND from_lsn <= to_lsn AND to_lsn <= high
         AND lower(btrim(option)) = ANY (options)) IS NOT TRUE THEN
-        PERFORM emulator.cdc_raise(313, 16, 3, format('An insufficient number of arguments were supplied for the procedure '
+        PERFORM emulator_cdc.raise(313, 16, 3, format('An insufficient number of arguments were supplied for the procedure '
             'or function cdc.fn_cdc_get_%s_changes_ ... .', kind));
     END IF;
     RETURN true;
@@ -81,11 +89,11 @@ END $$;
 --;
 
 CREATE OR REPLACE FUNCTION :sys.fn_cdc_increment_lsn(lsn bytea) RETURNS bytea
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator.cdc_lsn_add(lsn, 1) $$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator_cdc.lsn_add(lsn, 1) $$;
 --;
 
 CREATE OR REPLACE FUNCTION :sys.fn_cdc_decrement_lsn(lsn bytea) RETURNS bytea
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator.cdc_lsn_add(lsn, -1) $$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT emulator_cdc.lsn_add(lsn, -1) $$;
 --;
 
 CREATE OR REPLACE FUNCTION :sys.fn_cdc_map_lsn_to_time(lsn bytea) RETURNS timestamp(3)
@@ -93,7 +101,7 @@ LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER AS $$
 BEGIN
     RETURN (SELECT m.tran_end_time FROM :cdc.lsn_time_mapping m WHERE m.start_lsn = lsn);
 EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
-    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+    PERFORM emulator_cdc.raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
 END $$;
 --;
 
@@ -111,7 +119,7 @@ BEGIN
             (SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m WHERE m.tran_end_time >= tracking_time)
     END;
 EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
-    PERFORM emulator.cdc_raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
+    PERFORM emulator_cdc.raise(208, 16, 1, 'Invalid object name ''cdc.lsn_time_mapping''.');
 END $$;
 --;
 

@@ -1,0 +1,270 @@
+"""Published outputs of real servers: rows, masks, order in change tables. Keys are those of reference cdc_golden.md."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from cdc_database import CdcDatabase, shape
+
+
+def _orders(database: CdcDatabase) -> None:
+    database.run(
+        "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, customer nvarchar(50), amount decimal(18,4),"
+        " notes nvarchar(max), updated datetime2(3))"
+    )
+    database.enable("orders")
+    database.run(
+        "BEGIN TRAN; INSERT dbo.orders VALUES (1, N'acme', 10.5, N'first', '2026-08-23T10:00:00');"
+        " INSERT dbo.orders VALUES (2, N'globex', 20, NULL, '2026-08-23T10:00:00'); COMMIT",
+        "UPDATE dbo.orders SET amount = 99.9999 WHERE id = 1",
+        "DELETE dbo.orders WHERE id = 2",
+    )
+    database.scan()
+
+
+def test_g01_base_change_table_holds_five_rows(database: CdcDatabase) -> None:
+    """G01 (R) FAB 1.3."""
+    _orders(database)
+    rows = database.change_table("dbo_orders")
+    assert [(r["__$operation"], r["__$update_mask"].hex().upper(), r["__$command_id"], r["id"], r["customer"],
+             r["amount"], r["notes"]) for r in rows] == [
+        (2, "1F", 1, 1, "acme", Decimal("10.5000"), "first"),
+        (2, "1F", 2, 2, "globex", Decimal("20.0000"), None),
+        (3, "04", 1, 1, "acme", Decimal("10.5000"), None),
+        (4, "04", 1, 1, "acme", Decimal("99.9999"), "first"),
+        (1, "1F", 1, 2, "globex", Decimal("20.0000"), None),
+    ]  # fmt: skip
+    commits = [r["__$start_lsn"] for r in rows]
+    sequences = [r["__$seqval"] for r in rows]
+    assert commits[0] == commits[1] < commits[2] == commits[3] < commits[4]
+    assert sequences[0] < sequences[1] < sequences[2] == sequences[3] < sequences[4]
+    assert all(sequence < commit for sequence, commit in zip(sequences, commits, strict=True))
+
+
+def test_g01_change_table_has_its_columns_in_order_and_captured_ones_nullable(database: CdcDatabase) -> None:
+    """G01 (R) FAB 1.3."""
+    database.run(
+        "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, customer nvarchar(50) NOT NULL, amount decimal(18,4),"
+        " notes nvarchar(max), updated datetime2(3))"
+    )
+    database.enable("orders")
+    columns = database.query(
+        "SELECT name, is_nullable FROM sys.columns WHERE object_id = OBJECT_ID('cdc.dbo_orders_CT') ORDER BY column_id"
+    )
+    assert [(c["name"], bool(c["is_nullable"])) for c in columns] == [
+        ("__$start_lsn", False), ("__$end_lsn", True), ("__$seqval", False), ("__$operation", False),
+        ("__$update_mask", True), ("id", True), ("customer", True), ("amount", True), ("notes", True),
+        ("updated", True), ("__$command_id", True),
+    ]  # fmt: skip
+
+
+def test_g02_three_read_modes_of_the_same_history(database: CdcDatabase) -> None:
+    """G02 (R) FAB 1.7."""
+    _orders(database)
+    assert [r["__$operation"] for r in database.all_changes("dbo_orders", "all update old")] == [2, 2, 3, 4, 1]
+    assert [r["__$operation"] for r in database.all_changes("dbo_orders", "all")] == [2, 2, 4, 1]
+    expected = [(1, Decimal("99.9999"))]
+    for option, operation in (("all", 2), ("all with merge", 5)):
+        rows = database.net_changes("dbo_orders", option)
+        assert [r["__$operation"] for r in rows] == [operation]
+        assert [(r["id"], r["amount"]) for r in rows] == expected
+
+
+def test_g03_update_to_the_same_value_writes_nothing(database: CdcDatabase) -> None:
+    """VAND: though @@ROWCOUNT is 1, also for the constant form of the key."""
+    database.run("CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10))")
+    database.enable("foo")
+    database.run("INSERT dbo.foo VALUES (1, 'a')", "UPDATE dbo.foo SET a = 'a' WHERE id = 1")
+    database.scan()
+    assert [r["__$operation"] for r in database.change_table("dbo_foo")] == [2]
+
+
+def test_g04_update_of_the_primary_key_is_a_delete_and_an_insert(database: CdcDatabase) -> None:
+    """G04 (R) VAND."""
+    database.run("CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10))", "INSERT dbo.foo VALUES (1, 'a')")
+    database.enable("foo")
+    database.run("UPDATE dbo.foo SET id = 2 WHERE id = 1")
+    database.scan()
+    rows = database.change_table("dbo_foo")
+    assert [(r["__$operation"], r["__$update_mask"].hex(), r["id"], r["a"], r["__$command_id"]) for r in rows] == [
+        (1, "03", 1, "a", 1),
+        (2, "03", 2, "a", 2),
+    ]
+    assert len({(r["__$start_lsn"], r["__$seqval"]) for r in rows}) == 1
+
+
+def test_g05_merge_that_assigns_the_key_to_itself_is_a_delete_and_an_insert(database: CdcDatabase) -> None:
+    """G05 (R) VAND."""
+    database.run("CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10))", "INSERT dbo.foo VALUES (1, 'a')")
+    database.enable("foo")
+    database.run(
+        "MERGE dbo.foo AS t USING (SELECT 1 AS id, 'a' AS a) AS s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET id = s.id, a = s.a;"
+    )
+    database.scan()
+    assert shape(database.change_table("dbo_foo"), "id", "a") == [(1, "03", 1, "a"), (2, "03", 1, "a")]
+
+
+def test_g07_mask_of_thirteen_columns(database: CdcDatabase) -> None:
+    """G07 (R) CN: ordinal 4 of 13."""
+    others = ", ".join(f"c{i} int" for i in range(5, 14))
+    database.run(f"CREATE TABLE dbo.DepartDemo (DID int NOT NULL PRIMARY KEY, DName nvarchar(20), DCode int,"
+                 f" Manager nvarchar(20), {others})")  # fmt: skip
+    database.enable("DepartDemo")
+    database.run(
+        "INSERT dbo.DepartDemo (DID, DName, Manager) VALUES (107, N'银监会', N'云中鹤')",
+        "UPDATE dbo.DepartDemo SET Manager = N'段正淳' WHERE DID = 107",
+    )
+    database.scan()
+    assert shape(database.all_changes("dbo_DepartDemo"), "DID", "DName", "Manager") == [
+        (2, "1FFF", 107, "银监会", "云中鹤"),
+        (4, "0008", 107, "银监会", "段正淳"),
+    ]
+
+
+def test_g08_equipment_with_both_options(database: CdcDatabase) -> None:
+    """G08 (R) BOOK."""
+    database.run(
+        "CREATE TABLE dbo.Equipment (EquipmentID int IDENTITY(1,1) PRIMARY KEY, EquipmentDESC varchar(100) NOT NULL,"
+        " LocationID int NOT NULL)"
+    )
+    database.enable("Equipment")
+    database.run(
+        "INSERT dbo.Equipment (EquipmentDESC, LocationID) VALUES ('Projector A', 22)",
+        "INSERT dbo.Equipment (EquipmentDESC, LocationID) VALUES ('HR File Cabinet', 3)",
+        "UPDATE dbo.Equipment SET EquipmentDESC = 'HR File Cabinet 1' WHERE EquipmentID = 2",
+        "DELETE dbo.Equipment WHERE EquipmentID = 1",
+    )
+    database.scan()
+    columns = ("EquipmentID", "EquipmentDESC", "LocationID")
+    assert shape(database.all_changes("dbo_Equipment"), *columns) == [
+        (2, "07", 1, "Projector A", 22),
+        (2, "07", 2, "HR File Cabinet", 3),
+        (4, "02", 2, "HR File Cabinet 1", 3),
+        (1, "07", 1, "Projector A", 22),
+    ]
+    assert shape(database.all_changes("dbo_Equipment", "all update old"), *columns) == [
+        (2, "07", 1, "Projector A", 22),
+        (2, "07", 2, "HR File Cabinet", 3),
+        (3, "02", 2, "HR File Cabinet", 3),
+        (4, "02", 2, "HR File Cabinet 1", 3),
+        (1, "07", 1, "Projector A", 22),
+    ]
+
+
+def test_g10_users_with_a_birthday(database: CdcDatabase) -> None:
+    """G10 (R) uml.org.cn."""
+    database.run("CREATE TABLE dbo.Users (Id char(3) NOT NULL PRIMARY KEY, Name nvarchar(20), Birthday date)")
+    database.enable("Users")
+    database.run(
+        "INSERT dbo.Users VALUES ('001', N'Foo', '1990-01-01')",
+        "INSERT dbo.Users VALUES ('002', N'Bar', '1991-01-01')",
+        "UPDATE dbo.Users SET Birthday = '1990-02-02' WHERE Name = N'Foo'",
+        "DELETE dbo.Users",
+    )
+    database.scan()
+    rows = shape(database.change_table("dbo_Users"), "Id")
+    assert rows[:4] == [(2, "07", "001"), (2, "07", "002"), (3, "04", "001"), (4, "04", "001")]
+    assert sorted(rows[4:]) == [(1, "07", "001"), (1, "07", "002")]
+
+
+def test_g13_insert_update_delete_of_one_row_in_one_transaction(database: CdcDatabase) -> None:
+    """G13 (T) MCP."""
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))")
+    database.enable("t")
+    database.run(
+        "BEGIN TRAN; INSERT dbo.t VALUES (1, 'a'); UPDATE dbo.t SET v = 'b' WHERE id = 1;"
+        " DELETE dbo.t WHERE id = 1; COMMIT"
+    )
+    database.scan()
+    rows = database.change_table("dbo_t")
+    assert [r["__$operation"] for r in rows] == [2, 3, 4, 1]
+    assert len({r["__$start_lsn"] for r in rows}) == 1
+    assert [r["__$command_id"] for r in rows] == [1, 2, 2, 3]
+
+
+def test_g14_scripted_history_and_cleanup(database: CdcDatabase) -> None:
+    """G14 (T) MCP."""
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))")
+    database.enable("t")
+    database.run(
+        "INSERT dbo.t VALUES (1, 'a')",
+        "BEGIN TRAN; INSERT dbo.t VALUES (2, 'b'); INSERT dbo.t VALUES (3, 'c'); COMMIT",
+        "UPDATE dbo.t SET v = 'a2' WHERE id = 1",
+        "DELETE dbo.t WHERE id = 2",
+        "INSERT dbo.t VALUES (4, 'd')",
+    )
+    database.scan()
+    rows = database.change_table("dbo_t")
+    assert [(r["__$operation"], r["id"], r["v"]) for r in rows] == [
+        (2, 1, "a"), (2, 2, "b"), (2, 3, "c"), (3, 1, "a"), (4, 1, "a2"), (1, 2, "b"), (2, 4, "d"),
+    ]  # fmt: skip
+    assert (rows[3]["__$command_id"], rows[3]["__$seqval"]) == (rows[4]["__$command_id"], rows[4]["__$seqval"])
+    commits = sorted({r["__$start_lsn"] for r in rows})
+    assert len(commits) == 5
+    entry = f"0x{commits[0].hex()}"
+    assert database.scalar(f"sys.fn_cdc_map_lsn_to_time({entry})") is not None
+    assert database.scalar(f"sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_increment_lsn({entry}))") is None
+    # Commits that share a tick of datetime are kept together, so the mark is the first of its tick.
+    time = database.scalar(f"sys.fn_cdc_map_lsn_to_time(0x{commits[2].hex()})")
+    same = database.query("SELECT MIN(start_lsn) AS lsn FROM cdc.lsn_time_mapping WHERE tran_end_time = %s", (time,))
+    database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'dbo_t', 0x{commits[2].hex()}")
+    kept = same[0]["lsn"]
+    assert database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_t')") == kept
+    assert {r["__$start_lsn"] for r in database.change_table("dbo_t")} == {lsn for lsn in commits if lsn >= kept}
+
+
+def test_g17_key_update_with_a_text_column_shows_the_text_in_the_insert_only(database: CdcDatabase) -> None:
+    """G17 (R) EST."""
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, data text)", "INSERT dbo.t VALUES (1, 'one')")
+    database.enable("t")
+    database.run("UPDATE dbo.t SET id = 6 WHERE id = 1")
+    database.scan()
+    assert shape(database.change_table("dbo_t"), "id", "data") == [(1, "03", 1, None), (2, "03", 6, "one")]
+
+
+def test_g19_delete_and_insert_in_one_transaction_have_different_sequence_values(database: CdcDatabase) -> None:
+    """G19 (T) PSYNC."""
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v int)", "INSERT dbo.t VALUES (1, 1)")
+    database.enable("t")
+    database.run("BEGIN TRAN; DELETE dbo.t WHERE id = 1; INSERT dbo.t VALUES (2, 2); COMMIT")
+    database.scan()
+    rows = database.change_table("dbo_t")
+    assert [(r["__$operation"], r["id"]) for r in rows] == [(1, 1), (2, 2)]
+    assert rows[0]["__$start_lsn"] == rows[1]["__$start_lsn"]
+    assert rows[0]["__$seqval"] < rows[1]["__$seqval"]
+
+
+def test_g20_key_updates_of_two_tables_in_one_transaction_share_its_lsn(database: CdcDatabase) -> None:
+    """G20 (T) DBZ."""
+    for table, value in (("tablea", "a"), ("tableb", "b")):
+        database.run(
+            f"CREATE TABLE dbo.{table} (id int NOT NULL PRIMARY KEY, v varchar(10))",
+            f"INSERT dbo.{table} VALUES (1, '{value}')",
+        )
+        database.enable(table)
+    database.run(
+        "BEGIN TRAN; UPDATE dbo.tablea SET id = 100 WHERE id = 1; UPDATE dbo.tableb SET id = 100 WHERE id = 1; COMMIT"
+    )
+    database.scan()
+    a, b = database.change_table("dbo_tablea"), database.change_table("dbo_tableb")
+    assert shape(a, "id", "v") == [(1, "03", 1, "a"), (2, "03", 100, "a")]
+    assert shape(b, "id", "v") == [(1, "03", 1, "b"), (2, "03", 100, "b")]
+    assert {r["__$start_lsn"] for r in a} == {r["__$start_lsn"] for r in b}
+    assert [r["__$command_id"] for r in (*a, *b)] == [1, 2, 3, 4]
+
+
+def test_g22_rows_count_as_on_a_real_server(database: CdcDatabase) -> None:
+    """G22 (T) ING."""
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v int)")
+    database.enable("t")
+    database.run(
+        "BEGIN TRAN; INSERT dbo.t VALUES (1, 1); INSERT dbo.t VALUES (2, 2); COMMIT",
+        "INSERT dbo.t VALUES (3, 3)",
+        "UPDATE dbo.t SET id = 10 WHERE id = 1",
+        "UPDATE dbo.t SET v = 20 WHERE id = 2",
+    )
+    database.scan()
+    rows = database.change_table("dbo_t")
+    assert len(rows) == 7
+    assert rows[0]["__$start_lsn"] == rows[1]["__$start_lsn"] < rows[2]["__$start_lsn"]
