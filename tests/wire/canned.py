@@ -35,7 +35,7 @@ from sqlserver_emulator.events import (
     TransactionChanged,
 )
 from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.server import EmulatorServer
+from sqlserver_emulator.server import EmulatorServer, listen
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_MAX, TsqlType
 
@@ -225,7 +225,7 @@ class CannedFactory:
 
 def main() -> None:
     files = provide_certificate(Path(sys.argv[1]), "127.0.0.1")
-    with EmulatorServer(CannedFactory(), TlsContexts.load(files), "127.0.0.1", 0) as server:
+    with EmulatorServer(CannedFactory(), TlsContexts.load(files), listen("127.0.0.1", 0)) as server:
         print(json.dumps({"port": server.port, "ca_file": str(files.ca_file)}), flush=True)
         sys.stdin.read()  # until the test closes the pipe
 
