@@ -17,8 +17,8 @@ from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import SqlServerError
 
 CANCELLED = 3617
-VALUE_TOO_LONG = -1
-"""Number of an error whose text is still PostgreSQL's and that ``truncation`` is to word."""
+VALUE_TOO_LONG = "22001"
+"""``truncation`` finds the column such a failure is about."""
 _KEY_DETAIL = re.compile(r"^Key \(.*?\)=(\(.*\)) (?:already exists|is duplicated)", re.DOTALL)
 _NULL_IN_KEY = re.compile(r"(?<=[( ])null(?=[,)])")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
@@ -138,11 +138,6 @@ def _missing_column(failure: StatementFailedError, context: ErrorContext, verb: 
     return SqlServerError(207, f"Invalid column name '{name.rpartition('.')[2]}'.")
 
 
-def _too_long(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
-    """PostgreSQL's own words: ``truncation`` finds the column they are about."""
-    return SqlServerError(VALUE_TOO_LONG, failure.message)
-
-
 def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     """22P02: text that is not a value of the type it is compared with or stored as."""
     type_name, _, _ = failure.message.partition(":")
@@ -217,7 +212,7 @@ _HANDLERS: dict[str, _Handler] = {
     "23502": _null_value,
     "42P01": _missing_relation,
     "42703": _missing_column,
-    "22001": _too_long,
+    VALUE_TOO_LONG: _fixed(8152, "String or binary data would be truncated.", state=30),
     "22012": _fixed(8134, "Divide by zero error encountered."),
     "22P02": _not_a_value,
     "22003": _out_of_range,

@@ -9,16 +9,17 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from sqlserver_emulator.cdc.procedures import PROCEDURES as CDC_PROCEDURES
+from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SharedCatalog
 from sqlserver_emulator.engine.owner import CatalogListener, OwnerConnection
-from sqlserver_emulator.engine.procedures import PROCEDURES
+from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.security import check_login
 from sqlserver_emulator.engine.session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
@@ -52,21 +53,22 @@ class Engine:
     ) -> None:
         self.capture_interval_seconds = capture_interval_seconds
         self._sa_password = sa_password
-        self._postgres = cluster.open_cluster(data_dir, databases)
-        self.conninfo = cluster.conninfo(self._postgres)
-        """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
-        self._owner = OwnerConnection(self.conninfo)
-        self._catalog = SharedCatalog(self._owner.fetch)
-        self._listener = CatalogListener(self.conninfo, self._catalog.changed)
-        self._translator = TsqlTranslator()
         self._session_ids = _SessionIds()
-        self._supervisor = None
-        if find_spec("sqlserver_emulator.cdc.supervisor"):
-            self._supervisor = import_module("sqlserver_emulator.cdc.supervisor").CaptureSupervisor(self)
-            self._supervisor.start()
-        self._procedures = dict(PROCEDURES)
-        if find_spec("sqlserver_emulator.cdc.procedures"):
-            self._procedures |= import_module("sqlserver_emulator.cdc.procedures").PROCEDURES
+        self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES}
+        with ExitStack() as opened:
+            postgres = cluster.open_cluster(data_dir, databases)
+            opened.callback(postgres.stop)
+            self.conninfo = cluster.conninfo(postgres)
+            """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
+            self._owner = OwnerConnection(self.conninfo)
+            opened.callback(self._owner.close)
+            self._catalog = SharedCatalog(self._owner.fetch)
+            opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
+            self._translator = TsqlTranslator()
+            supervisor = CaptureSupervisor(self)
+            supervisor.start()
+            opened.callback(supervisor.stop)
+            self._opened = opened.pop_all()
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -125,11 +127,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop capture and PostgreSQL. Open sessions break."""
-        if self._supervisor is not None:
-            self._supervisor.stop()
-        self._listener.close()
-        self._owner.close()
-        self._postgres.stop()
+        self._opened.close()
 
     def __enter__(self) -> Engine:
         return self

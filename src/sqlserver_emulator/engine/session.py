@@ -78,13 +78,14 @@ class PostgresEngineSession:
             return result
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
-        try:
-            with self._errors(translated.command.name):
+        with self._errors(translated.command.name):
+            try:
                 return self._run(translated, variables)
-        except SqlServerError as error:
-            if error.number == VALUE_TOO_LONG:
-                raise self._truncation(error, translated, variables) from error
-            raise
+            except StatementFailedError as failure:
+                if failure.sqlstate != VALUE_TOO_LONG:
+                    raise
+                values = self._values(translated, variables)
+                raise truncation_error(failure.message, translated.sql, values, self._catalog) from failure
 
     def evaluate(self, expression: str, variables: Variables, as_type: TsqlType | None = None) -> object:
         value = self._scalar(expression, variables, condition=False, as_type=as_type)
@@ -110,9 +111,6 @@ class PostgresEngineSession:
         self._queries.give_up()
         with self._errors("SELECT"):
             return self._access.fetch(postgres_sql, parameters)
-
-    def _truncation(self, error: SqlServerError, translated: Translated, variables: Variables) -> SqlServerError:
-        return truncation_error(error.message, translated.sql, self._values(translated, variables), self._catalog)
 
     def _translate(self, statement: str, variables: Variables) -> Translated:
         self._notice_catalog_changes()

@@ -38,6 +38,12 @@ SELECT d.definition FROM emulator.default_constraints d
 WHERE d.parent_object_id = $1::int AND d.parent_column_id = $2::int
 """
 
+_FAMILIES = {
+    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"), "text"),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney"), "number"),
+    **dict.fromkeys(("binary", "varbinary", "image"), "binary"),
+}
+
 
 def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -> None:
     """Raises 4924 (no such column), 4928 (not alterable), 5074 (a key depends on its type), 515 (NULLs there)."""
@@ -93,9 +99,12 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     default = scope.fetch(_DEFAULT, [table.object_id, old.column_id])
     if default:
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} DROP DEFAULT")
-    # Narrowing fails where a value does not fit, as in T-SQL, so the conversion is that of an assignment.
-    conversion = scope.assigned(bracketed(old.name), table, new.type)
-    scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)} USING {conversion}")
+    # Within a family the conversion is PostgreSQL's of an assignment: what does not fit fails, as in T-SQL.
+    using = ""
+    if _FAMILIES.get(old.type.name) is None or _FAMILIES.get(old.type.name) != _FAMILIES.get(new.type.name):
+        conversion, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
+        using = f" USING {conversion}"
+    scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)}{using}")
     if default:
         sql = scope.scalar(str(default[0][0]), new.type)
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} SET DEFAULT {sql}")

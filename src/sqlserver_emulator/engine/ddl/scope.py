@@ -131,15 +131,6 @@ class DdlScope:
         projection = select.expressions[0].unalias()
         return _without_qualifiers(projection), translated.column_types.get(0)
 
-    def assigned(self, expression: str, table: CatalogObject, to: TsqlType) -> str:
-        """An expression over a table's columns, converted to a type as by assignment (what does not fit, fails)."""
-        sql, type_ = self.over_table(expression, table)
-        if type_ is not None and type_.name == to.name:
-            # PostgreSQL's own assignment cast refuses what is too long or too large.
-            return sql
-        converted, _ = self.over_table(f"CAST({expression} AS {to})", table)
-        return converted
-
     def condition(self, condition: str, table: CatalogObject) -> str:
         select, _ = self._select(f"SELECT 1 AS x FROM {_from(table)} WHERE {condition}", table)
         return _without_qualifiers(select.args["where"].this)
