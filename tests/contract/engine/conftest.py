@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engine_client import Client
+from engine_client import SA_PASSWORD, Client
 
 from sqlserver_emulator.engine.factory import Engine, open_engine
 from sqlserver_emulator.session import Session
-
-SA_PASSWORD = "Str0ng!Passw0rd"
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +26,14 @@ def database(engine: Engine, request: pytest.FixtureRequest) -> str:
     Client(session).run(f"CREATE DATABASE [{name}]")
     session.close()
     return name
+
+
+@pytest.fixture(scope="module")
+def module_client(engine: Engine, database: str) -> Iterator[Client]:
+    """For what a module's tests share."""
+    session = engine.open_session(login="sa", password=SA_PASSWORD, database=database, application="test")
+    yield Client(session)
+    session.close()
 
 
 @pytest.fixture

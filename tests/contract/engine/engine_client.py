@@ -9,6 +9,8 @@ from sqlserver_emulator.events import Column, ErrorRaised, Info, ResultStart, Ro
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.types import TsqlType
 
+SA_PASSWORD = "Str0ng!Passw0rd"
+
 
 @dataclass
 class Result:

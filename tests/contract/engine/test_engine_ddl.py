@@ -61,7 +61,8 @@ def test_create_table_reads_everything_a_declaration_may_say(client: Client) -> 
     assert [str(value) for value in row] == ["1", "1.50", "3.00", "#1"]
     table = "OBJECT_ID(N'dbo.[Order Lines]')"
     assert client.rows(
-        f"SELECT name, type_desc, is_primary_key, is_unique FROM sys.indexes WHERE object_id = {table} ORDER BY index_id"
+        f"SELECT name, type_desc, is_primary_key, is_unique FROM sys.indexes WHERE object_id = {table} "
+        "ORDER BY index_id"
     ) == [
         ("PK_Order Lines", "CLUSTERED", 1, 1),
         ("UQ_Guid", "NONCLUSTERED", 0, 1),
@@ -71,12 +72,16 @@ def test_create_table_reads_everything_a_declaration_may_say(client: Client) -> 
         ("([Amount] >= (0))",)
     ]
     assert client.rows(
-        f"SELECT c.name, d.name, d.definition FROM sys.default_constraints d JOIN sys.columns c ON c.object_id = d.parent_object_id"
-        f" AND c.column_id = d.parent_column_id WHERE d.parent_object_id = {table} AND d.is_system_named = 0 ORDER BY c.column_id"
+        "SELECT c.name, d.name, d.definition FROM sys.default_constraints d JOIN sys.columns c ON "
+        "c.object_id = d.parent_object_id"
+        f" AND c.column_id = d.parent_column_id WHERE d.parent_object_id = {table} AND d.is_system_named = "
+        "0 ORDER BY c.column_id"
     ) == [("LineNumber", "DF_Line", "((1))"), ("RowGuid", "DF_Guid", "(newid())")]
     assert client.rows(
-        "SELECT c.name, ic.key_ordinal, ic.is_descending_key, ic.is_included_column FROM sys.index_columns ic JOIN sys.columns c"
-        f" ON c.object_id = ic.object_id AND c.column_id = ic.column_id WHERE ic.object_id = {table} ORDER BY ic.index_id, ic.index_column_id"
+        "SELECT c.name, ic.key_ordinal, ic.is_descending_key, ic.is_included_column FROM "
+        "sys.index_columns ic JOIN sys.columns c"
+        f" ON c.object_id = ic.object_id AND c.column_id = ic.column_id WHERE ic.object_id = {table} ORDER "
+        "BY ic.index_id, ic.index_column_id"
     ) == [
         ("OrderID", 1, 0, 0),
         ("LineNumber", 2, 1, 0),
@@ -135,7 +140,8 @@ def test_other_sessions_see_ddl_as_soon_as_it_is_committed(client: Client, conne
 def test_added_columns_with_a_default_fill_rows_only_where_t_sql_says_so(client: Client) -> None:
     client.run("CREATE TABLE dbo.grown (a int); INSERT INTO dbo.grown VALUES (1)")
     client.run(
-        "ALTER TABLE dbo.grown ADD b int NULL DEFAULT (5), c int NOT NULL DEFAULT (6), d int NULL DEFAULT (7) WITH VALUES"
+        "ALTER TABLE dbo.grown ADD b int NULL DEFAULT (5), c int NOT NULL DEFAULT (6), d int NULL DEFAULT "
+        "(7) WITH VALUES"
     )
     assert client.rows("SELECT a, b, c, d FROM dbo.grown") == [(1, None, 6, 7)]
     assert client.error("ALTER TABLE dbo.grown ADD e int NOT NULL").number == 4901
@@ -151,7 +157,8 @@ def test_column_ids_of_dropped_columns_are_not_used_again(client: Client) -> Non
 
 def test_a_column_in_use_cannot_be_dropped(client: Client) -> None:
     client.run(
-        "CREATE TABLE dbo.bound (a int CONSTRAINT df_a DEFAULT 1, b int, c AS b + 1, d int); CREATE INDEX ix_d ON dbo.bound (d)"
+        "CREATE TABLE dbo.bound (a int CONSTRAINT df_a DEFAULT 1, b int, c AS b + 1, d int); CREATE INDEX "
+        "ix_d ON dbo.bound (d)"
     )
     assert [client.error(f"ALTER TABLE dbo.bound DROP COLUMN {column}").message for column in "abd"] == [
         "The object 'df_a' is dependent on column 'a'.",
@@ -159,7 +166,8 @@ def test_a_column_in_use_cannot_be_dropped(client: Client) -> None:
         "The object 'ix_d' is dependent on column 'd'.",
     ]
     client.run(
-        "ALTER TABLE dbo.bound DROP CONSTRAINT df_a; ALTER TABLE dbo.bound DROP COLUMN c, a, b; DROP INDEX ix_d ON dbo.bound"
+        "ALTER TABLE dbo.bound DROP CONSTRAINT df_a; ALTER TABLE dbo.bound DROP COLUMN c, a, b; DROP "
+        "INDEX ix_d ON dbo.bound"
     )
     assert client.types("SELECT * FROM dbo.bound") == {"d": TsqlType("int")}
 
@@ -236,8 +244,10 @@ def test_alias_types_stand_for_their_system_type(client: Client) -> None:
     client.run("CREATE TYPE dbo.Name FROM nvarchar(50) NOT NULL")
     client.run("CREATE TABLE dbo.named (n dbo.Name, m [Name] NULL)")
     assert client.types("SELECT n FROM dbo.named") == {"n": TsqlType("nvarchar", 50)}
-    assert client.rows("SELECT c.name, t.name, c.is_nullable FROM sys.columns c JOIN sys.types t ON t.user_type_id = c.user_type_id"
-                       " WHERE c.object_id = OBJECT_ID('dbo.named') ORDER BY c.column_id") == [("n", "Name", 0), ("m", "Name", 1)]  # fmt: skip
+    assert client.rows(
+        "SELECT c.name, t.name, c.is_nullable FROM sys.columns c JOIN sys.types t ON t.user_type_id = c.user_type_id"
+        " WHERE c.object_id = OBJECT_ID('dbo.named') ORDER BY c.column_id"
+    ) == [("n", "Name", 0), ("m", "Name", 1)]
     assert client.error("DROP TYPE dbo.Name").number == 3732
 
 
@@ -268,8 +278,15 @@ def test_database_options_show_in_sys_databases(client: Client) -> None:
     assert "SET ENCRYPTION" in client.error("ALTER DATABASE ddl SET ENCRYPTION ON").message
 
 
-@pytest.mark.parametrize("statement", ["CREATE TRIGGER t ON x AFTER INSERT AS SELECT 1", "CREATE FUNCTION f() RETURNS int AS BEGIN RETURN 1 END",
-                                       "CREATE SEQUENCE s START WITH 1", "CREATE SYNONYM s FOR dbo.t"])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t ON x AFTER INSERT AS SELECT 1",
+        "CREATE FUNCTION f() RETURNS int AS BEGIN RETURN 1 END",
+        "CREATE SEQUENCE s START WITH 1",
+        "CREATE SYNONYM s FOR dbo.t",
+    ],
+)
 def test_ddl_that_is_not_there_is_refused_by_name(client: Client, statement: str) -> None:
     assert " ".join(statement.split()[:2]) in client.error(statement).message
 
@@ -279,7 +296,8 @@ def test_sp_rename_renames_tables_columns_and_keys(client: Client) -> None:
         "CREATE TABLE dbo.before (id int CONSTRAINT pk_before PRIMARY KEY, x int); INSERT INTO dbo.before VALUES (1, 2)"
     )
     client.run(
-        "EXEC sp_rename 'dbo.before.x', 'y', 'COLUMN'; EXEC sp_rename 'dbo.before', 'after'; EXEC sp_rename 'pk_before', 'pk_after'"
+        "EXEC sp_rename 'dbo.before.x', 'y', 'COLUMN'; EXEC sp_rename 'dbo.before', 'after'; EXEC "
+        "sp_rename 'pk_before', 'pk_after'"
     )
     assert client.rows("SELECT id, y FROM dbo.after") == [(1, 2)]
     assert "'pk_after'" in client.error("INSERT INTO dbo.after VALUES (1, 3)").message

@@ -9,27 +9,25 @@ from decimal import Decimal
 import pytest
 from engine_client import Client
 
-from sqlserver_emulator.engine.factory import Engine
-from sqlserver_emulator.tsql.interpreter import TsqlSession
 from sqlserver_emulator.types import TsqlType
 
 ROWS = 20_000
 
 
 @pytest.fixture(scope="module")
-def filled(engine: Engine, database: str) -> None:
+def filled(module_client: Client) -> None:
     """dbo.big, ROWS rows of mixed columns."""
-    session = engine.engine_session(database)
-    client = Client(TsqlSession(session, session_id=50, procedures={}, default_database=database))
-    client.run(
-        "CREATE TABLE dbo.digits (d int); INSERT INTO dbo.digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);"
-        "CREATE TABLE dbo.big (id int NOT NULL PRIMARY KEY, lsn binary(10), amount decimal(18, 2), price money, name nvarchar(30),"
+    module_client.run(
+        "CREATE TABLE dbo.digits (d int); INSERT INTO dbo.digits VALUES (0), (1), (2), (3), (4), (5), "
+        "(6), (7), (8), (9);"
+        "CREATE TABLE dbo.big (id int NOT NULL PRIMARY KEY, lsn binary(10), amount decimal(18, 2), price "
+        "money, name nvarchar(30),"
         " at datetime2(6), g uniqueidentifier, flag bit);"
         "INSERT INTO dbo.big SELECT n.id, CONVERT(binary(10), n.id), n.id * 1.25, n.id, CONCAT(N'name ', n.id),"
         " DATEADD(second, n.id, '2024-01-01'), NEWID(), n.id % 2 FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d +"
-        f" 10000 * f.d AS id FROM dbo.digits a, dbo.digits b, dbo.digits c, dbo.digits e, dbo.digits f) AS n WHERE n.id < {ROWS}"
+        " 10000 * f.d AS id FROM dbo.digits a, dbo.digits b, dbo.digits c, dbo.digits e, dbo.digits f) AS "
+        f"n WHERE n.id < {ROWS}"
     )
-    session.close()
 
 
 pytestmark = pytest.mark.usefixtures("filled")

@@ -13,13 +13,17 @@ from sqlserver_emulator.types import TsqlType
 
 def test_rows_come_back_as_they_went_in(client: Client) -> None:
     client.run(
-        "CREATE TABLE dbo.all_types (id int PRIMARY KEY, b bit, ty tinyint, si smallint, bi bigint, d decimal(18,2), m money,"
-        " f float, r real, n nvarchar(20), nm nvarchar(max), c char(3), dt2 datetime2(7), da date, ti time(3), g uniqueidentifier,"
+        "CREATE TABLE dbo.all_types (id int PRIMARY KEY, b bit, ty tinyint, si smallint, bi bigint, d "
+        "decimal(18,2), m money,"
+        " f float, r real, n nvarchar(20), nm nvarchar(max), c char(3), dt2 datetime2(7), da date, ti "
+        "time(3), g uniqueidentifier,"
         " vb varbinary(max), bn binary(4), rv rowversion)"
     )
     client.run(
-        "INSERT INTO dbo.all_types (id, b, ty, si, bi, d, m, f, r, n, nm, c, dt2, da, ti, g, vb, bn) VALUES (1, 1, 255, -5,"
-        " 9223372036854775807, 12.34, 99.1234, 1.5, 2.5, N'zażółć', N'x', 'ab', '2024-02-29 10:11:12.123456', '2024-02-29',"
+        "INSERT INTO dbo.all_types (id, b, ty, si, bi, d, m, f, r, n, nm, c, dt2, da, ti, g, vb, bn) "
+        "VALUES (1, 1, 255, -5,"
+        " 9223372036854775807, 12.34, 99.1234, 1.5, 2.5, N'zażółć', N'x', 'ab', '2024-02-29 "
+        "10:11:12.123456', '2024-02-29',"
         " '10:11:12.123', '0E984725-C51C-4BF4-9960-E1C80E27ABA0', 0x00FF, 0x0102)"
     )
     (row,) = client.rows("SELECT * FROM dbo.all_types")
@@ -50,7 +54,8 @@ def test_columns_keep_their_declared_types_through_a_subquery(client: Client) ->
 def test_a_failing_statement_leaves_the_transaction_and_its_rows(client: Client) -> None:
     client.run("CREATE TABLE dbo.kept (id int PRIMARY KEY)")
     outcome = client.attempt(
-        "BEGIN TRAN; INSERT INTO dbo.kept VALUES (1); INSERT INTO dbo.kept VALUES (1); INSERT INTO dbo.kept VALUES (2); COMMIT"
+        "BEGIN TRAN; INSERT INTO dbo.kept VALUES (1); INSERT INTO dbo.kept VALUES (1); INSERT INTO "
+        "dbo.kept VALUES (2); COMMIT"
     )
     assert [error.number for error in outcome.errors] == [2627]
     assert client.rows("SELECT id FROM dbo.kept ORDER BY id") == [(1,), (2,)]
@@ -59,7 +64,8 @@ def test_a_failing_statement_leaves_the_transaction_and_its_rows(client: Client)
 def test_a_failing_first_statement_leaves_the_transaction_open(client: Client) -> None:
     client.run("CREATE TABLE dbo.opened (id int)")
     outcome = client.attempt(
-        "BEGIN TRAN; SELECT 1/0; INSERT INTO dbo.opened VALUES (1); SELECT @@TRANCOUNT; ROLLBACK; SELECT COUNT(*) FROM dbo.opened"
+        "BEGIN TRAN; SELECT 1/0; INSERT INTO dbo.opened VALUES (1); SELECT @@TRANCOUNT; ROLLBACK; SELECT "
+        "COUNT(*) FROM dbo.opened"
     )
     assert [error.number for error in outcome.errors] == [8134]
     assert [result.rows for result in outcome.results[-2:]] == [[(1,)], [(0,)]]
@@ -82,7 +88,8 @@ def test_uncommitted_rows_are_not_seen_by_others(client: Client, connect: Callab
 
 def test_errors_carry_sql_servers_numbers_and_texts(client: Client) -> None:
     client.run(
-        "CREATE TABLE dbo.parent (id int CONSTRAINT pk_parent PRIMARY KEY, code nvarchar(5) NOT NULL CONSTRAINT uq_code UNIQUE,"
+        "CREATE TABLE dbo.parent (id int CONSTRAINT pk_parent PRIMARY KEY, code nvarchar(5) NOT NULL "
+        "CONSTRAINT uq_code UNIQUE,"
         " n int CONSTRAINT ck_n CHECK (n > 0));"
         "CREATE TABLE dbo.child (id int PRIMARY KEY, parent_id int CONSTRAINT fk_parent REFERENCES dbo.parent (id));"
         "INSERT INTO dbo.parent VALUES (1, N'a', 1); INSERT INTO dbo.child VALUES (1, 1)"
@@ -100,12 +107,14 @@ def test_errors_carry_sql_servers_numbers_and_texts(client: Client) -> None:
         ),
         "INSERT INTO dbo.parent (id) VALUES (3)": (
             515,
-            "Cannot insert the value NULL into column 'code', table 'statements.dbo.parent'; column does not allow nulls. "
+            "Cannot insert the value NULL into column 'code', table 'statements.dbo.parent'; column does "
+            "not allow nulls. "
             "INSERT fails.",
         ),
         "UPDATE dbo.parent SET code = NULL": (
             515,
-            "Cannot insert the value NULL into column 'code', table 'statements.dbo.parent'; column does not allow nulls. "
+            "Cannot insert the value NULL into column 'code', table 'statements.dbo.parent'; column does "
+            "not allow nulls. "
             "UPDATE fails.",
         ),
         "INSERT INTO dbo.parent VALUES (4, N'too long', 1)": (
@@ -120,13 +129,13 @@ def test_errors_carry_sql_servers_numbers_and_texts(client: Client) -> None:
         ),
         "INSERT INTO dbo.child VALUES (2, 99)": (
             547,
-            'The INSERT statement conflicted with the FOREIGN KEY constraint "fk_parent". The conflict occurred in database '
-            '"statements", table "dbo.parent", column \'id\'.',
+            'The INSERT statement conflicted with the FOREIGN KEY constraint "fk_parent". The conflict occurred in '
+            'database "statements", table "dbo.parent", column \'id\'.',
         ),
         "DELETE FROM dbo.parent WHERE id = 1": (
             547,
-            'The DELETE statement conflicted with the REFERENCE constraint "fk_parent". The conflict occurred in database '
-            '"statements", table "dbo.child", column \'parent_id\'.',
+            'The DELETE statement conflicted with the REFERENCE constraint "fk_parent". The conflict occurred in '
+            'database "statements", table "dbo.child", column \'parent_id\'.',
         ),
         "SELECT * FROM dbo.nowhere": (208, "Invalid object name 'dbo.nowhere'."),
         "SELECT nothing FROM dbo.parent": (207, "Invalid column name 'nothing'."),

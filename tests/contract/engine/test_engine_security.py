@@ -1,0 +1,133 @@
+"""Logins, users, roles and rights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_client import SA_PASSWORD, Client
+
+from sqlserver_emulator.engine.factory import Engine
+from sqlserver_emulator.errors import SqlServerError
+
+PASSWORD = "R3ader!"
+
+
+def _make_reader(client: Client, name: str) -> None:
+    client.run(f"CREATE LOGIN {name} WITH PASSWORD = '{PASSWORD}'; CREATE USER {name} FOR LOGIN {name}")
+
+
+def _refusal(engine: Engine, login: str, password: str, database: str) -> SqlServerError:
+    with pytest.raises(SqlServerError) as refused:
+        engine.open_session(login=login, password=password, database=database, application="test")
+    return refused.value
+
+
+def test_a_wrong_password_and_an_unknown_login_are_told_alike(engine: Engine, database: str) -> None:
+    for login in ("sa", "nobody"):
+        error = _refusal(engine, login, "wrong", database)
+        assert (error.number, error.severity, error.state, error.message) == (
+            18456,
+            14,
+            1,
+            f"Login failed for user '{login}'.",
+        )
+
+
+def test_an_unknown_database_cannot_be_opened(engine: Engine) -> None:
+    error = _refusal(engine, "sa", SA_PASSWORD, "nowhere")
+    assert (error.number, error.severity) == (4060, 11)
+    assert error.message == 'Cannot open database "nowhere" requested by the login. The login failed.'
+
+
+def test_a_login_without_a_user_cannot_open_the_database(client: Client, engine: Engine, database: str) -> None:
+    client.run(f"CREATE LOGIN stranger WITH PASSWORD = '{PASSWORD}'")
+    assert _refusal(engine, "stranger", PASSWORD, database).number == 4060
+
+
+def test_a_user_reads_what_is_granted_and_nothing_else(client: Client, connect: Callable[..., Client]) -> None:
+    client.run(
+        "CREATE TABLE dbo.open_table (id int); CREATE TABLE dbo.closed_table (id int); INSERT INTO "
+        "dbo.open_table VALUES (1)"
+    )
+    _make_reader(client, "reader")
+    client.run("GRANT SELECT ON dbo.open_table TO reader")
+    reader = connect("reader", PASSWORD)
+    assert reader.rows("SELECT id FROM dbo.open_table") == [(1,)]
+    error = reader.error("SELECT id FROM dbo.closed_table")
+    assert (error.number, error.severity, error.state) == (229, 14, 5)
+    assert (
+        error.message
+        == "The SELECT permission was denied on the object 'closed_table', database 'security', schema 'dbo'."
+    )
+    assert reader.error("INSERT INTO dbo.open_table VALUES (2)").message.startswith("The INSERT permission was denied")
+    assert reader.error("CREATE TABLE dbo.own (id int)").number == 262
+
+
+def test_revoke_takes_a_right_back(client: Client, connect: Callable[..., Client]) -> None:
+    client.run("CREATE TABLE dbo.lent (id int)")
+    _make_reader(client, "borrower")
+    client.run("GRANT SELECT, INSERT ON dbo.lent TO borrower")
+    borrower = connect("borrower", PASSWORD)
+    borrower.run("INSERT INTO dbo.lent VALUES (1); SELECT * FROM dbo.lent")
+    client.run("REVOKE SELECT ON dbo.lent FROM borrower")
+    assert borrower.error("SELECT * FROM dbo.lent").number == 229
+
+
+def test_rights_on_a_schema_reach_its_tables(client: Client, connect: Callable[..., Client]) -> None:
+    client.run("CREATE SCHEMA staff")
+    client.run("CREATE TABLE staff.people (id int)")
+    _make_reader(client, "clerk")
+    client.run("GRANT SELECT ON SCHEMA::staff TO clerk")
+    assert connect("clerk", PASSWORD).rows("SELECT * FROM staff.people") == []
+
+
+def test_db_datareader_reads_tables_that_come_later(client: Client, connect: Callable[..., Client]) -> None:
+    _make_reader(client, "analyst")
+    client.run("ALTER ROLE db_datareader ADD MEMBER analyst")
+    client.run("CREATE TABLE dbo.later (id int)")
+    analyst = connect("analyst", PASSWORD)
+    assert analyst.rows("SELECT * FROM dbo.later") == []
+    assert analyst.value("SELECT IS_ROLEMEMBER('db_datareader')") == 1
+
+
+def test_own_roles_carry_rights(client: Client, connect: Callable[..., Client]) -> None:
+    client.run("CREATE TABLE dbo.gated (id int); CREATE ROLE gate; GRANT SELECT ON dbo.gated TO gate")
+    _make_reader(client, "member")
+    assert connect("member", PASSWORD).error("SELECT * FROM dbo.gated").number == 229
+    client.run("EXEC sp_addrolemember 'gate', 'member'")
+    assert connect("member", PASSWORD).rows("SELECT * FROM dbo.gated") == []
+
+
+def test_a_db_owner_may_change_tables(client: Client, connect: Callable[..., Client]) -> None:
+    _make_reader(client, "chief")
+    client.run("ALTER ROLE db_owner ADD MEMBER chief")
+    chief = connect("chief", PASSWORD)
+    chief.run(
+        "CREATE TABLE dbo.chiefs (id int IDENTITY, rv rowversion, n nvarchar(5)); INSERT INTO dbo.chiefs "
+        "(n) VALUES (N'a')"
+    )
+    assert chief.rows("SELECT id, n FROM dbo.chiefs") == [(1, "a")]
+    assert chief.error("CREATE LOGIN another WITH PASSWORD = 'x'").number == 15247
+
+
+def test_any_user_may_use_temp_tables_and_system_views(client: Client, connect: Callable[..., Client]) -> None:
+    _make_reader(client, "guesty")
+    guest = connect("guesty", PASSWORD)
+    guest.run("CREATE TABLE #own (id int IDENTITY PRIMARY KEY, x nvarchar(5)); INSERT INTO #own (x) VALUES (N'a')")
+    assert guest.rows("SELECT id, x FROM #own") == [(1, "a")]
+    assert guest.value("SELECT COUNT(*) FROM sys.databases WHERE name = DB_NAME()") == 1
+    assert guest.rows("SELECT SUSER_SNAME(), USER_NAME(), IS_SRVROLEMEMBER('sysadmin')") == [("guesty", "guesty", 0)]
+
+
+def test_large_reads_run_with_the_users_rights(client: Client, connect: Callable[..., Client]) -> None:
+    client.run(
+        "CREATE TABLE dbo.numbers (id int); INSERT INTO dbo.numbers VALUES (0), (1), (2), (3), (4), (5), "
+        "(6), (7), (8), (9)"
+    )
+    _make_reader(client, "counter")
+    many = "SELECT a.id FROM dbo.numbers a, dbo.numbers b, dbo.numbers c, dbo.numbers d"
+    counter = connect("counter", PASSWORD)
+    assert counter.error(many).number == 229
+    client.run("GRANT SELECT ON dbo.numbers TO counter")
+    assert len(counter.rows(many)) == 10_000
