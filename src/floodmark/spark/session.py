@@ -1,16 +1,27 @@
-"""The Spark session of a load."""
+"""The Spark session of a load, with its workers started and its classes loaded.
+
+Half of what a small load takes is Spark getting ready: Python processes that import, classes that load, code that is
+generated. One after the other they make a load wait; ``open_session`` has them done at once, on all cores.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.spark.data_source import BATCH_ROWS, SqlServerCdc
 from floodmark.spark.java import find_java_home
 
+_LOG = logging.getLogger(__name__)
 _SETTINGS = {
+    "spark.python.daemon.module": "floodmark.spark.daemon",
     # Columns of a case-sensitive source may differ in case alone.
     "spark.sql.caseSensitive": "true",
     # Moments pass through as microseconds of UTC; no zone of this machine may touch them.
@@ -20,6 +31,11 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "16",
     "spark.sql.adaptive.enabled": "true",
 }
+_WARM_UP_SCHEMA = "id bigint, lsn binary, text string, amount decimal(19,4), at timestamp_ntz"
+_WARM_UP_ROWS = (
+    "SELECT id, CAST('lsn' AS binary) AS lsn, 'text' AS text, CAST(id AS decimal(19,4)) AS amount,"
+    " TIMESTAMP_NTZ '2026-01-01' AS at FROM range(0, 2, 1, 2)"
+)
 
 
 def open_session(application: str) -> SparkSession:
@@ -32,5 +48,51 @@ def open_session(application: str) -> SparkSession:
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.dataSource.register(SqlServerCdc)
+    _warm_up(session)
     return session
+
+
+class WarmUp(DataSource):  # type: ignore[misc]
+    """Two rows that make Spark start what reads of a Python data source need."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "floodmark_warm_up"
+
+    def schema(self) -> str:
+        return "id bigint"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _WarmUpReader()
+
+
+class _WarmUpReader(DataSourceReader):  # type: ignore[misc]
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64())], names=["id"])
+
+
+def _warm_up(session: SparkSession) -> None:
+    """A failure does not matter here: the load meets it again and reports it."""
+    with ThreadPoolExecutor() as pool:
+        futures = [pool.submit(task, session) for task in (_warm_up_read, _warm_up_sort)]
+    for error in (future.exception() for future in futures):
+        if error is not None:
+            _LOG.warning("Spark did not warm up: %s", str(error).partition("\n")[0])
+
+
+def _warm_up_read(session: SparkSession) -> None:
+    session.dataSource.register(SqlServerCdc)
+    session.dataSource.register(WarmUp)
+    session.read.format(WarmUp.name()).load().write.format("noop").mode("overwrite").save()
+
+
+def _warm_up_sort(session: SparkSession) -> None:
+    rows = session.sql(_WARM_UP_ROWS).repartition("id").sortWithinPartitions("id", "lsn")
+    rows.mapInArrow(_hand_on, _WARM_UP_SCHEMA).write.format("noop").mode("overwrite").save()
+
+
+def _hand_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
