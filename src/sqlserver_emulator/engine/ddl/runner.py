@@ -48,7 +48,8 @@ class DdlRunner:
         self._check_rights(cursor, database)
         with self._access.atomic():
             command = apply(scope, cursor)
-            self._access.catalog_changed()
+            if scope.changes_catalog:
+                self._access.catalog_changed()
         return StatementResult(command)
 
     def rename(self, name: str, new_name: str, kind: str, database: str) -> None:
@@ -70,7 +71,8 @@ class DdlRunner:
         with self._access.atomic():
             scope = DdlScope(self._access, self._translator, database, cursor.text)
             result = run_select_into(scope, cursor, variables)
-            self._access.catalog_changed()
+            if scope.changes_catalog:
+                self._access.catalog_changed()
         return result
 
     def _set_identity_insert(self, scope: DdlScope, cursor: Cursor) -> StatementResult:

@@ -51,6 +51,8 @@ class DdlScope:
         self.access = access
         self.database = database
         self.statement = statement
+        self.changes_catalog = True
+        """False when only the session's own temp tables changed: nobody else's names are stale then."""
         self._translator = translator
 
     @classmethod

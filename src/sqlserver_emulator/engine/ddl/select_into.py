@@ -45,7 +45,8 @@ def run_select_into(scope: DdlScope, cursor: Cursor, variables: Variables) -> St
     described = scope.access.connection.describe(translated.sql)
     columns = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
     tables.create_table(scope, TableDeclaration(name, tuple(map(_declaration, columns))))
-    scope.access.catalog_changed()
+    if scope.changes_catalog:
+        scope.access.catalog_changed()
     table = scope.existing_table(name)
     targets = ", ".join(quote(c.postgres_name) for c in table.columns)
     sql = f"INSERT INTO {qualified(table.postgres_schema, table.postgres_name)} ({targets}) {translated.sql}"

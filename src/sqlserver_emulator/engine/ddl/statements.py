@@ -48,9 +48,10 @@ def _drop_table(scope: DdlScope, cursor: Cursor) -> Command:
     if_exists = cursor.accept("IF", "EXISTS")
     names = take_names(cursor)
     expect_end(cursor)
+    scope.changes_catalog = not all(name.is_temporary for name in names)
     for name in names:
         table = scope.table(name)
-        if table is not None and table.kind == "U":
+        if table is not None and table.kind == "U" and not name.is_temporary:
             views.detach_views(scope, table)
         tables.drop_table(scope, name, if_exists=if_exists)
     return Command.NONE

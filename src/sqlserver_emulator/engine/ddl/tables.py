@@ -5,7 +5,12 @@ from __future__ import annotations
 from sqlserver_emulator.engine.catalog import Relation
 from sqlserver_emulator.engine.ddl import hooks, log, rows
 from sqlserver_emulator.engine.ddl.constraints import add_constraint, add_default
-from sqlserver_emulator.engine.ddl.declarations import KeyDeclaration, ObjectName, TableDeclaration
+from sqlserver_emulator.engine.ddl.declarations import (
+    ForeignKeyDeclaration,
+    KeyDeclaration,
+    ObjectName,
+    TableDeclaration,
+)
 from sqlserver_emulator.engine.ddl.indexes import create_index
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.table_sql import PlannedColumn, plan_columns, with_columns
@@ -40,6 +45,7 @@ def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
     _add_rest(scope, home, table, declaration, planned)
     if name.is_temporary:
         _remember_temporary(scope, table)
+        scope.changes_catalog = False
 
 
 def _create_in_postgres(scope: DdlScope, home: SchemaEntry, table: CatalogObject, planned: list[PlannedColumn]) -> int:
@@ -72,8 +78,8 @@ def _add_rest(
         if item.column.type.name == "rowversion":
             stamp_rowversion(scope, table, item.column.postgres_name)
     for constraint in sorted(declaration.constraints, key=_order):
-        if not isinstance(constraint, KeyDeclaration) and table.object_id:
-            scope.access.catalog_changed()
+        if isinstance(constraint, ForeignKeyDeclaration) and not table.name.startswith(("#", "@")):
+            scope.access.catalog_changed()  # the key may refer to this very table
         add_constraint(scope, home, table, constraint)
     for index in declaration.indexes:
         create_index(scope, table, index)
