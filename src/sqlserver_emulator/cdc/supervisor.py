@@ -61,7 +61,7 @@ class CaptureSupervisor:
         self._running: dict[str, RunningJob] = {}
         self._restart_at: dict[str, float] = {}
         self._cleanups: dict[str, threading.Thread] = {}
-        self._next_cleanup = _next_cleanup_after(datetime.now())
+        self._next_cleanup = next_cleanup_after(datetime.now())
         self._next_upkeep = 0.0
 
     def start(self) -> None:
@@ -168,7 +168,7 @@ class CaptureSupervisor:
     def _start_daily_cleanup(self) -> None:
         if datetime.now() < self._next_cleanup:
             return
-        self._next_cleanup = _next_cleanup_after(datetime.now())
+        self._next_cleanup = next_cleanup_after(datetime.now())
         for job in list_jobs(self._run):
             if job.job_type == CLEANUP:
                 self._start_cleanup(job)
@@ -218,7 +218,7 @@ def _ask_to_end(running: RunningJob) -> None:
         running.process.stdin.close()
 
 
-def _next_cleanup_after(now: datetime) -> datetime:
+def next_cleanup_after(now: datetime) -> datetime:
     """Cleanup jobs run daily at two in the morning."""
     today = now.replace(hour=_CLEANUP_HOUR, minute=0, second=0, microsecond=0)
     return today if now < today else today + timedelta(days=1)

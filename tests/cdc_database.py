@@ -6,7 +6,9 @@ Statements, a scan of the log on demand, and what the change tables and function
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -105,3 +107,11 @@ def shape(rows: list[Row], *columns: str) -> list[tuple[Any, ...]]:
         (row["__$operation"], row["__$update_mask"] and row["__$update_mask"].hex().upper(), *(row[c] for c in columns))
         for row in rows
     ]
+
+
+def wait_until(condition: Callable[[], bool], limit_seconds: float = 30.0) -> None:
+    """Fails when the condition has not come true in time."""
+    deadline = time.monotonic() + limit_seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        threading.Event().wait(0.02)
