@@ -202,6 +202,7 @@ CONDITIONS = [
     ("0x01 = 0x0100", False),
     ("'10' = 10", True),
     ("CAST('2024-01-02 01:00 +01:00' AS datetimeoffset) = CAST('2024-01-02 00:00 +00:00' AS datetimeoffset)", True),
+    ("CAST('2024-01-02 01:00 +01:00' AS datetimeoffset) IN (SELECT CAST('2024-01-02' AS datetimeoffset))", True),
     ("CAST('2024-01-02' AS date) = '20240102'", True),
     ("EXISTS (SELECT 1 WHERE 1 = 0)", False),
     ("2 > ALL (SELECT 1)", True),

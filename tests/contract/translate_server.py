@@ -66,7 +66,6 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[tuple[
         session.execute((_SQL / "catalog.sql").read_bytes())
         session.execute((_SQL / "functions.sql").read_bytes())
         session.execute((create_tables_sql() + _FUNCTIONS).encode())
-        session.execute("SET search_path = tsql, pg_catalog")
         session.commit()
         yield session
     with psycopg.connect(postgres.conninfo(), autocommit=True) as admin:

@@ -79,7 +79,11 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-    FUNCTION_PARSERS: ClassVar = {name: TSQLParser.FUNCTION_PARSERS[name] for name in _KEPT_FUNCTION_PARSERS}
+    FUNCTION_PARSERS: ClassVar = {
+        **{name: TSQLParser.FUNCTION_PARSERS[name] for name in _KEPT_FUNCTION_PARSERS},
+        "PARSE": lambda self: self._parse_parse(safe=False),
+        "TRY_PARSE": lambda self: self._parse_parse(safe=True),
+    }
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         "ANY": TSQLParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
         "CASE": TSQLParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
@@ -121,6 +125,16 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     def _parse_facet(self) -> exp.Expression | None:
         return exp.Var(this="max") if self._match_text_seq("MAX") else self._parse_number()
 
+    def _parse_parse(self, safe: bool) -> exp.Expression:
+        """PARSE and TRY_PARSE (string AS type [USING culture])."""
+        this = self._parse_disjunction()
+        self._match(TokenType.ALIAS)
+        to = self._parse_types()
+        node = self.expression((exp.TryCast if safe else exp.Cast)(this=this, to=to))
+        if self._match(TokenType.USING):
+            node.set("format", self._parse_string())
+        return node
+
     def _parse_query_limit(self) -> exp.Expression | None:
         return self._parse_limit(top=True)
 
@@ -150,7 +164,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         return update
 
     def _parse_update_assignment(self) -> exp.Expression | None:
-        target = self._parse_column() or self._parse_parameter_target()
+        target = self._parse_column() or self._parse_placeholder()
         operator = None
         if self._curr and self._next and self._next.token_type == TokenType.EQ:
             operator = _COMPOUND_OPERATORS.get(self._curr.token_type)
@@ -163,9 +177,6 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         if operator:
             assignment.meta[ASSIGN] = operator
         return assignment
-
-    def _parse_parameter_target(self) -> exp.Expression | None:
-        return self._parse_placeholder()
 
     def _parse_default_keyword(self) -> exp.Expression | None:
         if self._match(TokenType.DEFAULT):
@@ -276,15 +287,6 @@ def syntax_error(near: str) -> SqlServerError:
 
 def parse_query(text: str) -> exp.Expression:
     """The tree of one query or DML statement. Raises SqlServerError 102."""
-    return _parsed(text, None)
-
-
-def parse_expression(text: str) -> exp.Expression:
-    """The tree of a scalar expression or search condition, as the only projection of a SELECT."""
-    return _parsed(text, exp.Select)
-
-
-def _parsed(text: str, into: type[exp.Expression] | None) -> exp.Expression:
     try:
         tokens = _merge_tokens(_DIALECT.tokenize(text), text)
         parser = _DIALECT.parser()

@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.translate import lexemes, type_rules
 from sqlserver_emulator.engine.translate.dialect import MONEY, START
 from sqlserver_emulator.engine.translate.lexemes import Literal
 from sqlserver_emulator.engine.translate.values import LITERAL_CAST, LiteralValue, Value, literal_type
-from sqlserver_emulator.engine.translation import CatalogObject, CatalogReader, ParameterSource, VariableParameter
+from sqlserver_emulator.engine.translation import CatalogObject, CatalogReader, VariableParameter
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_MAX, TsqlType
 
@@ -187,9 +187,3 @@ def _constant(node: exp.Expression) -> Value:
         return Value(node.name, literal_type(Literal(0, kind, node.name)))
     text = node.name
     return Value(f"{quote_text(text)}::text", type_rules.varchar(len(text)))
-
-
-def parameter_sources(
-    emission: Emission, literal_source: Callable[[int], ParameterSource]
-) -> tuple[ParameterSource, ...]:
-    return tuple(literal_source(source) if isinstance(source, int) else source for source in emission.parameters)

@@ -21,7 +21,7 @@ from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
 from sqlserver_emulator.engine.translate.scope import Scope
 from sqlserver_emulator.engine.translate.type_rules import family
 from sqlserver_emulator.engine.translate.values import Value, null
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
 if TYPE_CHECKING:
@@ -172,7 +172,10 @@ def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    # Every database is Latin1_General_100_BIN2; COLLATE decides nothing here, and PostgreSQL knows no such names.
+    """Every database is Latin1_General_100_BIN2: what asks for that changes nothing, other orders are not there."""
+    name = node.expression.name.lower()
+    if not name.endswith(("_bin", "_bin2", "_default")):
+        raise NotSupportedByEmulatorError(f"COLLATE {node.expression.name}")
     return self.value(node.this)
 
 
@@ -243,7 +246,10 @@ def _quantified(self: ExpressionTranslator, operator: str, node: exp.Expression)
     query = node.expression.this
     while isinstance(query, exp.Paren):
         query = query.this
-    return f"({self.sql(node.this)} {operator} {word} ({self.queries.subquery(query, self.scope).sql}))"
+    rows = self.queries.subquery(query, self.scope)
+    if len(rows.columns) != 1:
+        raise _too_many_columns()
+    return operators.compare_with_rows(operator, self.value(node.this), word, rows.sql, rows.columns[0].type)
 
 
 def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
@@ -267,7 +273,7 @@ def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
         columns = self.queries.subquery(query, self.scope)
         if len(columns.columns) != 1:
             raise _too_many_columns()
-        return operators.in_query(value, columns.sql, columns.columns[0].type)
+        return operators.compare_with_rows("=", value, "ANY", columns.sql, columns.columns[0].type)
     return operators.in_list(value, [self.value(item) for item in node.expressions])
 
 

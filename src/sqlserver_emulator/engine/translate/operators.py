@@ -70,7 +70,9 @@ def _typed_null(value: Value, other: Value) -> Value:
 def _unknown(operator: str, left: Value, right: Value) -> Value:
     """One type is not known: PostgreSQL decides (functions.sql defines + for text)."""
     known = left if left.kind is not None else right
-    return Value(f"({left.sql} {operator} {right.sql})", None, kind=TEXT if known.kind == TEXT else None)
+    if operator == "+" and known.kind in (None, TEXT):
+        return Value(f"({left.sql} OPERATOR(tsql.+) {right.sql})", None, kind=known.kind)
+    return Value(f"({left.sql} {operator} {right.sql})", None)
 
 
 def _concatenate(left: Value, right: Value) -> Value:
@@ -170,7 +172,14 @@ def compare(operator: str, left: Value, right: Value) -> str:
     if left.is_null or right.is_null:
         return "NULL::boolean"
     left, right = comparable(left, right)
-    return f"({left.sql} {operator} {right.sql})"
+    return f"({left.sql} {comparison_operator(operator, left, right)} {right.sql})"
+
+
+def comparison_operator(operator: str, left: Value, right: Value) -> str:
+    """datetimeoffset is a composite type with operators of its own, which must be named to be found."""
+    if left.kind == right.kind == TEMPORAL and exact_type(left).name == exact_type(right).name == "datetimeoffset":
+        return f"OPERATOR(tsql.{operator})"
+    return operator
 
 
 def comparable(left: Value, right: Value) -> tuple[Value, Value]:
@@ -212,23 +221,26 @@ def in_list(value: Value, items: list[Value]) -> str:
     if value.is_null:
         return "NULL::boolean"
     pairs = [comparable(value, item) for item in items if not item.is_null]
-    tests = [f"({left.sql} = {right.sql})" for left, right in pairs]
-    if len(pairs) == len(items) and len({left.sql for left, _ in pairs}) == 1:
+    operators = [comparison_operator("=", left, right) for left, right in pairs]
+    tests = [f"({left.sql} {op} {right.sql})" for (left, right), op in zip(pairs, operators, strict=True)]
+    if len(pairs) == len(items) and set(operators) == {"="} and len({left.sql for left, _ in pairs}) == 1:
         return f"({pairs[0][0].sql} IN ({', '.join(right.sql for _, right in pairs)}))"
     if len(pairs) < len(items):
         tests.append("NULL::boolean")
     return f"({' OR '.join(tests)})"
 
 
-def in_query(value: Value, query: str, type: TsqlType | None) -> str:
+def compare_with_rows(operator: str, value: Value, word: str, query: str, type: TsqlType | None) -> str:
+    """`value operator ANY|ALL (query)`, and IN (query); the query has one column of ``type``."""
     if type is None or value.kind is None:
-        return f"({value.sql} IN ({query}))"
+        return f"({value.sql} {operator} {word} ({query}))"
     item = Value('"in"."value"', type)
     left, right = comparable(value, item)
+    written = comparison_operator(operator, left, right)
     if right.sql == item.sql:
-        return f"({left.sql} IN ({query}))"
+        return f"({left.sql} {written} {word} ({query}))"
     rows = select_from(right.sql, f'({query}) AS "in"("value")')
-    return f"({left.sql} IN ({rows}))"
+    return f"({left.sql} {written} {word} ({rows}))"
 
 
 def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -> str:

@@ -5,7 +5,6 @@ Names are compared as SQL Server's catalog does: an exact match first, then with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sqlserver_emulator.engine.translate.type_rules import family
@@ -90,15 +89,6 @@ class Scope:
                 return found
             scope = scope.parent
         return None
-
-    def all_sources(self) -> Iterator[Source]:
-        scope: Scope | None = self
-        while scope is not None:
-            yield from scope.sources
-            scope = scope.parent
-
-    def has_alias(self, name: str) -> bool:
-        return any(source.name.lower() == name.lower() for source in self.sources)
 
     def resolve(self, parts: tuple[str, ...]) -> Value:
         """The column of a possibly qualified name (outermost part first). Raises 207, 209 or 4104."""

@@ -51,6 +51,7 @@ TRANSLATED = [
     "SELECT CAST(SERVERPROPERTY('EngineEdition') as INT)",
     "SELECT 1",
     "SELECT SYSDATETIMEOFFSET()",
+    "SELECT PARSE( @n  AS datetime2)",
     "SELECT [id], [name], [amount], [updated] FROM [Shop].[dbo].[clients]",
     "SELECT MAX(start_lsn) FROM (SELECT TOP ( @i + 1) start_lsn FROM [Shop].cdc.lsn_time_mapping WHERE start_lsn >="
     "  @p0 AND tran_id <> 0x00 ORDER BY start_lsn) as next_lsns",
@@ -151,7 +152,6 @@ TRANSLATED = [
 ]  # fmt: skip
 REFUSED = {
     "SELECT 1 FROM fn_listextendedproperty(default, default, default, default, default, default, default)": 208,
-    "SELECT PARSE( @n  AS datetime2)": NotSupportedByEmulatorError.NUMBER,
     "sp_datatype_info_100 @ODBCVer=3": 102,
     "INSERT INTO @rows EXEC sp_columns_100  @n": NotSupportedByEmulatorError.NUMBER,
 }
