@@ -88,6 +88,26 @@ def status(
         _out.print(status_table(each))
 
 
+@app.command()
+def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Compare source and warehouse row by row and name the differing keys. Exit status 1 when there are any."""
+    from floodmark.console.tables import verification_json, verification_table  # noqa: PLC0415
+    from floodmark.spark.verify import verify_tables  # noqa: PLC0415
+
+    with _explained():
+        wiring = wire(load_config(config or config_path()), pipeline)
+        results = list(verify_tables(wiring.settings, wiring.source_connection(), wiring.warehouse_connection()))
+    if as_json:
+        typer.echo(verification_json(results))
+    else:
+        _out.print(verification_table(results))
+        for result in results:
+            for difference in result.differences:
+                _out.print(f"{result.source}: {difference}", markup=False, highlight=False)
+    if not all(result.equal for result in results):
+        raise typer.Exit(EXIT_FAILED)
+
+
 @config_app.command("check")
 def check_config(
     file: Annotated[Path | None, typer.Argument(help="[default: FLOODMARK_CONFIG, include/pipelines.yaml]")] = None,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -80,7 +81,7 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
 
 
 def _ask(stack: Stack, *arguments: str) -> Any:
-    command = [sys.executable, "-m", "floodmark.cli", *arguments]
+    command = [str(Path(sys.executable).parent / "floodmark"), *arguments]
     answer = subprocess.run(command, env=stack.airflow.environment(), capture_output=True, text=True, check=False)
     if answer.returncode not in _VERIFY_EXIT_CODES or not answer.stdout.strip():
         raise LaptopError(f"floodmark {' '.join(arguments)} failed: {answer.stderr.strip()}")

@@ -6,11 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from floodmark.console.status import PipelineStatus, TableStatus
 from floodmark.sync.advance import AdvanceResult
+
+if TYPE_CHECKING:
+    from floodmark.spark.verify import TableVerification
 
 _NUMBERS = ("windows", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
 
@@ -51,6 +55,31 @@ def _cells(table: TableStatus) -> list[str]:
 
 def status_json(statuses: Sequence[PipelineStatus]) -> str:
     return json.dumps([asdict(status) for status in statuses], default=_as_text, indent=2)
+
+
+def verification_table(results: Sequence[TableVerification]) -> Table:
+    """One row per table."""
+    table = Table(title="source and warehouse, row by row", title_justify="left")
+    for name in ("source", "target"):
+        table.add_column(name)
+    for name in ("rows in source", "live rows in target", "differing keys"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for each in results:
+        numbers = (each.source_rows, each.target_rows, each.different_keys)
+        verdict = "equal" if each.equal else "[red]DIFFERENT[/red]"
+        table.add_row(str(each.source), str(each.target), *(f"{number:,}" for number in numbers), verdict)
+    return table
+
+
+def verification_json(results: Sequence[TableVerification]) -> str:
+    return json.dumps(
+        [
+            asdict(each) | {"source": str(each.source), "target": str(each.target), "equal": each.equal}
+            for each in results
+        ],
+        indent=2,
+    )
 
 
 def _as_text(value: object) -> str:
