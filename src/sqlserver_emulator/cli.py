@@ -133,5 +133,6 @@ def _listen(options: argparse.Namespace) -> socket.socket:
     try:
         return listen(options.host, options.port)
     except OSError as error:
-        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+        number = error.errno or 0  # below 0: a name that cannot be resolved
+        reason = os.strerror(number) if number > 0 else error.strerror
         raise StartError(f"cannot listen on {options.host}:{options.port}: {reason}") from error

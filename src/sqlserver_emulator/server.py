@@ -104,5 +104,8 @@ class EmulatorServer:
                 self._somebody.wait_for(lambda: self._clients or self._stopping.is_set())
                 clients = list(self._clients)
             for connection in clients:
-                connection.watch()
+                try:
+                    connection.watch()
+                except Exception:  # noqa: BLE001 - the edge of the thread: one session's fault must not blind the rest
+                    _LOG.exception("watching a client failed")
             self._stopping.wait(_WATCH_SECONDS)

@@ -95,6 +95,20 @@ def test_a_client_that_dies_in_the_middle_leaves_no_session(server: Emulator) ->
     until(lambda: sessions(server) == before)
 
 
+@pytest.mark.parametrize("encrypt", ["yes", "no"])
+def test_a_pooled_connection_comes_back_clean(server: Emulator, encrypt: str) -> None:
+    with closing(server.connect_mssql_python(DATABASE, encrypt=encrypt, autocommit=True)) as connection:
+        [before] = rows_of(connection, "SELECT @@SPID")
+        connection.cursor().execute("CREATE TABLE #mine (a int)")
+        connection.cursor().execute("BEGIN TRAN")
+        connection.cursor().execute("USE master")
+    with closing(server.connect_mssql_python(DATABASE, encrypt=encrypt, autocommit=True)) as connection:
+        [after] = rows_of(connection, "SELECT @@SPID, DB_NAME(), @@TRANCOUNT")
+        assert after == (*before, DATABASE, 0)
+        with pytest.raises(Exception, match="Invalid object name '#mine'"):
+            connection.cursor().execute("SELECT * FROM #mine")
+
+
 def test_many_clients_at_once_are_all_served(server: Emulator) -> None:
     results: list[object] = []
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -31,6 +33,9 @@ from raw_client import (
 )
 
 from emulator_process import Emulator
+from sqlserver_emulator.certificate import provide_certificate
+from sqlserver_emulator.connection import ClientConnection
+from sqlserver_emulator.handshake import TlsContexts
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +138,15 @@ def test_a_bug_in_the_engine_is_told_and_closes_that_connection_only(connection:
     other.close()
 
 
+@pytest.mark.parametrize("version", ["7.1", "7.2", "7.3", "7.4"])
+def test_clients_of_older_protocol_versions_are_served(canned_server: Emulator, version: str) -> None:
+    connection = canned_server.connect_pymssql(tds_version=version)
+    cursor = connection.cursor()
+    cursor.execute("select types")
+    assert cursor.fetchall()[0] == canned.EXTREMES
+    connection.close()
+
+
 def test_mssql_python_parameters_arrive_typed(canned_server: Emulator) -> None:
     connection = canned_server.connect_mssql_python()
     values = [1, 2**40, "naïve 🌊", "", b"\x00\xff", None, True, Decimal("-12.340"), 1.5]
@@ -195,6 +209,35 @@ def test_attention_after_a_complete_answer_is_acknowledged(raw: RawClient) -> No
     assert raw.batch("set x")
     raw.send(ATTENTION, b"")
     assert raw.read() == ATTENTION_DONE
+
+
+def test_a_client_that_never_logs_in_is_sent_away(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, _address = listener.accept()
+    contexts = TlsContexts.load(provide_certificate(tmp_path, "localhost"))
+    connection = ClientConnection(ours, "stranger", canned.CannedFactory(), contexts, login_seconds=0)
+    thread = threading.Thread(target=connection.run)
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    connection.watch()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert theirs.recv(1) == b""
+    theirs.close()
+
+
+def test_mssql_python_reads_every_type_as_arrow(canned_server: Emulator) -> None:
+    connection = canned_server.connect_mssql_python(encrypt="yes")
+    cursor = connection.cursor()
+    cursor.execute("select types")
+    table = cursor.arrow()
+    connection.close()
+    expected = {name: value for name, (_type, value) in canned.ALL_TYPES.items()}
+    expected["c_uniqueidentifier"] = str(expected["c_uniqueidentifier"]).upper()
+    assert table.slice(0, 1).to_pylist() == [expected]
+    assert table.slice(1).to_pylist() == [dict.fromkeys(expected)]
 
 
 def test_mssql_python_gives_up_a_statement_at_its_timeout(canned_server: Emulator) -> None:
