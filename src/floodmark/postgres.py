@@ -25,6 +25,7 @@ SUBJECT = "warehouse"
 _SESSION_SETTINGS = "SET TIME ZONE 'UTC'; SET bytea_output = 'hex'"
 
 _HINTS = {
+    "25006": "The warehouse connection leads to a server that only reads; name the primary.",
     "28": "Check user and password of the warehouse connection.",
     "3D": "Check the database name of the warehouse connection.",
     "42501": "Grant the right to the user of the warehouse connection.",

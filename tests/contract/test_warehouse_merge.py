@@ -13,6 +13,7 @@ from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
     FloodmarkBugError,
+    WarehouseAdminError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
@@ -141,11 +142,24 @@ def test_staging_that_lost_rows_is_not_merged(shop: Shop) -> None:
         shop.warehouse.merge_window(plan, {ORDERS: 2})
 
 
+def test_constraint_that_somebody_put_on_the_target_is_named(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute('ALTER TABLE shop.orders ADD CONSTRAINT mine UNIQUE ("Amount")')
+    with pytest.raises(WarehouseAdminError, match=r"dbo\.Orders: constraint mine of shop\.orders refuses rows"):
+        shop.run(changes(10, 20), 20, [Row(2, INSERT, 11, 1)])
+
+
 def test_key_that_stands_twice_in_staging_is_refused(shop: Shop) -> None:
-    plan = shop.begin(first_load(), 10)
-    shop.stage(plan, [Row(1, INSERT, 10), Row(1, INSERT, 10)])
-    with pytest.raises(FloodmarkBugError, match="stands twice"):
+    for table, to in ((first_load(), 10), (changes(10, 20), 20)):
+        plan = shop.begin(table, to)
+        shop.stage(plan, [Row(1, INSERT, to), Row(1, INSERT, to)])
+        with pytest.raises(FloodmarkBugError, match="stands twice"):
+            shop.merge(plan)
+        shop.warehouse.prepare_window(plan)
+        shop.stage(plan, [Row(1, INSERT, to)])
         shop.merge(plan)
+        shop.finish(plan)
 
 
 QUARANTINE = (Rule("positive", "amount > 0", OnFailure.QUARANTINE), Rule("noted", "notes IS NOT NULL", OnFailure.WARN))

@@ -10,7 +10,13 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from floodmark.core.errors import FloodmarkBugError, OperatorError, WarehouseUnavailableError, WatermarkConflictError
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    OperatorError,
+    WarehouseAdminError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
 from floodmark.core.naming import quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import Deletes, LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
@@ -136,10 +142,24 @@ def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: Tabl
 def _run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
     try:
         session.execute(build_merge(merge).sql(dialect="postgres"))
-    except (psycopg.errors.CardinalityViolation, psycopg.errors.UniqueViolation) as error:
-        raise FloodmarkBugError(
-            str(planned.source), f"a key stands twice in staging: {error.diag.message_detail or error}."
-        ) from error
+    except psycopg.errors.CardinalityViolation as error:
+        raise _twice(planned, error) from error
+    except psycopg.IntegrityError as error:
+        name = error.diag.constraint_name
+        if isinstance(error, psycopg.errors.UniqueViolation) and name == f"{planned.target.name}_pkey":
+            raise _twice(planned, error) from error
+        raise WarehouseAdminError(
+            str(planned.source), f"constraint {name} of {planned.target} refuses rows: {_detail(error)}.",
+            "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
+        ) from error  # fmt: skip
+
+
+def _twice(planned: TablePlan, error: psycopg.Error) -> FloodmarkBugError:
+    return FloodmarkBugError(str(planned.source), f"a key stands twice in staging: {_detail(error)}.")
+
+
+def _detail(error: psycopg.Error) -> str:
+    return (error.diag.message_detail or error.diag.message_primary or str(error)).rstrip(".")
 
 
 def _bury_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
