@@ -33,6 +33,11 @@ def _rename(call: ProcedureCall) -> Iterator[Event]:
     )
 
 
+def _change_owner(call: ProcedureCall) -> Iterator[Event]:
+    """Every database belongs to sa, and nothing depends on it."""
+    return iter(())
+
+
 def _add_member(call: ProcedureCall) -> Iterator[Event]:
     session = cast(ChangesCatalog, call.engine)
     session.change_role_member(_text(call, "@rolename"), _text(call, "@membername"), adds=True)
@@ -58,6 +63,11 @@ PROCEDURES: ProcedureRegistry = {
                 Parameter("@objtype", TsqlType("varchar", 13), default=None),
             ),
             _rename,
+        ),
+        SystemProcedure(
+            "sp_changedbowner",
+            (Parameter("@loginame", SYSNAME), Parameter("@map", TsqlType("varchar", 5), default=None)),
+            _change_owner,
         ),
         SystemProcedure("sp_addrolemember", _MEMBER_PARAMETERS, _add_member),
         SystemProcedure("sp_droprolemember", _MEMBER_PARAMETERS, _drop_member),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+import psycopg
 from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.engine import bind, result_types
@@ -292,6 +293,9 @@ class PostgresEngineSession:
                 self._connection.rollback()
                 self._access.transaction_ended(committed=False)
             raise error from failure
+        except psycopg.OperationalError as lost:
+            message = "Cannot continue the execution because the session is in the kill state."
+            raise SqlServerError(596, message, severity=21) from lost
 
 
 class VariableTypes(Mapping[str, TsqlType]):

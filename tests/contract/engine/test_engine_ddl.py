@@ -91,6 +91,17 @@ def test_create_table_reads_everything_a_declaration_may_say(client: Client) -> 
     ]
 
 
+def test_computed_columns_take_the_type_of_their_expression(client: Client) -> None:
+    client.run(
+        "CREATE TABLE dbo.computed (a nvarchar(7), b AS a, c AS UPPER(a) + N'!',"
+        " d AS (CASE WHEN a IS NULL THEN 0 ELSE 1 END))"
+    )
+    client.run("INSERT INTO dbo.computed VALUES (N'x')")
+    assert client.rows("SELECT * FROM dbo.computed") == [("x", "x", "X!", 1)]
+    assert client.types("SELECT b, d FROM dbo.computed") == {"b": TsqlType("nvarchar", 7), "d": TsqlType("int")}
+    assert client.error("UPDATE dbo.computed SET b = N'y'").number in (271, 8102)
+
+
 def test_a_name_that_is_taken_is_refused(client: Client) -> None:
     client.run("CREATE TABLE dbo.taken (a int)")
     assert client.error("CREATE TABLE dbo.Taken (b int)").number == 2714

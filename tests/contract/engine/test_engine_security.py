@@ -108,6 +108,9 @@ def test_a_db_owner_may_change_tables(client: Client, connect: Callable[..., Cli
         "(n) VALUES (N'a')"
     )
     assert chief.rows("SELECT id, n FROM dbo.chiefs") == [(1, "a")]
+    chief.run(
+        "CREATE TABLE dbo.keyed (id int PRIMARY KEY); INSERT INTO dbo.keyed VALUES (1); UPDATE dbo.keyed SET id = 2"
+    )
     assert chief.error("CREATE LOGIN another WITH PASSWORD = 'x'").number == 15247
 
 

@@ -68,6 +68,21 @@ def _drop(scope: DdlScope, name: str, if_exists: bool) -> None:
     databases.drop_database(scope.fetch, scope.access.script, real)
 
 
+def alter_authorization(scope: DdlScope, cursor: Cursor) -> Command:
+    """ALTER AUTHORIZATION ON DATABASE::d TO l: every database belongs to sa, and nothing depends on it."""
+    cursor.expect("ON")
+    kind = cursor.take().word
+    if kind != "DATABASE":
+        raise NotSupportedByEmulatorError(f"ALTER AUTHORIZATION ON {kind}")
+    cursor.expect("::")
+    name = cursor.take_identifier()
+    if scope.access.catalog.database(name) is None:
+        raise SqlServerError(15151, f"Cannot find the database '{name}', because it does not exist or you do not have "
+                                    "permission.")  # fmt: skip
+    cursor.at = len(cursor.tokens) - 1
+    return Command.NONE
+
+
 def _refuse_in_transaction(scope: DdlScope, what: str) -> None:
     if scope.access.was_in_transaction:
         raise SqlServerError(226, f"{what} statement not allowed within multi-statement transaction.", state=6)

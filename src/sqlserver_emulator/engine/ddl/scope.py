@@ -131,7 +131,10 @@ class DdlScope:
         """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type where it is known."""
         select, translated = self._select(f"SELECT {expression} AS x FROM {_from(table)}", table)
         projection = select.expressions[0].unalias()
-        return _without_qualifiers(projection), translated.column_types.get(0)
+        type_ = translated.column_types.get(0)
+        if type_ is None and isinstance(projection, exp.Column):
+            type_ = next((c.type for c in table.columns if c.postgres_name == projection.name), None)
+        return _without_qualifiers(projection), type_
 
     def condition(self, condition: str, table: CatalogObject) -> str:
         select, _ = self._select(f"SELECT 1 AS x FROM {_from(table)} WHERE {condition}", table)

@@ -199,6 +199,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("CREATE DATABASE", database_options.create_database),
     ("ALTER DATABASE", database_options.alter_database),
     ("DROP DATABASE", database_options.drop_database),
+    ("ALTER AUTHORIZATION", database_options.alter_authorization),
     ("CREATE SCHEMA", database_options.create_schema),
     ("ALTER SCHEMA", database_options.transfer),
     ("DROP SCHEMA", database_options.drop_schema),
