@@ -1,0 +1,96 @@
+"""The operator around spark-submit: what it does with the job's last word, and with its silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from floodmark.core.errors import DataQualityError, SourceUnavailableError
+from floodmark.core.load_result import LoadResult, format_load_result
+from floodmark.core.window import TableCounts
+from floodmark.orchestration.load_operator import LoadWindow
+
+MERGED = format_load_result(LoadResult(7, {"dbo.Orders": TableCounts(read_rows=3, inserted_rows=2)}))
+
+
+class FakeLedger:
+    """Says of a window, question after question, whether it is merged."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.answers = list(answers)
+
+    def is_merged(self, window_id: int) -> bool:
+        assert window_id == 7
+        return self.answers.pop(0)
+
+
+def operator(ledger: FakeLedger) -> LoadWindow:
+    return LoadWindow(
+        task_id="load",
+        config=Path("/etc/pipelines.yaml"),
+        window_id="7",
+        read_secrets=lambda: ('{"password": "s3cret"}', "{}"),
+        is_merged=ledger.is_merged,
+    )
+
+
+def let_the_job_say(monkeypatch: pytest.MonkeyPatch, lines: Iterable[str], exit_code: int = 0) -> None:
+    """In place of a real spark-submit; the provider turns its exit code into an exception like this one."""
+
+    def submit(hook: SparkSubmitHook, application: str = "", **arguments: object) -> None:
+        assert application.endswith("load_window.py")
+        hook._process_spark_submit_log(iter([f"{line}\n" for line in lines]))
+        if exit_code:
+            raise AirflowException(f"Cannot execute: spark-submit. Error code is: {exit_code}.\nLast output: …")
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+
+
+def execute(load: LoadWindow) -> None:
+    # Unwrapped: Airflow refuses to run an operator outside of a task.
+    LoadWindow.execute.__wrapped__(load, {})
+
+
+def test_load_of_a_merged_window_starts_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSubmitHook, "submit", lambda *_, **__: pytest.fail("Spark was started"))
+    execute(operator(FakeLedger(True)))
+
+
+def test_load_ends_well_when_job_and_ledger_say_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_job_say(monkeypatch, ["Window 7 is merged.", MERGED])
+    ledger = FakeLedger(False, True)
+    execute(operator(ledger))
+    assert ledger.answers == []
+
+
+def test_load_does_not_take_the_job_s_word_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_job_say(monkeypatch, [MERGED])
+    with pytest.raises(AirflowFailException, match="the ledger does not call it merged"):
+        execute(operator(FakeLedger(False, False)))
+
+
+def test_load_is_tried_again_for_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = SourceUnavailableError("dbo.Orders", "the source cut the connection.")
+    let_the_job_say(monkeypatch, [format_load_result(LoadResult(7, error=error))], exit_code=1)
+    with pytest.raises(AirflowException, match="cut the connection") as caught:
+        execute(operator(FakeLedger(False)))
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_load_is_not_tried_again_for_broken_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = DataQualityError("dbo.Orders", "rule positive is broken by 3 rows.")
+    let_the_job_say(monkeypatch, [format_load_result(LoadResult(7, error=error))], exit_code=1)
+    with pytest.raises(AirflowFailException, match="rule positive is broken"):
+        execute(operator(FakeLedger(False)))
+
+
+def test_load_that_was_killed_is_tried_again_and_says_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_job_say(monkeypatch, ["Window 7 of shop"], exit_code=137)
+    with pytest.raises(AirflowException, match=r"ended without a result \(spark-submit: 137\)") as caught:
+        execute(operator(FakeLedger(False)))
+    assert not isinstance(caught.value, AirflowFailException)
+    assert "Last output" not in str(caught.value)

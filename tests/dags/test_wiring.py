@@ -1,0 +1,105 @@
+"""Airflow connections become the connections of source and warehouse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from floodmark.core.errors import ConfigError
+from floodmark.wiring import config_path, data_docs_dir, source_connection, spark_master, warehouse_connection
+
+SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
+WAREHOUSE = {"conn_type": "postgres", "host": "w", "login": "u", "password": "s3cret-s3cret", "schema": "dwh"}
+Define = Callable[..., None]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Sets an Airflow connection: its id, its fields, and keyword arguments over them; None takes a field away."""
+
+    def set_connection(conn_id: str, fields: dict[str, object], **changes: object) -> None:
+        chosen = {name: value for name, value in (fields | changes).items() if value is not None}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(chosen))
+
+    return set_connection
+
+
+def test_source_is_encrypted_and_checked_unless_told_otherwise(define: Define) -> None:
+    define("shop", SOURCE)
+    found = source_connection("shop")
+    assert (found.host, found.port, found.database, found.user) == ("h", 1433, "Shop", "u")
+    assert (found.encrypt, found.trust_server_certificate, found.ca_file) == ("yes", False, "")
+    assert "s3cret" not in repr(found)
+
+
+@pytest.mark.parametrize(("written", "trusted"), [("true", True), (True, True), ("False", False), ("no", False)])
+def test_extras_of_the_source_may_come_from_a_form(define: Define, written: object, trusted: bool) -> None:
+    define(
+        "shop", SOURCE, port=14330, extra={"encrypt": "strict", "trust_server_certificate": written, "ca_file": "/c"}
+    )
+    found = source_connection("shop")
+    assert (found.port, found.encrypt, found.trust_server_certificate, found.ca_file) == (
+        14330,
+        "strict",
+        trusted,
+        "/c",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": None}, r"connection shop: it has no schema \(the name of the database\)"),
+        ({"host": None}, "it has no host"),
+        ({"login": None}, "it has no login"),
+        ({"conn_type": "postgres"}, "its type is postgres, expected mssql"),
+        ({"extra": {"encrypt": "maybe"}}, "encrypt is 'maybe'"),
+        ({"extra": {"trust_server_certificate": "perhaps"}}, "trust_server_certificate is 'perhaps'"),
+    ],
+)
+def test_a_source_connection_that_lacks_something_is_named(
+    define: Define, changes: dict[str, object], message: str
+) -> None:
+    define("shop", SOURCE, **changes)
+    with pytest.raises(ConfigError, match=message) as caught:
+        source_connection("shop")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_connection_that_is_not_defined_says_how_to_define_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
+    with pytest.raises(ConfigError, match=r"connection nowhere: Airflow does not know it\..*AIRFLOW_CONN_NOWHERE"):
+        warehouse_connection("nowhere")
+
+
+def test_warehouse_takes_its_tls_settings_from_the_extras(define: Define) -> None:
+    define("dwh", WAREHOUSE, extra={"sslmode": "verify-full", "sslrootcert": "/ca.pem"})
+    found = warehouse_connection("dwh")
+    assert (found.host, found.port, found.database) == ("w", 5432, "dwh")
+    assert (found.sslmode, found.sslrootcert) == ("verify-full", "/ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("fields", "master"),
+    [
+        ({"conn_type": "spark", "host": "local[2]"}, "local[2]"),
+        ({"conn_type": "spark", "host": "spark://m", "port": 7077}, "spark://m:7077"),
+        ({"conn_type": "spark", "host": "m", "port": 7077}, "spark://m:7077"),
+        ({"conn_type": "spark", "host": "yarn"}, "yarn"),
+    ],
+)
+def test_spark_master_comes_from_its_connection(define: Define, fields: dict[str, object], master: str) -> None:
+    define("spark_default", fields)
+    assert spark_master() == master
+
+
+def test_paths_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODMARK_CONFIG", "/etc/floodmark.yaml")
+    monkeypatch.setenv("FLOODMARK_DATA_DOCS", "/srv/docs")
+    assert str(config_path()) == "/etc/floodmark.yaml"
+    assert str(data_docs_dir()) == "/srv/docs"
+    monkeypatch.delenv("FLOODMARK_DATA_DOCS")
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert str(data_docs_dir()) == "/var/state/floodmark/data_docs"
