@@ -379,6 +379,8 @@ END $$;
 CREATE OR REPLACE FUNCTION tsql.fit_binary(value bytea, length int, fixed boolean) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN octet_length(value) > length THEN pg_catalog.substr(value, 1, length)
     WHEN fixed AND octet_length(value) < length THEN value || decode(repeat('00', length - octet_length(value)), 'hex') ELSE value END;
+CREATE OR REPLACE FUNCTION tsql.pad_binary(value bytea, length int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) < length THEN value || decode(repeat('00', length - octet_length(value)), 'hex') ELSE value END;
 CREATE OR REPLACE FUNCTION tsql.assign_binary(value bytea, length int, fixed boolean) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
     IF octet_length(value) > length THEN

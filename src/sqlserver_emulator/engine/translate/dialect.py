@@ -16,7 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 START = "start"
 """Meta key: offset of a literal's first character in the statement text."""
@@ -130,10 +130,9 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         this = self._parse_disjunction()
         self._match(TokenType.ALIAS)
         to = self._parse_types()
-        node = self.expression((exp.TryCast if safe else exp.Cast)(this=this, to=to))
         if self._match(TokenType.USING):
-            node.set("format", self._parse_string())
-        return node
+            raise NotSupportedByEmulatorError("PARSE ... USING a culture")
+        return self.expression((exp.TryCast if safe else exp.Cast)(this=this, to=to))
 
     def _parse_query_limit(self) -> exp.Expression | None:
         return self._parse_limit(top=True)

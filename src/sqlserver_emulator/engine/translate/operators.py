@@ -207,6 +207,8 @@ def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
                 v if f else Value(f"{v.sql}::bpchar", v.type) for v, f in zip((left, right), fixed, strict=True)
             )
         return left, right
+    if left.kind == BINARY:
+        return _padded_binaries(left, right)
     if left.kind != TEMPORAL:
         return left, right
     left_type, right_type = exact_type(left), exact_type(right)
@@ -215,6 +217,33 @@ def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
+
+
+def _padded_binaries(left: Value, right: Value) -> tuple[Value, Value]:
+    """Binaries are compared as if the shorter had zeros behind it: 0x00 equals an LSN of ten zeros.
+
+    Beside a binary(n) the other side is filled to n, so that an index on the column is used.
+    """
+    lengths = [_fixed_length(value) for value in (left, right)]
+    if lengths == [None, None]:
+        return _without_zeros(left), _without_zeros(right)
+    width = max(length or 0 for length in lengths)
+    padded = [
+        value if length == width else Value(f"tsql.pad_binary({value.sql}, {width})", VARBINARY_MAX)
+        for value, length in zip((left, right), lengths, strict=True)
+    ]
+    return padded[0], padded[1]
+
+
+def _fixed_length(value: Value) -> int | None:
+    type = None if isinstance(value, LiteralValue) else value.type
+    if type is None or type.name not in ("binary", "rowversion"):
+        return None
+    return 8 if type.name == "rowversion" else type.length
+
+
+def _without_zeros(value: Value) -> Value:
+    return Value(f"rtrim({value.sql}, '\\x00'::bytea)", VARBINARY_MAX)
 
 
 def in_list(value: Value, items: list[Value]) -> str:

@@ -20,6 +20,7 @@ from sqlserver_emulator.types import TsqlType
 
 _SLOTS_MAX = 2000
 _VARIANTS_MAX = 200
+_SHAPE_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,12 @@ class StatementCache:
         pins: set[tuple[int, str]],
         variables: set[str],
     ) -> None:
-        """Keep a template. What it depends on is added to what the slot's others depend on (those are dropped then)."""
+        """Keep a template, unless its text is too big to be kept.
+
+        What it depends on is added to what the slot's others depend on (those are dropped then).
+        """
+        if len(lexemes.shape) > _SHAPE_MAX:
+            return
         with self._lock:
             slot = self._slots.get(key)
             if slot is None or not pins <= set(slot.pins) or not variables <= set(slot.variables):

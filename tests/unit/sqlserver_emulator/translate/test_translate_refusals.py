@@ -13,7 +13,7 @@ REFUSED = [
     ("SELECT a FROM t TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
     ("SELECT FORMAT(a, 'N') FROM t", "FORMAT"),
     ("SELECT COMPRESS('x')", "COMPRESS"),
-    ("SELECT PARSE('1' AS int USING 'de-DE')", "FORMAT"),
+    ("SELECT PARSE('1' AS int USING 'de-DE')", "USING a culture"),
     ("SELECT x.b.value('a', 'int') FROM t AS x", "value"),
     ("SELECT COUNT(*) FILTER (WHERE a = 1) FROM t", "FILTER"),
     ("SELECT * FROM a.b.c.d", "four parts"),
