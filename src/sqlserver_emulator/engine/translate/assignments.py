@@ -56,7 +56,9 @@ def translate_assignment(tree: exp.Select, queries: QueryTranslator) -> Translat
 
 
 def assigned_type(emission: Emission, name: str) -> TsqlType:
-    """The type of a variable that is assigned to. Raises 137."""
+    """The type of a variable that is assigned to. Raises 137; 102 for a system variable."""
+    if name.startswith("@@"):
+        raise SqlServerError(102, f"Incorrect syntax near '{name}'.", severity=15)
     type = emission.variable_types.get(name)
     if type is None:
         raise SqlServerError(137, f'Must declare the scalar variable "{name}".', severity=15)

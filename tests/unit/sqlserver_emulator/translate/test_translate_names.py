@@ -102,6 +102,7 @@ def test_same_name_twice_is_no_ambiguity_for_the_client() -> None:
         ("SELECT ROW_NUMBER() FROM t", 10753),
         ("SELECT 1 WHERE a", 4145),
         ("SELECT @a = 1, a FROM t", 141),
+        ("UPDATE t SET a = 1, @@rowcount = 2", 102),
         ("INSERT INTO Customers VALUES (1)", 213),
         ("INSERT INTO t (a) VALUES (1, 2)", 110),
         ("INSERT INTO t (a, b) VALUES (1)", 109),
