@@ -48,7 +48,7 @@ def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
     wanted = column_types(table)
     found = _read_columns(session, table.target)
     if not found:
-        session.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(table.target.schema)}")
+        _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
         return [f"{table.target} created with {len(wanted)} columns"]
     _check_shape(table, wanted, found)
@@ -82,6 +82,14 @@ def create_target(table: TablePlan) -> str:
     columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.instance.table.key)})")
     return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + "\n)"
+
+
+def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
+    """Asked for first: CREATE SCHEMA IF NOT EXISTS wants its right even where there is nothing to create."""
+    found = session.execute("SELECT to_regnamespace(%s) IS NOT NULL", [quote(schema)]).fetchone()
+    if not found or not found[0]:
+        # Two pipelines may meet here.
+        session.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
 
 
 def _read_columns(session: psycopg.Connection, target: TableName) -> dict[str, TargetColumn]:
