@@ -26,7 +26,13 @@ def open_dir() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def emulator(open_dir: Path) -> Iterator[Emulator]:
+def emulator_dir(open_dir: Path) -> Path:
+    """The data folder of ``emulator``."""
+    return open_dir / "emulator"
+
+
+@pytest.fixture(scope="session")
+def emulator(emulator_dir: Path) -> Iterator[Emulator]:
     """A running emulator with the database Test, its capture job scanning ten times a second."""
-    with running_emulator(open_dir / "emulator", "--capture-interval", "0.1") as running:
+    with running_emulator(emulator_dir, "--capture-interval", "0.1") as running:
         yield running

@@ -59,7 +59,7 @@ class Emulator:
 
         text = (
             f"Server={self.host},{self.port};Database={database or self.databases[0]};"
-            f"UID={self.user};PWD={{{self.password}}};Encrypt={encrypt}"
+            f"UID={self.user};PWD={{{self.password}}};Encrypt={encrypt};ConnectRetryCount=0"
         )
         with trusting(self.ca_file):
             return mssql_python.connect(text, **options)
@@ -67,7 +67,10 @@ class Emulator:
 
 @contextmanager
 def trusting(ca_file: Path) -> Iterator[None]:
-    """OpenSSL verifies against this file alone, for the length of a connect."""
+    """OpenSSL verifies against this file alone, for the length of a connect.
+
+    mssql-python's Rust driver reads the file at its first connection only: one CA for all servers of a test process.
+    """
     before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = str(ca_file)
     try:

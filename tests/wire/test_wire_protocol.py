@@ -39,8 +39,9 @@ from sqlserver_emulator.handshake import TlsContexts
 
 
 @pytest.fixture(scope="module")
-def canned_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    command = [sys.executable, str(Path(canned.__file__)), str(tmp_path_factory.mktemp("canned"))]
+def canned_server(emulator_dir: Path) -> Iterator[Emulator]:
+    # The certificate of the shared emulator: a driver in this process reads its file of trusted CAs only once.
+    command = [sys.executable, str(Path(canned.__file__)), str(emulator_dir / "tls")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
     ready = json.loads(process.stdout.readline())
