@@ -51,7 +51,7 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 
     Errors of psycopg leave it as errors of ``core.errors`` about ``subject``.
     """
-    with _connection(at) as connection:
+    with _connection(at, subject) as connection:
         try:
             connection.execute(_SESSION_SETTINGS)
             with connection.transaction():
@@ -63,7 +63,7 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 @contextmanager
 def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
     """A connection in autocommit, for what must outlive a transaction. Errors as in ``open_transaction``."""
-    with _connection(at) as connection:
+    with _connection(at, subject) as connection:
         try:
             connection.execute(_SESSION_SETTINGS)
             yield connection
@@ -72,11 +72,11 @@ def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Conn
 
 
 @contextmanager
-def _connection(at: Reachable) -> Iterator[psycopg.Connection]:
+def _connection(at: Reachable, subject: str) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(at.conninfo(), autocommit=True)
     except psycopg.Error as error:
-        raise _connect_error(error) from error
+        raise _connect_error(error, subject) from error
     # Not its own context manager, which would run a COMMIT on a connection that may long be gone.
     with closing(connection):
         yield connection
@@ -89,7 +89,7 @@ def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
 
 def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError:
     """The same for other drivers. ``message`` is shown, not read; ``state`` None: the connection is gone."""
-    words = message.strip().replace("\n", "; ")
+    words = _one_line(message)
     if state is None or state.startswith(_UNAVAILABLE):
         return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "It is tried again.")
     for prefix, hint in _HINTS.items():
@@ -100,9 +100,13 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
     return FloodmarkBugError(subject, f"the warehouse answered {state}: {words}.")
 
 
-def _connect_error(error: psycopg.Error) -> FloodmarkError:
-    words = str(error).strip().replace("\n", "; ")
+def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
+    words = _one_line(str(error))
     if _REFUSED.search(words):
         hint = "Check user, password and database of the warehouse connection."
-        return WarehouseAdminError(SUBJECT, f"the warehouse refused the login: {words}.", hint)
-    return WarehouseUnavailableError(SUBJECT, f"the warehouse cannot be reached: {words}.", "It is tried again.")
+        return WarehouseAdminError(subject, f"the warehouse refused the login: {words}.", hint)
+    return WarehouseUnavailableError(subject, f"the warehouse cannot be reached: {words}.", "It is tried again.")
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split()).rstrip(".?")
