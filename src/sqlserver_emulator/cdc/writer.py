@@ -1,45 +1,87 @@
-"""Write captured rows into change tables: buffered per instance, sent with COPY BINARY, in the caller's transaction.
+"""Write captured rows into change tables with COPY BINARY, in the caller's transaction.
 
-One connection can run one COPY at a time and a transaction may touch many change tables, so rows gather in memory until
-a few megabytes are there; a transaction of any size goes through.
+One connection can run one COPY at a time and a transaction may touch many change tables. So the COPY of one table stays
+open and takes its rows in small pieces, which PostgreSQL inserts while the job decodes the next; rows of other tables
+gather in memory until there are a few megabytes, when the COPY changes over. A transaction of any size goes through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from psycopg import Copy
+
 from sqlserver_emulator.cdc.instances import CaptureInstance
-from sqlserver_emulator.cdc.postgres import SqlConnection
+from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.cdc.postgres import SqlConnection, runner
 from sqlserver_emulator.cdc.rows import COPY_HEADER, COPY_TRAILER
 
-_BUFFER_BYTES = 4 << 20
+_PIECE_BYTES = 32 << 10
+_WAITING_BYTES = 4 << 20
 
 
 class ChangeTableWriter:
-    """``append`` is the hot path; ``flush`` leaves nothing behind."""
+    """``append`` is the hot path; ``flush`` leaves nothing behind. ``run`` is for other statements meanwhile."""
 
     def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
+        self._run_on_connection = runner(connection)
         self._buffers: dict[int, list[bytes]] = {}
+        self._sizes: dict[int, int] = {}
         self._instances: dict[int, CaptureInstance] = {}
-        self._buffered_bytes = 0
+        self._open_id = 0
+        self._copy: Copy | None = None
+        self._stack = ExitStack()
+        self.run: Run = self._run_between_copies
 
     def append(self, instance: CaptureInstance, rows: bytes) -> None:
         """Rows of one change, in COPY BINARY's form."""
-        buffer = self._buffers.get(instance.object_id)
+        object_id = instance.object_id
+        buffer = self._buffers.get(object_id)
         if buffer is None:
-            buffer = self._buffers[instance.object_id] = []
-            self._instances[instance.object_id] = instance
+            buffer = self._buffers[object_id] = []
+            self._sizes[object_id] = 0
+            self._instances[object_id] = instance
         buffer.append(rows)
-        self._buffered_bytes += len(rows)
-        if self._buffered_bytes > _BUFFER_BYTES:
-            self.flush()
+        size = self._sizes[object_id] = self._sizes[object_id] + len(rows)
+        if size > (_PIECE_BYTES if object_id == self._open_id else _WAITING_BYTES):
+            self._send(object_id)
 
     def flush(self) -> None:
-        """Send everything that is buffered."""
-        buffers, self._buffers, self._buffered_bytes = self._buffers, {}, 0
-        for object_id, buffer in buffers.items():
-            with self._connection.cursor() as cursor, cursor.copy(self._instances[object_id].copy_statement()) as copy:
-                copy.write(b"".join([COPY_HEADER, *buffer, COPY_TRAILER]))
+        """Send everything and end the open COPY."""
+        if self._open_id and self._buffers.get(self._open_id):
+            self._send(self._open_id)
+        for object_id, buffer in self._buffers.items():
+            if buffer:
+                self._send(object_id)
+        self._end_copy()
+        self._buffers, self._sizes = {}, {}
 
-    def discard(self) -> None:
-        """Forget what is buffered: the transaction was rolled back."""
-        self._buffers, self._buffered_bytes = {}, 0
+    def _send(self, object_id: int) -> None:
+        copy = self._copy
+        if copy is None or object_id != self._open_id:
+            self._end_copy()
+            copy = self._begin_copy(object_id)
+        copy.write(b"".join(self._buffers[object_id]))
+        self._buffers[object_id] = []
+        self._sizes[object_id] = 0
+
+    def _begin_copy(self, object_id: int) -> Copy:
+        cursor = self._stack.enter_context(self._connection.cursor())
+        copy = self._stack.enter_context(cursor.copy(self._instances[object_id].copy_statement()))
+        copy.write(COPY_HEADER)
+        self._copy, self._open_id = copy, object_id
+        return copy
+
+    def _end_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        self._open_id = 0
+        if copy is not None:
+            copy.write(COPY_TRAILER)
+        self._stack.close()
+
+    def _run_between_copies(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        self._end_copy()
+        return self._run_on_connection(sql, parameters)
