@@ -17,6 +17,7 @@ from typing import Any
 import adbc_driver_manager
 import adbc_driver_postgresql
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
 import pyarrow as pa
 from adbc_driver_manager._reader import AdbcRecordBatchReader
 
@@ -32,6 +33,8 @@ _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500
 _NOT_IN_ARROW = frozenset(("datetimeoffset", "sql_variant"))
 _MONEY_DIGITS = {"money": 19, "smallmoney": 10}
+_MONEY_SCALE = 4
+_INT64_DIGITS = 18
 
 
 class RowEstimates:
@@ -84,7 +87,7 @@ class ArrowReader:
                 cursor.adbc_statement.set_options(
                     **{adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
                 )
-                cursor.execute(bind.inline(sql, values))
+                cursor.execute(_with_scaled_integers(bind.inline(sql, values), columns))
                 for batch in _batches(cursor):
                     yield RowsArrow(_as_declared(batch, columns))
         except (adbc_driver_manager.Error, pa.ArrowException) as error:
@@ -121,20 +124,54 @@ def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
+def _with_scaled_integers(sql: str, columns: Sequence[Column]) -> str:
+    """Decimals of up to 18 digits travel as integers: as text they would cost more than all other columns together."""
+    if not any(_travels_scaled(column.type) for column in columns):
+        return sql
+    names = [f"c{i}" for i in range(len(columns))]
+    items = [
+        f"({name} * {10 ** _scale(column.type)})::bigint" if _travels_scaled(column.type) else name
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return f"SELECT {', '.join(items)} FROM ({sql}) AS q ({', '.join(names)})"  # noqa: S608  (translated SQL)
+
+
+def _travels_scaled(type_: TsqlType) -> bool:
+    if type_.name in ("decimal", "numeric"):
+        return type_.precision <= _INT64_DIGITS
+    return type_.name in _MONEY_DIGITS
+
+
+def _scale(type_: TsqlType) -> int:
+    return _MONEY_SCALE if type_.name in _MONEY_DIGITS else type_.scale
+
+
 def _as_declared(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     arrays = [_array(batch.column(i), column.type) for i, column in enumerate(columns)]
     return pa.RecordBatch.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
 
 
 def _array(array: Any, type_: TsqlType) -> Any:
-    """Without extension types; decimals, which come as text, as decimal128."""
+    """Without extension types; decimals, which come as integers or text, as decimal128."""
+    if _travels_scaled(type_):
+        return _decimals(array, pa.decimal128(_MONEY_DIGITS.get(type_.name, type_.precision), _scale(type_)))
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if type_.name in ("decimal", "numeric"):
         return array.cast(pa.decimal128(type_.precision, type_.scale))
-    if type_.name in _MONEY_DIGITS:
-        return array.cast(pa.decimal128(_MONEY_DIGITS[type_.name], 4))
     return array
+
+
+def _decimals(array: Any, to: Any) -> Any:
+    """Scaled int64 as decimal128: the same bits, the sign carried into the upper half."""
+    if array.offset:
+        array = pa.concat_arrays([array])
+    validity, data = array.buffers()
+    low = np.frombuffer(data, "<i8", count=len(array))
+    words = np.empty((len(array), 2), "<i8")
+    words[:, 0] = low
+    words[:, 1] = low >> 63
+    return pa.Array.from_buffers(to, len(array), [validity, pa.py_buffer(words)], array.null_count)
 
 
 def _failure(error: Exception) -> StatementFailedError:

@@ -43,6 +43,18 @@ def test_a_large_result_comes_as_arrow(client: Client) -> None:
     assert result.types["price"] == TsqlType("money")
 
 
+def test_decimals_and_nulls_of_a_large_result_are_exact(client: Client) -> None:
+    (result,) = client.run(
+        "SELECT CASE WHEN id % 3 = 0 THEN NULL ELSE -amount END AS a, CAST(id AS decimal(38, 10)) AS b,"
+        " CASE WHEN id = 1 THEN -922337203685477.5808 ELSE price END AS c, id FROM dbo.big ORDER BY id"
+    ).results
+    assert result.arrow_batches > 0
+    assert [row[0] for row in result.rows[:4]] == [None, Decimal("-1.25"), Decimal("-2.50"), None]
+    assert all(row[0] is None or row[0] == Decimal(row[3]) * Decimal("-1.25") for row in result.rows)  # type: ignore[arg-type]
+    assert [str(row[1]) for row in result.rows[:2]] == ["0.0000000000", "1.0000000000"]
+    assert result.rows[1][2] == Decimal("-922337203685477.5808")
+
+
 def test_the_row_count_of_a_large_result_is_known_at_its_end(client: Client) -> None:
     assert client.run("SELECT id FROM dbo.big").counts == [ROWS]
     assert client.run("SELECT id FROM dbo.big; SELECT @@ROWCOUNT").results[-1].rows == [(ROWS,)]
