@@ -91,10 +91,9 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         table = self._plan.instance.table
         columns = carried_columns(table, self._plan.temporal)
         schema = arrow_schema(self._plan)
-        rows = LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
         text, parameters = self._statement(partition)
         with carried(), connect(self._source) as session:
-            for batch in session.read_batches(str(self._plan.source), text, parameters, rows):
+            for batch in session.read_batches(str(self._plan.source), text, parameters, batch_rows(columns)):
                 yield cast_batch(batch, schema, columns)
 
     def _statement(self, part: InputPartition) -> tuple[str, tuple[object, ...]]:
@@ -128,6 +127,11 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         with connect(self._source) as session:
             bounds = [_portable(row) for row in session.fetch(statements.select_chunk_bounds(self._plan), (rows,))]
         return [RowsPart(after, to) for after, to in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+def batch_rows(columns: Sequence[CarriedColumn]) -> int:
+    """How many rows to fetch at a time."""
+    return LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
 
 
 def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:

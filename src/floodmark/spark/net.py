@@ -134,11 +134,13 @@ def has_value(batch: pa.RecordBatch, column: CarriedColumn) -> _Flags:
     """For each change row, whether it holds the LOB's value, which may be NULL, or leaves it out.
 
     An insert holds it, and so does whatever is not NULL. NULL in an update is a value where the mask says that the
-    column changed; NULL in a delete is one unless the type (text, ntext, image) is never written there.
+    column changed, or where there is no mask (net changes of a server with CLR off; it is asked only for types that an
+    update always writes). NULL in a delete is one unless the type (text, ntext, image) is never written there.
     """
     operation = _numpy(batch.column(OPERATION))
     holds: _Flags = _numpy(batch.column(column.name).is_valid()) | (operation == Operation.INSERT)
-    holds |= (operation == Operation.UPDATE) & mask_bits(batch.column(UPDATE_MASK), column.ordinal)
+    masks = batch.column(UPDATE_MASK)
+    holds |= (operation == Operation.UPDATE) & (mask_bits(masks, column.ordinal) | _numpy(masks.is_null()))
     if column.keeps_value_on_delete:
         holds |= operation == Operation.DELETE
     return holds

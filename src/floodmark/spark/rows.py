@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from floodmark.core.change import Operation
 from floodmark.core.errors import ConfigError
@@ -16,7 +15,7 @@ from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, lob
 from floodmark.core.window import TablePlan
 from floodmark.spark.columns import carried_columns
 from floodmark.spark.net import has_value
-from floodmark.spark.statements import OPERATION, START_LSN, UPDATE_MASK
+from floodmark.spark.statements import OPERATION, START_LSN
 
 _NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
 
@@ -42,8 +41,6 @@ def adapt_net_changes(batches: Batches, plan: TablePlan) -> Iterator[pa.RecordBa
     columns = carried_columns(plan.instance.table, plan.temporal)
     lobs = [column for column in columns if column.is_lob]
     for batch in batches:
-        if lobs:
-            _require_masks(batch, plan)
         arrays = [batch.column(column.name) for column in columns]
         arrays += [batch.column(START_LSN), batch.column(OPERATION).cast(pa.int16())]
         arrays += [pa.array(~has_value(batch, column)) for column in lobs]
@@ -60,9 +57,8 @@ def require_server_net(plan: TablePlan) -> None:
             f"net: server, but capture instance {plan.instance.identity.name} does not support net changes.",
             "Set net: spark, or enable the table with @supports_net_changes = 1.",
         )
-    old = [
-        column.name for column in plan.instance.table.stored_columns if column.type_name in ("text", "ntext", "image")
-    ]
+    stored = plan.instance.table.stored_columns
+    old = ", ".join(column.name for column in stored if column.type_name in _NEVER_IN_OLD_IMAGES)
     if old:
         raise ConfigError(
             str(plan.source),
@@ -73,13 +69,3 @@ def require_server_net(plan: TablePlan) -> None:
 
 def _operations(operation: Operation, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(operation.value, pa.int16()), rows)
-
-
-def _require_masks(batch: pa.RecordBatch, plan: TablePlan) -> None:
-    updates = pc.equal(batch.column(OPERATION), Operation.UPDATE.value)
-    if pc.any(pc.and_(updates, batch.column(UPDATE_MASK).is_null())).as_py():
-        raise ConfigError(
-            str(plan.source),
-            "net: server needs update masks, and the server evaluates none while its option 'clr enabled' is 0.",
-            "Set net: spark, or enable CLR at the source.",
-        )
