@@ -51,7 +51,7 @@ def test_decimals_and_nulls_of_a_large_result_are_exact(client: Client) -> None:
     assert result.arrow_batches > 0
     assert [row[0] for row in result.rows[:4]] == [None, Decimal("-1.25"), Decimal("-2.50"), None]
     assert all(row[0] is None or row[0] == Decimal(row[3]) * Decimal("-1.25") for row in result.rows)  # type: ignore[arg-type]
-    assert [str(row[1]) for row in result.rows[:2]] == ["0.0000000000", "1.0000000000"]
+    assert [format(row[1], "f") for row in result.rows[:2]] == ["0.0000000000", "1.0000000000"]
     assert result.rows[1][2] == Decimal("-922337203685477.5808")
 
 
