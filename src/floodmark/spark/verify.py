@@ -1,4 +1,4 @@
-"""``verify_pipeline``: read every table of a pipeline again and compare it with its target.
+"""``verify_tables``: read every table of a pipeline again and compare it with its target.
 
 The rows take the same way as those of a first load (reader, casts, COPY), without Spark: one stream per table, a batch
 in memory at a time. It compares what is there now: while the source is written to, it differs from its target.
@@ -24,20 +24,22 @@ from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import connect
 from floodmark.sqlserver.source import SqlServerSource
 from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.verify import DEFAULT_LISTED_KEYS, TableComparison, compare_table
+from floodmark.warehouse.verify import DEFAULT_LISTED_KEYS, TableVerification, verify_table
+
+__all__ = ["TableVerification", "verify_tables"]
 
 
-def verify_pipeline(
+def verify_tables(
     settings: PipelineSettings,
     source: SqlServerConnection,
     warehouse: WarehouseConnection,
     listed_keys: int = DEFAULT_LISTED_KEYS,
-) -> Iterator[TableComparison]:
+) -> Iterator[TableVerification]:
     """One result after the other, in the order of the configuration. Raises from ``core.errors``."""
     for table in _plan(settings, source):
         columns = carried_columns(table.instance.table, table.temporal)
         schema = pa.schema([(column.name, column.staging_type) for column in columns])
-        yield compare_table(warehouse, table, schema, _read(source, table, schema), listed_keys)
+        yield verify_table(warehouse, table, schema, _read(source, table, schema), listed_keys)
 
 
 def _plan(settings: PipelineSettings, source: SqlServerConnection) -> list[TablePlan]:

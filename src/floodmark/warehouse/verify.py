@@ -33,9 +33,13 @@ class Difference:
     kind: str
     columns: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        key = ", ".join(map(str, self.key))
+        return f"key ({key}) is {self.kind}" + (f" in {', '.join(self.columns)}" if self.columns else "")
+
 
 @dataclass(frozen=True, slots=True)
-class TableComparison:
+class TableVerification:
     """Counts are rows; those of the target leave out rows that are marked as deleted.
 
     differences: the first ones, by key; the counts are complete.
@@ -51,15 +55,19 @@ class TableComparison:
     differences: tuple[Difference, ...]
 
     @property
-    def is_equal(self) -> bool:
-        return not (self.missing_rows or self.extra_rows or self.different_rows)
+    def different_keys(self) -> int:
+        return self.missing_rows + self.extra_rows + self.different_rows
+
+    @property
+    def equal(self) -> bool:
+        return self.different_keys == 0
 
     @property
     def equal_rows(self) -> int:
         return self.source_rows - self.missing_rows - self.different_rows
 
     def __str__(self) -> str:
-        if self.is_equal:
+        if self.equal:
             return f"{self.source}: equal, {self.source_rows} rows"
         return (
             f"{self.source}: DIFFERENT: {self.missing_rows} missing, {self.extra_rows} extra,"
@@ -67,13 +75,13 @@ class TableComparison:
         )
 
 
-def compare_table(
+def verify_table(
     at: WarehouseConnection,
     table: TablePlan,
     schema: pa.Schema,
     rows: Iterable[pa.RecordBatch],
     listed_keys: int = DEFAULT_LISTED_KEYS,
-) -> TableComparison:
+) -> TableVerification:
     """rows: all rows of the source table, its stored columns in the types that COPY sends. Raises from core.errors."""
     with ArrowSession(at, str(table.source)) as session:
         session.execute(_create_source_rows(table))
@@ -87,7 +95,7 @@ def compare_table(
             f"SELECT key, kind, columns FROM {_DIFFERENCES} ORDER BY key LIMIT {listed_keys:d}"  # noqa: S608
         )
     counted = {kind: _int(rows) for kind, rows in counts}
-    return TableComparison(
+    return TableVerification(
         source=table.source,
         target=table.target,
         source_rows=source_rows,
