@@ -1,0 +1,174 @@
+"""SqlServerSource over the wire: what it says of a source, and how what goes wrong is named."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.core.capture import TableSighting
+from floodmark.core.errors import (
+    CdcNotEnabledError,
+    FloodmarkBugError,
+    SourceLoginError,
+    SourceUnavailableError,
+    WindowExpiredError,
+)
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import SourceSession, connect
+from floodmark.sqlserver.source import SqlServerSource
+
+ORDERS = TableName("dbo", "Orders")
+PLAIN = TableName("dbo", "Plain")
+NOWHERE = TableName("dbo", "Nowhere")
+
+
+@pytest.fixture(scope="module")
+def database(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int IDENTITY NOT NULL PRIMARY KEY, Amount decimal(18,2), Note nvarchar(max),"
+            " Code nvarchar(20) NOT NULL, At datetime2(7), Rv rowversion)",
+            "CREATE TABLE dbo.Lines (OrderId int NOT NULL, Line int NOT NULL, PRIMARY KEY (OrderId, Line))",
+            "CREATE TABLE dbo.Plain (Id int PRIMARY KEY)",
+        )
+        made.enable("Orders")
+        made.enable("Lines")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def at(emulator: Emulator, database: CdcDatabase) -> SqlServerConnection:
+    return SqlServerConnection(
+        emulator.host, emulator.port, database.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+    )
+
+
+def _sighting(at: SqlServerConnection, table: TableName, pinned: str | None = None) -> TableSighting:
+    instances = {table: pinned} if pinned else None
+    return SqlServerSource(at).read_snapshot([table], instances).tables[0]
+
+
+def test_snapshot_describes_the_captured_columns_and_the_key(at: SqlServerConnection) -> None:
+    instance = _sighting(at, ORDERS).instance
+    assert instance is not None
+    assert instance.table.columns == (
+        SourceColumn("Id", "int", 1, precision=10, nullable=False),
+        SourceColumn("Amount", "decimal", 2, precision=18, scale=2),
+        SourceColumn("Note", "nvarchar", 3, max_length=-1),
+        SourceColumn("Code", "nvarchar", 4, max_length=20, nullable=False),
+        SourceColumn("At", "datetime2", 5, precision=27, scale=7),
+        SourceColumn("Rv", "timestamp", 6, nullable=False),
+    )
+    assert instance.table.key == ("Id",)
+    assert (instance.identity.name, instance.has_command_id, instance.supports_net_changes) == (
+        "dbo_Orders",
+        True,
+        True,
+    )
+
+
+def test_snapshot_reads_a_composite_key_in_key_order(at: SqlServerConnection) -> None:
+    instance = _sighting(at, TableName("dbo", "Lines")).instance
+    assert instance is not None
+    assert instance.table.key == ("OrderId", "Line")
+
+
+def test_snapshot_follows_the_log(at: SqlServerConnection, database: CdcDatabase) -> None:
+    database.run("INSERT INTO dbo.Orders (Code) VALUES (N'a')")
+    database.scan()
+    snapshot = SqlServerSource(at).read_snapshot([ORDERS])
+    sighting = snapshot.tables[0]
+    assert snapshot.max_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert sighting.last_change_lsn == snapshot.max_lsn
+    assert sighting.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
+    assert snapshot.seconds_behind is not None
+    assert 0 <= snapshot.seconds_behind < 60
+
+
+def test_snapshot_sees_that_the_capture_job_stands_still(at: SqlServerConnection) -> None:
+    assert SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False
+
+
+def test_snapshot_tells_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
+    plain, nowhere = SqlServerSource(at).read_snapshot([PLAIN, NOWHERE]).tables
+    assert (plain.exists, plain.permitted, plain.instance) == (True, True, None)
+    assert (nowhere.exists, nowhere.instance) == (False, None)
+
+
+def test_snapshot_looks_at_the_pinned_instance_and_never_at_another(at: SqlServerConnection) -> None:
+    assert _sighting(at, ORDERS, "dbo_Orders").instance is not None
+    gone = _sighting(at, ORDERS, "dbo_Orders_gone")
+    assert (gone.exists, gone.permitted, gone.instance) == (True, True, None)
+
+
+def test_snapshot_of_a_database_without_cdc_says_so(emulator: Emulator, at: SqlServerConnection) -> None:
+    snapshot = SqlServerSource(replace(at, database=emulator.databases[-1])).read_snapshot([NOWHERE])
+    assert (snapshot.cdc_enabled, snapshot.max_lsn, snapshot.max_lsn_at) == (False, LsnAbsence.NULL, None)
+
+
+def test_snapshot_takes_two_statements_whose_texts_stay_the_same(
+    at: SqlServerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = []
+    fetch_sets = SourceSession.fetch_sets
+
+    def recorded(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        texts.append(text)
+        return fetch_sets(session, text, parameters)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
+    for _ in range(2):
+        SqlServerSource(at).read_snapshot([ORDERS, TableName("dbo", "Lines"), PLAIN])
+    assert texts[:2] == texts[2:]
+
+
+def test_login_with_a_wrong_password_is_refused(at: SqlServerConnection) -> None:
+    with pytest.raises(SourceLoginError, match=r"Shop|Golden") as caught:
+        connect(replace(at, password="wrong};{PWD=x"))
+    assert "wrong" not in str(caught.value)
+
+
+def test_login_to_a_database_that_is_not_there_is_refused(at: SqlServerConnection) -> None:
+    with pytest.raises(SourceLoginError):
+        connect(replace(at, database="NoSuchDatabase"))
+
+
+def test_source_that_does_not_answer_is_unavailable_and_worth_a_retry(at: SqlServerConnection) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else takes the port
+        with pytest.raises(SourceUnavailableError) as caught:
+            connect(replace(at, host="127.0.0.1", port=taken.getsockname()[1]))
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT * FROM cdc.dbo_Gone_CT", CdcNotEnabledError),
+        (
+            "SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_Orders"
+            "(0x00000000000000000001, 0x00000000000000000002, N'all')",
+            WindowExpiredError,
+        ),
+        ("SELECT 1/0", FloodmarkBugError),
+    ],
+)
+def test_error_of_the_server_is_known_by_its_number(at: SqlServerConnection, text: str, kind: type) -> None:
+    with connect(at) as session, pytest.raises(kind):
+        session.fetch(text)
+    with connect(at) as session, pytest.raises(kind, match=r"^dbo\.Orders: "):
+        list(session.read_batches("dbo.Orders", text, (), 100))
+
+
+def test_session_goes_on_after_an_error(at: SqlServerConnection) -> None:
+    with connect(at) as session:
+        with pytest.raises(FloodmarkBugError):
+            session.fetch("SELECT 1/0")
+        assert session.fetch("SELECT 7") == [(7,)]
