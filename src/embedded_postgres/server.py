@@ -186,9 +186,10 @@ class EmbeddedPostgres:
             os.chown(server_copy, pwd.getpwnam(_UNPRIVILEGED_USER).pw_uid, -1)
         command = [
             str(self._binary("initdb")), "-D", str(self.cluster_dir), "-U", _SUPERUSER, "--encoding=UTF8",
-            "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={server_copy}", "--no-sync",
+            "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={server_copy}",
+            "--no-sync",
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, cwd="/", check=False, preexec_fn=_become_server_user)  # noqa: PLW1509
+        done = subprocess.run(command, capture_output=True, cwd="/", check=False, preexec_fn=_become_server_user)
         server_copy.unlink()
         if done.returncode != 0:
             shutil.rmtree(self.cluster_dir, ignore_errors=True)

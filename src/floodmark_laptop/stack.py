@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import psycopg
 import pymssql
@@ -126,6 +126,19 @@ class Stack:
             encryption="require",
             login_timeout=15,
         )
+
+    @property
+    def warehouse_address(self) -> dict[str, Any]:
+        """The fields of a connection to the warehouse, the password among them."""
+        return {
+            "host": "127.0.0.1", "port": self.warehouse.port, "database": "warehouse", "user": _WAREHOUSE_USER,
+            "password": self._warehouse_password,
+        }  # fmt: skip
+
+    def use_source_database(self, database: str) -> None:
+        """Point the source connection of processes that are started from now on at another database."""
+        self.database = database
+        self._configure_airflow()
 
     def connect_warehouse(self) -> psycopg.Connection:
         return psycopg.connect(self.warehouse.conninfo("warehouse"))

@@ -17,7 +17,7 @@ from sqlserver_emulator.types import TsqlType
 
 @dataclass(frozen=True, slots=True)
 class RpcArgument:
-    """One parameter of a remote procedure call as decoded from the wire. ``name`` has its @, or is empty (positional)."""
+    """One parameter of a remote procedure call as decoded. ``name`` has its @, or is empty (positional)."""
 
     name: str
     type: TsqlType
@@ -59,7 +59,7 @@ class Session(Protocol):
     def save_transaction(self, name: str) -> Iterator[Event]: ...
 
     def reset(self) -> None:
-        """RESETCONNECTION: roll back, drop temp tables and prepared handles, back to the login's database and options."""
+        """RESETCONNECTION: roll back, drop temp tables and handles, back to the login's database and options."""
 
     def cancel(self) -> None:
         """Attention, from another thread: end the running statement as soon as possible. No error event follows."""

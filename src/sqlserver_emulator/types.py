@@ -16,8 +16,8 @@ class TsqlType:
         time datetime2 datetimeoffset datetime smalldatetime char varchar nchar nvarchar text ntext binary varbinary
         image uniqueidentifier rowversion xml sysname sql_variant. (``timestamp`` is spelled rowversion; alias types
         are resolved before.)
-    length: characters for (n)char/(n)varchar/sysname, bytes for (var)binary; MAX_LENGTH for max; 0 where it does not apply.
-    precision, scale: of decimal/numeric; ``scale`` also of time, datetime2, datetimeoffset (0..7); ``precision`` of float.
+    length: characters for (n)char/(n)varchar/sysname, bytes for (var)binary; MAX_LENGTH for max; 0 where there is none.
+    precision, scale: of decimal/numeric; ``scale`` also of time, datetime2, datetimeoffset; ``precision`` of float.
     """
 
     name: str

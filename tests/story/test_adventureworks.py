@@ -9,8 +9,8 @@ import adventureworks
 import pymssql
 import pytest
 import yaml
-from floodmark_laptop.comparison import compare
 
+from floodmark_laptop.comparison import compare
 from floodmark_laptop.main_job import run_main_job, run_window
 from floodmark_laptop.stack import Stack
 

@@ -1,0 +1,196 @@
+"""One window of changes: the whole load beside its floor, and the memory of the Spark process.
+
+The floor is what no pipeline can do without, measured in the same run on the same rows: drain the window's statement
+with mssql-python's Arrow reader and throw the rows away, COPY the same rows by ADBC, and one bare MERGE.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import psycopg
+import pyarrow as pa
+import yaml
+
+from benchmarks import wide_table
+from benchmarks.emulator import drain, source_connection, wait_until_captured
+from benchmarks.measuring import Report, median_seconds, peak_memory, seconds
+from floodmark.core.schema import TableName
+from floodmark.core.window import WindowPlan
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.spark import statements
+from floodmark.spark.columns import carried_columns
+from floodmark.spark.data_source import ChangesPart, SqlServerReader
+from floodmark.spark.stage import StageWriter, staging_batch, staging_schema
+from floodmark.warehouse.arrow_session import ArrowSession
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark_laptop.stack import Stack
+
+LIMIT = 1.5
+_WINDOW_ROWS = (100_000, 1_000_000)
+_FLOOR_TABLE = TableName("floor", "staged")
+
+
+@dataclass(frozen=True)
+class LoadFigures:
+    """Of one ``floodmark run``. load: without the start of the JVM, which is ``start``."""
+
+    rows: int
+    start_seconds: float
+    load_seconds: float
+    peak_bytes: int
+
+
+def measure(stack: Stack, report: Report, folder: Path) -> None:
+    report.add("## A window of changes, 8 columns, net changes in Spark, 2 cores")
+    figures = []
+    for rows in _WINDOW_ROWS:
+        database = f"Window{rows}"
+        config = _prepare(stack, folder, database, rows)
+        _run(stack, config, rows)  # the first load
+        with stack.connect_source(database) as connection:
+            wide_table.change_all(connection, rows)
+        wait_until_captured(stack, database, 2 * rows, "WHERE __$operation <> 3")
+        figures.append(_run(stack, config, rows))
+    plan = _last_window(stack)
+    drained, copied, merged = _floor(stack, plan, f"Window{_WINDOW_ROWS[-1]}")
+    floor = drained + copied + merged
+    whole = figures[-1].load_seconds
+    report.table(
+        ("1,000,000 changed rows", "seconds"),
+        [
+            ("load: read, net, stage, merge", f"{whole:.1f}"),
+            ("floor", f"{floor:.1f}"),
+            ("– drain the same statement, Arrow", f"{drained:.1f}"),
+            ("– COPY of the same rows, ADBC", f"{copied:.1f}"),
+            ("– bare MERGE", f"{merged:.1f}"),
+            (f"**load / floor** (at most {LIMIT})", f"**{whole / floor:.2f}**"),
+            ("start of the JVM and Spark, apart", f"{figures[-1].start_seconds:.1f}"),
+        ],
+    )
+    report.table(
+        ("rows in the window", "peak resident memory of spark-submit and its children, MB"),
+        [(f"{each.rows:,}", f"{each.peak_bytes / 1e6:,.0f}") for each in figures],
+    )
+
+
+def _prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
+    with stack.connect_source("master") as connection:
+        connection.cursor().execute(f"CREATE DATABASE {database}")
+    with stack.connect_source(database) as connection:
+        connection.cursor().execute("EXEC sys.sp_cdc_enable_db")
+        wide_table.create(connection, tracked=True)
+        wide_table.fill(connection, rows)
+    wait_until_captured(stack, database, rows, "")
+    stack.use_source_database(database)
+    config = folder / f"{database}.yaml"
+    table = {"source": "dbo.Wide", "target": f"speed.{database.lower()}"}
+    document = {
+        "sources": {"speed": {"conn_id": stack.connection_id}},
+        "warehouse": {"conn_id": "warehouse"},
+        "pipelines": {database.lower(): {"source": "speed", "schedule": "0 0 1 1 *", "tables": [table]}},
+    }
+    config.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return config
+
+
+def _run(stack: Stack, config: Path, rows: int) -> LoadFigures:
+    """One ``floodmark run``; its words tell the seconds."""
+    command = [str(Path(sys.executable).parent / "floodmark"), "run", config.stem.lower(), "--config", str(config)]
+    words = config.with_suffix(".log")
+    with words.open("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(command, env=stack.airflow.environment(), stdout=output, stderr=output)
+        with peak_memory(lambda: _spark_processes(process.pid)) as peak:
+            status = process.wait()
+    text = words.read_text(encoding="utf-8")
+    if status != 0:
+        raise RuntimeError(f"floodmark run ended with {status}:\n{text[-2000:]}")
+    start = re.search(r"is up after ([\d.]+) s", text)
+    load = re.search(r"The load took ([\d.]+) s", text)
+    if start is None or load is None:
+        raise RuntimeError(f"the load did not say how long it took:\n{text[-2000:]}")
+    return LoadFigures(rows, float(start[1]), float(load[1]), peak[0])
+
+
+def _spark_processes(pid: int) -> list[int]:
+    """The children of the command: spark-submit, its Python driver and workers."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def warehouse_connection(stack: Stack) -> WarehouseConnection:
+    return WarehouseConnection(**stack.warehouse_address)
+
+
+def _last_window(stack: Stack) -> WindowPlan:
+    with stack.connect_warehouse() as connection:
+        row = connection.execute("SELECT max(window_id) FROM floodmark.windows").fetchone()
+    if row is None:
+        raise RuntimeError("the ledger has no window")
+    return PostgresLedger(warehouse_connection(stack)).read_window(row[0]).plan
+
+
+def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float, float]:
+    """Seconds of drain, COPY and MERGE."""
+    table = plan.tables[0]
+    interval = table.interval
+    if interval is None:
+        raise RuntimeError("the last window is a first load")
+    source = source_connection(stack, database)
+    bounds = (interval.after_lsn.value, interval.to_lsn.value)
+    drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
+    columns = carried_columns(table.instance.table, table.temporal)
+    warehouse = warehouse_connection(stack)
+    writer = StageWriter(table, _FLOOR_TABLE, plan.to_lsn, warehouse)
+    batches = [
+        staging_batch(batch, columns, 0)
+        for batch in writer.net_rows(SqlServerReader(table, source, 1).read(ChangesPart(interval)))
+    ]
+    schema = staging_schema(table, columns)
+    with stack.connect_warehouse() as connection:
+        _create_floor_tables(connection, table.target, schema)
+
+    def copy() -> None:
+        with ArrowSession(warehouse, "floor") as session:
+            session.execute("TRUNCATE floor.staged")
+            session.copy(_FLOOR_TABLE, schema, batches)
+            session.commit()
+
+    copied = median_seconds(copy)
+    with stack.connect_warehouse() as connection:
+        connection.execute("ANALYZE floor.staged")
+        connection.commit()
+        merged = seconds(lambda: _merge(connection, [column.name for column in columns]))
+    return drained, copied, merged
+
+
+def _create_floor_tables(connection: psycopg.Connection, target: TableName, schema: pa.Schema) -> None:
+    connection.execute("DROP SCHEMA IF EXISTS floor CASCADE")
+    connection.execute("CREATE SCHEMA floor")
+    connection.execute(f"CREATE TABLE floor.target AS SELECT * FROM {target.schema}.{target.name}")
+    connection.execute('ALTER TABLE floor.target ADD PRIMARY KEY ("ID")')
+    own = {"__lsn": "bytea", "__op": "smallint", "__part": "integer"}
+    names = [f'"{name}"' for name in schema.names if name not in own and not name.startswith("__keep_")]
+    connection.execute(f"CREATE UNLOGGED TABLE floor.staged AS SELECT {', '.join(names)} FROM floor.target LIMIT 0")
+    for name in schema.names:
+        if name in own or name.startswith("__keep_"):
+            connection.execute(f'ALTER TABLE floor.staged ADD COLUMN "{name}" {own.get(name, "boolean")}')
+    connection.commit()
+
+
+def _merge(connection: psycopg.Connection, columns: list[str]) -> None:
+    names = [f'"{name}"' for name in columns]
+    settings = ", ".join(f"{name} = s.{name}" for name in names if name != '"ID"')
+    connection.execute(
+        'MERGE INTO floor.target AS t USING floor.staged AS s ON t."ID" = s."ID" '
+        f"WHEN MATCHED THEN UPDATE SET {settings}, __lsn = s.__lsn, __op = s.__op "
+        f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join('s.' + name for name in names)})"
+    )
+    connection.commit()
