@@ -61,25 +61,16 @@ class Emulator:
             f"Server={self.host},{self.port};Database={database or self.databases[0]};"
             f"UID={self.user};PWD={{{self.password}}};Encrypt={encrypt};ConnectRetryCount=0"
         )
-        with trusting(self.ca_file):
-            return mssql_python.connect(text, **options)
+        trust(self.ca_file)
+        return mssql_python.connect(text, **options)
 
 
-@contextmanager
-def trusting(ca_file: Path) -> Iterator[None]:
-    """OpenSSL verifies against this file alone, for the length of a connect.
+def trust(ca_file: Path) -> None:
+    """OpenSSL verifies against this file alone, from now on: threads may be connecting at the same time.
 
     mssql-python's Rust driver reads the file at its first connection only: one CA for all servers of a test process.
     """
-    before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = str(ca_file)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SSL_CERT_FILE"]
-        else:
-            os.environ["SSL_CERT_FILE"] = before
 
 
 @contextmanager
