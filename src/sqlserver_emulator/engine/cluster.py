@@ -3,6 +3,7 @@
 Owns the server settings and the one-time bootstrap (catalog, function library, system databases). State must survive
 ``kill -9`` of every process: the kernel keeps written pages, so ``fsync`` can be off, but commits must be written out
 (``synchronous_commit`` stays on) and pages may be torn by the kill (``full_page_writes`` stays on).
+A database with CDC takes one WAL sender, replication slot and replication origin.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ DATABASE = "emulator"
 SCHEMA_VERSION = "1"
 _SETTINGS = {
     "wal_level": "logical",
-    "max_wal_senders": "40",
-    "max_replication_slots": "40",
+    "max_wal_senders": "100",
+    "max_replication_slots": "100",
+    "max_active_replication_origins": "100",
     "max_connections": "300",
     "max_locks_per_transaction": "512",
     "fsync": "off",

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from engine_client import Client
 
-from sqlserver_emulator.engine.factory import open_engine
+from sqlserver_emulator.engine.factory import Engine, open_engine
 
 _WRITER = """
 import sys
@@ -54,3 +54,10 @@ def test_committed_rows_survive_kill_9_of_every_process(open_dir: Path) -> None:
         client.run("INSERT INTO dbo.t (n) VALUES (N'after')")
         assert client.types("SELECT n FROM dbo.t") == client.types("SELECT CAST(N'' AS nvarchar(20)) AS n")
         session.close()
+
+
+def test_a_hundred_databases_may_have_a_capture_job(engine: Engine) -> None:
+    session = engine.engine_session("master")
+    settings = ("max_replication_slots", "max_wal_senders", "max_active_replication_origins")
+    assert [session.fetch_all(f"SHOW {name}") for name in settings] == [[("100",)]] * 3
+    session.close()
