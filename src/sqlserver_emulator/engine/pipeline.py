@@ -22,6 +22,8 @@ Parameters = Sequence[bytes | None]
 _PREPARE_AT_USE = 2
 _PREPARED_MAX = 300
 _SEEN_MAX = 2000
+_NOT_SUPPORTED = "0A000"
+_STALE_PLAN = "cached plan must not change result type"
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.BAD_RESPONSE)
 
 
@@ -47,6 +49,11 @@ class StatementFailedError(Exception):
         self.table = table
         self.column = column
         self.constraint = constraint
+
+    @property
+    def is_stale_plan(self) -> bool:
+        """DDL elsewhere changed the result type of a prepared statement; it did nothing, and runs once forgotten."""
+        return self.sqlstate == _NOT_SUPPORTED and self.message == _STALE_PLAN
 
 
 def _failure(result: PGresult) -> StatementFailedError:

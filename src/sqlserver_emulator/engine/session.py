@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -39,6 +40,7 @@ _ISOLATION = {
     "SERIALIZABLE": "SERIALIZABLE",
 }
 _ENDS_TRANSACTION = (1205, 3960)
+_T = TypeVar("_T")
 
 
 class PostgresEngineSession:
@@ -77,6 +79,9 @@ class PostgresEngineSession:
             result = self._ddl.run(statement, self.database, variables)
         if result is not None:
             return result
+        return self._planned(lambda: self._translate_and_run(statement, variables))
+
+    def _translate_and_run(self, statement: str, variables: Variables) -> StatementResult:
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
         with self._errors(translated.command.name):
@@ -89,11 +94,11 @@ class PostgresEngineSession:
                 raise truncation_error(failure.message, translated.sql, values, self._catalog) from failure
 
     def evaluate(self, expression: str, variables: Variables, as_type: TsqlType | None = None) -> object:
-        value = self._scalar(expression, variables, condition=False, as_type=as_type)
+        value = self._planned(lambda: self._scalar(expression, variables, condition=False, as_type=as_type))
         return convert(value, as_type) if as_type is not None else value
 
     def evaluate_condition(self, condition: str, variables: Variables) -> bool:
-        return bool(self._scalar(condition, variables, condition=True, as_type=None))
+        return bool(self._planned(lambda: self._scalar(condition, variables, condition=True, as_type=None)))
 
     def convert(self, value: object, to: TsqlType) -> object:
         return convert(value, to)
@@ -102,6 +107,9 @@ class PostgresEngineSession:
         self._queries.give_up()
         if is_ddl(statement):
             return None
+        return self._planned(lambda: self._translate_and_describe(statement, variables))
+
+    def _translate_and_describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
         with self._errors("SELECT"):
             translated = self._translate(statement, variables)
             if not translated.returns_rows or translated.assigned_variables:
@@ -134,9 +142,23 @@ class PostgresEngineSession:
                 condition=condition,
                 as_type=as_type,
             )
-            result = self._connection.run(translated.sql, self._parameters(translated, variables), reads=True)
+            values = self._parameters(translated, variables)
+            result = self._connection.run(translated.sql, values, reads=True)
             rows = self._access.rows(result)
             return rows[0][0] if rows else None
+
+    def _planned(self, run: Callable[[], _T]) -> _T:
+        """``run`` translates and runs; once more when DDL elsewhere had made its prepared plan useless."""
+        try:
+            return run()
+        except SqlServerError as error:
+            failure = error.__cause__
+            # Within ``atomic`` the failure took what came before with it.
+            if not isinstance(failure, StatementFailedError) or not failure.is_stale_plan or self._connection.in_atomic:
+                raise
+        self._connection.pipeline.forget_prepared()
+        self._access.catalog_changed()
+        return run()
 
     def _run(self, translated: Translated, variables: Variables) -> StatementResult:
         if translated.assigned_variables:

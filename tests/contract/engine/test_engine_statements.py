@@ -6,8 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
+import pytest
 from engine_client import Client
 
+from sqlserver_emulator.engine.factory import Engine
 from sqlserver_emulator.types import TsqlType
 
 
@@ -226,6 +228,24 @@ def test_a_deadlock_ends_the_victims_transaction(client: Client, connect: Callab
     assert sorted(c.value("SELECT @@TRANCOUNT") for c in (client, other)) == [0, 1]  # type: ignore[type-var]
     for session in (client, other):
         session.run("IF @@TRANCOUNT > 0 ROLLBACK")
+
+
+@pytest.mark.parametrize("transaction", ["", "BEGIN TRAN; INSERT INTO dbo.noted VALUES (1)"])
+def test_a_query_used_before_reads_a_column_retyped_elsewhere(
+    client: Client, engine: Engine, database: str, transaction: str
+) -> None:
+    """As a capture job retypes: in another process, whose word of it comes later than the next query."""
+    client.run("DROP TABLE IF EXISTS dbo.retyped, dbo.noted")
+    client.run("CREATE TABLE dbo.retyped (x int); CREATE TABLE dbo.noted (id int); INSERT INTO dbo.retyped VALUES (7)")
+    for _ in range(3):
+        assert client.rows("SELECT * FROM dbo.retyped") == [(7,)]
+    client.run(transaction)
+    elsewhere = engine.engine_session(database)
+    elsewhere.fetch_all(f'ALTER TABLE "{database}.dbo".retyped ALTER COLUMN x TYPE bigint')
+    elsewhere.close()
+    assert client.rows("SELECT * FROM dbo.retyped") == [(7,)]
+    client.run("IF @@TRANCOUNT > 0 COMMIT")
+    assert client.value("SELECT COUNT(*) FROM dbo.noted") == bool(transaction)
 
 
 def _run_together(*actions: Callable[[], list[object]]) -> list[object]:
