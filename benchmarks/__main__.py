@@ -20,7 +20,7 @@ def main() -> None:
     report.add()
     report.add(
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}. Source, warehouse "
-        "and Spark share the machine. Ratios are measured side by side in one run; absolute figures are this machine's own."
+        "and Spark share the machine. Ratios are measured side by side in one run; absolute figures are its own."
     )
     report.add()
     folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))

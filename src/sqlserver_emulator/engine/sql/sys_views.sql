@@ -68,6 +68,9 @@ INSERT INTO emulator_sys.system_types VALUES
     ('binary', 'binary', 173, 173, 8000, 0, 0), ('char', 'char', 175, 175, 8000, 0, 0),
     ('rowversion', 'timestamp', 189, 189, 8, 0, 0), ('nvarchar', 'nvarchar', 231, 231, 8000, 0, 0),
     ('nchar', 'nchar', 239, 239, 8000, 0, 0), ('xml', 'xml', 241, 241, -1, 0, 0), ('sysname', 'sysname', 231, 256, 256, 0, 0);
+-- The type functions read it with the rights of whoever asks a system view.
+GRANT USAGE ON SCHEMA emulator_sys TO PUBLIC;
+GRANT SELECT ON emulator_sys.system_types TO PUBLIC;
 
 -- Objects -------------------------------------------------------------------------------------------------------------
 
