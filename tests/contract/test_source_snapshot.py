@@ -161,10 +161,11 @@ def test_source_that_does_not_answer_is_unavailable_and_worth_a_retry(at: SqlSer
     ],
 )
 def test_error_of_the_server_is_known_by_its_number(at: SqlServerConnection, text: str, kind: type) -> None:
-    with connect(at) as session, pytest.raises(kind):
-        session.fetch(text)
-    with connect(at) as session, pytest.raises(kind, match=r"^dbo\.Orders: "):
-        list(session.read_batches("dbo.Orders", text, (), 100))
+    with connect(at, subject="dbo.Orders") as session:
+        with pytest.raises(kind, match=r"^dbo\.Orders: "):
+            session.fetch(text)
+        with pytest.raises(kind, match=r"^dbo\.Orders: "):
+            list(session.read_batches("dbo.Orders", text, (), 100))
 
 
 def test_session_goes_on_after_an_error(at: SqlServerConnection) -> None:

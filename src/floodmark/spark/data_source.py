@@ -92,7 +92,7 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         columns = carried_columns(table, self._plan.temporal)
         schema = arrow_schema(self._plan)
         text, parameters = self._statement(partition)
-        with carried(), connect(self._source) as session:
+        with carried(), connect(self._source, subject=str(self._plan.source)) as session:
             for batch in session.read_batches(str(self._plan.source), text, parameters, batch_rows(columns)):
                 yield cast_batch(batch, schema, columns)
 
@@ -116,7 +116,7 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         if self._parts == 1 or self._plan.net is NetSource.SERVER:
             return [ChangesPart(interval)]
         parameters = (self._parts, interval.after_lsn.value, interval.to_lsn.value)
-        with connect(self._source) as session:
+        with connect(self._source, subject=str(self._plan.source)) as session:
             cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
         return [ChangesPart(part) for part in cut_interval(interval, cuts)]
 
@@ -124,7 +124,7 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         if not self._plan.instance.table.key:
             return [RowsPart(None, None)]
         rows = self._plan.first_load_chunk_rows
-        with connect(self._source) as session:
+        with connect(self._source, subject=str(self._plan.source)) as session:
             bounds = [_portable(row) for row in session.fetch(statements.select_chunk_bounds(self._plan), (rows,))]
         return [RowsPart(after, to) for after, to in zip([None, *bounds], [*bounds, None], strict=True)]
 

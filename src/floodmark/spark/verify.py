@@ -61,7 +61,7 @@ def _read(source: SqlServerConnection, table: TablePlan, schema: pa.Schema) -> I
     columns = carried_columns(table.instance.table, table.temporal)
     carried = arrow_schema(table)
     text = select_rows(table, has_after=False, has_to=False)
-    with connect(source) as session:
+    with connect(source, subject=str(table.source)) as session:
         for batch in session.read_batches(str(table.source), text, (), batch_rows(columns)):
             rows = cast_batch(batch, carried, columns)
             arrays = [to_staging(rows.column(i), column.type, column.staging_type) for i, column in enumerate(columns)]

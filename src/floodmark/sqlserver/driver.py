@@ -58,8 +58,11 @@ def _raised() -> tuple[type[Exception], ...]:
     return driver.Error, driver.Warning
 
 
-def connect(connection: SqlServerConnection, *, query_timeout_seconds: int = 0) -> SourceSession:
-    """Open a session in autocommit mode. query_timeout_seconds: 0 for none. Raises from ``core.errors``."""
+def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout_seconds: int = 0) -> SourceSession:
+    """Open a session in autocommit mode. Raises from ``core.errors``.
+
+    subject: what later errors are about, by default the connection. query_timeout_seconds: 0 for none.
+    """
     driver = _load_driver()
     try:
         with _trusting(connection.ca_file):
@@ -73,11 +76,11 @@ def connect(connection: SqlServerConnection, *, query_timeout_seconds: int = 0) 
             raise errors.not_trusted(str(connection), message) from None
         sqlstate = _sqlstate(error, tuple(errors.AT_CONNECT))
         raise errors.by_sqlstate(str(connection), sqlstate, message, errors.AT_CONNECT) from None
-    return SourceSession(raw, str(connection))
+    return SourceSession(raw, subject or str(connection))
 
 
 class SourceSession:
-    """One connection. Not for several threads. ``subject`` of errors is the connection unless a call names another."""
+    """One connection. Not for several threads. ``subject``: what errors are about, unless a call names another."""
 
     def __init__(self, raw: Any, subject: str) -> None:
         self._raw = raw

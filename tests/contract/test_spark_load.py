@@ -1,0 +1,287 @@
+"""Whole loads with Spark: from an emulator through the data source, net changes and COPY into a real PostgreSQL.
+
+One Spark session for the module: a JVM sees the environment that it was started with, and so only one source.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_database import CdcDatabase, cdc_database
+from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
+from emulator_process import Emulator
+from floodmark.core.errors import CdcNotEnabledError, DataQualityError
+from floodmark.core.lsn import Lsn
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.window import NetSource, TemporalPolicy, WindowPlan, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.spark.data_source import SOURCE_VARIABLE, spark_schema
+from floodmark.spark.net import sort_changes
+from floodmark.spark.session import open_session
+from floodmark.spark.stage import StageWriter
+from floodmark.spark.stager import SparkStager
+from floodmark.spark.verify import TableVerification, verify_tables
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.source import SqlServerSource
+from floodmark.sync.advance import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.postgres import PostgresWarehouse
+
+# py4j leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+HISTORIES = 400
+_tables = itertools.count(1)
+
+EVERY_TYPE = (
+    "Id int IDENTITY NOT NULL PRIMARY KEY, Big bigint, Small smallint, Tiny tinyint, Flag bit, Price decimal(18,2),"
+    " Wide decimal(38,10), Cash money, Change smallmoney, Real4 real, Float8 float, Name nvarchar(50),"
+    " Code varchar(20), Fixed nchar(6), Note nvarchar(max), Old ntext, Doc xml, Day date, Clock time(7),"
+    " At datetime2(7), Moment datetime, Minute smalldatetime, Zoned datetimeoffset(7), Guid uniqueidentifier,"
+    " Bytes varbinary(max), Bin binary(4), Version rowversion"
+)
+EVERY_VALUE = (
+    "(Big, Small, Tiny, Flag, Price, Wide, Cash, Change, Real4, Float8, Name, Code, Fixed, Note, Old, Doc, Day, Clock,"
+    " At, Moment, Minute, Zoned, Guid, Bytes, Bin) VALUES (9223372036854775807, -32768, 255, 1, -12345.67,"
+    " 1234567890123456789012345678.0123456789, 922337203685477.5807, -214748.3648, 1.5, 0.1, N'näme 日本', 'code',"
+    " N'abc', N'long', N'old', N'<a>b</a>', '9999-12-31', '23:59:59.9999999', '0001-01-01 00:00:00.1234567',"
+    " '2026-01-01T12:00:00.997', '2026-01-01T12:34:00', '2026-06-01 12:00:00.1234567 -07:00',"
+    " '6F9619FF-8B86-D011-B42D-00C04FC964FF', 0x00FF10, 0xDEADBEEF)"
+)
+
+
+@pytest.fixture(scope="module")
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def at(emulator: Emulator, source: CdcDatabase) -> SqlServerConnection:
+    return SqlServerConnection(
+        emulator.host, emulator.port, source.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+    )
+
+
+@pytest.fixture(scope="module")
+def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SOURCE_VARIABLE, at.to_json())
+        # The helpers of these tests, for the workers.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        patch.setenv(
+            "PYSPARK_SUBMIT_ARGS",
+            "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
+            " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
+            " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
+        )
+        session = open_session("tests")
+        yield session
+        session.stop()
+
+
+class Pipeline:
+    """A pipeline of one table, run step by step."""
+
+    def __init__(
+        self, settings: TableSettings, at: SqlServerConnection, spark: SparkSession, warehouse: WarehouseConnection
+    ) -> None:
+        self.settings = PipelineSettings("tests", (settings,))
+        self.at, self.warehouse = at, warehouse
+        self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
+        self.stager = SparkStager(spark, warehouse)
+
+    def run(self) -> Any:
+        """One whole window; its counts."""
+        window_id = self.open().window_id
+        counts = load_window(window_id, self.ledger, PostgresWarehouse(self.warehouse), self.source, self.stager)
+        self.ledger.mark_checked(window_id)
+        advance_window(window_id, self.ledger, PostgresWarehouse(self.warehouse))
+        return counts[self.settings.tables[0].source]
+
+    def open(self) -> WindowPlan:
+        opened = open_window(self.settings, self.source, self.ledger)
+        assert opened.window_id is not None, opened.reason
+        assert opened.state is WindowState.PLANNED
+        return self.ledger.read_window(opened.window_id).plan
+
+    def verify(self) -> TableVerification:
+        return next(iter(verify_tables(self.settings, self.at, self.warehouse)))
+
+    def rows(self, sql: str) -> list[tuple]:
+        with psycopg.connect(self.warehouse.conninfo()) as session:
+            return session.execute(sql).fetchall()
+
+
+@pytest.fixture
+def make_pipeline(
+    source: CdcDatabase, at: SqlServerConnection, spark: SparkSession, database: WarehouseConnection
+) -> Any:
+    """Make a table, track it, and return its name and a pipeline for it."""
+
+    def make(columns: str, **options: Any) -> tuple[str, Pipeline]:
+        name = f"T{next(_tables)}"
+        source.run(f"CREATE TABLE dbo.{name} ({columns})")
+        source.enable(name, supports_net_changes="1")
+        settings = TableSettings(TableName("dbo", name), TableName("shop", name.lower()), **options)
+        return name, Pipeline(settings, at, spark, database)
+
+    return make
+
+
+def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, database: WarehouseConnection) -> None:
+    plan = histories_plan()
+    histories = [random_history(number, seed=number) for number in range(HISTORIES)]
+    changes = change_batch([change for history in histories for change in history.changes])
+    frame = spark.createDataFrame([tuple(row.values()) for row in changes.to_pylist()], spark_schema(plan)).repartition(
+        5
+    )
+    writer = StageWriter(plan, TableName("unused", "unused"), Lsn(b"\x01" * 10), database)
+    columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
+    net = sort_changes(frame, plan).mapInArrow(writer.net_rows, f"{columns} __keep_old boolean").collect()
+    found: dict[int, list[dict]] = {history.number: [] for history in histories}
+    for row in net:
+        found[row.history].append(row.asDict() | {"__lsn": bytes(row["__lsn"])})
+    for history in histories:
+        assert_net_is_true(history, found[history.number])
+
+
+@pytest.mark.parametrize("net", list(NetSource))
+def test_load_brings_the_target_to_the_state_of_the_table(
+    net: NetSource, source: CdcDatabase, make_pipeline: Any
+) -> None:
+    name, pipeline = make_pipeline("Id int NOT NULL, Line int NOT NULL, V nvarchar(20), Note nvarchar(max),"
+                                   " PRIMARY KEY (Id, Line)", net=net)  # fmt: skip
+    source.run(*(f"INSERT INTO dbo.{name} VALUES ({i}, {j}, N'v{i}', N'n{j}')" for i in range(5) for j in range(2)))
+    source.scan()
+    assert pipeline.run().inserted_rows == 10
+    assert pipeline.verify().equal
+    source.run(
+        f"UPDATE dbo.{name} SET V = N'new' WHERE Id = 0",
+        f"UPDATE dbo.{name} SET Note = NULL WHERE Id = 1",
+        f"DELETE FROM dbo.{name} WHERE Id = 2",
+        f"UPDATE dbo.{name} SET Line = 9 WHERE Id = 3 AND Line = 1",
+        f"DELETE FROM dbo.{name} WHERE Id = 4 AND Line = 0",
+        f"INSERT INTO dbo.{name} VALUES (4, 0, N'again', N'again')",
+        f"BEGIN TRAN; INSERT INTO dbo.{name} VALUES (7, 0, N'x', N'y');"
+        f" UPDATE dbo.{name} SET V = N'z' WHERE Id = 7; COMMIT",
+        f"BEGIN TRAN; INSERT INTO dbo.{name} VALUES (8, 0, N'x', N'y'); DELETE FROM dbo.{name} WHERE Id = 8; COMMIT",
+    )
+    source.scan()
+    pipeline.run()
+    verified = pipeline.verify()
+    assert verified.equal, verified.differences
+    assert verified.source_rows == 9
+
+
+@pytest.mark.parametrize("temporal", list(TemporalPolicy))
+def test_values_of_every_type_arrive_in_a_first_load_and_in_a_window(
+    temporal: TemporalPolicy, source: CdcDatabase, make_pipeline: Any
+) -> None:
+    name, pipeline = make_pipeline(EVERY_TYPE, temporal=temporal)
+    source.run(f"INSERT INTO dbo.{name} {EVERY_VALUE}", f"INSERT INTO dbo.{name} (Name) VALUES (NULL)")
+    source.scan()
+    pipeline.run()
+    source.run(f"INSERT INTO dbo.{name} {EVERY_VALUE}", f"UPDATE dbo.{name} SET Big = 1 WHERE Id = 2")
+    source.scan()
+    pipeline.run()
+    verified = pipeline.verify()
+    assert verified.equal, verified.differences
+    [first, third] = pipeline.rows(
+        'SELECT "Price"::text, "Wide"::text, "Cash"::text, "Clock"::text, "At"::text, "Guid"::text, "Bytes"'
+        f' FROM shop.{name.lower()} WHERE "Id" <> 2 ORDER BY "Id"'
+    )
+    assert first == third
+    assert first[:3] == ("-12345.67", "1234567890123456789012345678.0123456789", "922337203685477.5807")
+    assert first[3].startswith("23:59:59.999999")
+    assert first[4].startswith("0001-01-01 00:00:00.123456")
+    assert first[5:] == ("6f9619ff-8b86-d011-b42d-00c04fc964ff", b"\x00\xff\x10")
+
+
+@pytest.mark.parametrize(
+    ("columns", "insert"),
+    [
+        ("A int NOT NULL, B nvarchar(10) NOT NULL, PRIMARY KEY (A, B)", "VALUES ({0} / 7, N'k{0}')"),
+        ("A uniqueidentifier NOT NULL PRIMARY KEY, B int", "VALUES (NEWID(), {0})"),
+        ("A datetime2(7) NOT NULL PRIMARY KEY, B int", "VALUES ('2026-01-01 00:00:00.{0:06d}', {0})"),
+        ("A decimal(10,3) NOT NULL PRIMARY KEY, B int", "VALUES ({0} / 10.0 - 2, {0})"),
+    ],
+)
+def test_first_load_in_chunks_reads_every_row_once(
+    columns: str, insert: str, source: CdcDatabase, make_pipeline: Any
+) -> None:
+    name, pipeline = make_pipeline(columns, first_load_chunk_rows=7)
+    source.run(*(f"INSERT INTO dbo.{name} {insert.format(i)}" for i in range(40)))
+    source.scan()
+    counts = pipeline.run()
+    assert (counts.read_rows, counts.inserted_rows) == (40, 40)
+    assert pipeline.verify().equal
+
+
+def test_part_that_is_written_again_replaces_what_it_wrote(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline("Id int PRIMARY KEY")
+    source.run(f"INSERT INTO dbo.{name} VALUES (1)")
+    source.scan()
+    plan = pipeline.open()
+    PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
+    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, pipeline.warehouse)
+    for part, keys in ((0, [1, 2]), (1, [3]), (0, [1, 2])):
+        batch = pa.RecordBatch.from_pydict({"Id": pa.array(keys, pa.int32())})
+        assert writer.write(writer.net_rows([batch]), part) == len(keys)
+    staged = pipeline.rows(f'SELECT "Id", __part FROM {quote_table(staging_table(plan, 0))} ORDER BY 1')
+    assert staged == [(1, 0), (2, 0), (3, 1)]
+
+
+def test_text_that_postgres_cannot_hold_is_refused_and_leaves_nothing(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline("Id int PRIMARY KEY, V nvarchar(10)")
+    source.run(f"INSERT INTO dbo.{name} VALUES (1, N'a')")
+    source.scan()
+    plan = pipeline.open()
+    PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
+    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, pipeline.warehouse)
+    rows = {"Id": pa.array([1, 2], pa.int32()), "V": pa.array(["good", "b\0d"])}
+    with pytest.raises(DataQualityError, match=rf"^dbo\.{name}: .*U\+0000"):
+        writer.write(writer.net_rows([pa.RecordBatch.from_pydict(rows)]), 0)
+    assert pipeline.rows(f"SELECT count(*) FROM {quote_table(staging_table(plan, 0))}") == [(0,)]
+
+
+def test_error_in_a_worker_arrives_as_what_it_was(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline("Id int PRIMARY KEY")
+    source.run(f"INSERT INTO dbo.{name} VALUES (1)")
+    source.scan()
+    plan = pipeline.open()
+    PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
+    source.run(f"DROP TABLE dbo.{name}")
+    with pytest.raises(CdcNotEnabledError, match=rf"^dbo\.{name}: .*208"):
+        pipeline.stager.stage_table(plan, 0)
+
+
+def test_verification_names_what_differs(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline("Id int PRIMARY KEY, V nvarchar(10), W int")
+    source.run(f"INSERT INTO dbo.{name} VALUES (1, NULL, 1), (2, N'b', 2), (3, N'c', NULL)")
+    source.scan()
+    pipeline.run()
+    with psycopg.connect(pipeline.warehouse.conninfo()) as session:
+        target = f"shop.{name.lower()}"
+        session.execute(f'UPDATE {target} SET "V" = \'\', "W" = NULL WHERE "Id" = 1')
+        session.execute(f'UPDATE {target} SET __deleted = true WHERE "Id" = 2')
+        session.execute(
+            f'INSERT INTO {target} SELECT 9, "V", "W", __lsn, 2, 1, now(), false FROM {target} WHERE "Id" = 3'
+        )
+    verified = pipeline.verify()
+    assert (verified.equal, verified.source_rows, verified.target_rows) == (False, 3, 3)
+    assert [str(each) for each in verified.differences] == [
+        "key (1) is different in V, W", "key (2) is missing", "key (9) is extra"
+    ]  # fmt: skip
