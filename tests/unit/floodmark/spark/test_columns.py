@@ -1,0 +1,77 @@
+"""How values travel: casts that may not lose anything, and those that cut what must be cut."""
+
+from __future__ import annotations
+
+from datetime import time
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.types import Kind, WarehouseType
+from floodmark.core.window import TemporalPolicy
+from floodmark.spark.columns import carried_columns, to_carried, to_staging, uuid_bytes
+
+
+def _carried(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE):
+    return carried_columns(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
+
+
+@settings(deadline=None)
+@given(st.lists(st.uuids() | st.none()), st.booleans(), st.integers(0, 3))
+def test_uuid_bytes_are_those_of_the_text(values: list[UUID | None], upper: bool, skipped: int) -> None:
+    texts = [value and (str(value).upper() if upper else str(value)) for value in values]
+    array = pa.array([None] * skipped + texts, pa.string()).slice(skipped)
+    assert uuid_bytes(array).to_pylist() == [value and value.bytes for value in values]
+
+
+@pytest.mark.parametrize(
+    ("column", "expression"),
+    [
+        (SourceColumn("A]b", "int", 1), "[A]]b]"),
+        (SourceColumn("At", "datetime2", 1, scale=7), "[At]"),
+        (SourceColumn("Node", "hierarchyid", 1), "CONVERT(varbinary(max), [Node]) AS [Node]"),
+    ],
+)
+def test_column_is_selected_as_it_is_unless_the_driver_cannot_have_it(column: SourceColumn, expression: str) -> None:
+    assert _carried(column).expression == expression
+
+
+def test_temporal_column_kept_as_text_is_converted_by_the_server() -> None:
+    column = _carried(SourceColumn("At", "datetimeoffset", 1, scale=7), TemporalPolicy.TEXT)
+    assert column.expression == "CONVERT(varchar(34), [At], 121) AS [At]"
+    assert (column.arrow_type, column.staging_type) == (pa.string(), pa.string())
+
+
+def test_seventh_digit_of_a_time_is_cut_off_and_not_rounded() -> None:
+    column = _carried(SourceColumn("Clock", "time", 1, scale=7))
+    driver = pa.array([86_399_999_999_900, 0, None], pa.time64("ns"))
+    carried = to_carried(driver, column.type, column.arrow_type)
+    assert carried.to_pylist() == ["23:59:59.999999", "00:00:00.000000", None]
+    staged = to_staging(carried, column.type, column.staging_type)
+    assert staged.type == pa.time64("us")
+    assert staged.to_pylist() == [time(23, 59, 59, 999999), time(0), None]
+
+
+def test_cast_that_would_change_a_number_fails() -> None:
+    kind = WarehouseType(Kind.DECIMAL, 4, 1)
+    with pytest.raises(pa.ArrowInvalid):
+        to_carried(pa.array([Decimal("1.25")]), kind, pa.decimal128(4, 1))
+    with pytest.raises(pa.ArrowInvalid):
+        to_carried(pa.array([2**31], pa.int64()), WarehouseType(Kind.INT32), pa.int32())
+
+
+def test_tinyint_of_the_driver_becomes_a_smallint() -> None:
+    column = _carried(SourceColumn("Tiny", "tinyint", 1))
+    assert to_carried(pa.array([255, None], pa.uint8()), column.type, column.arrow_type).to_pylist() == [255, None]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "keeps"), [("nvarchar", True), ("varbinary", True), ("xml", True), ("ntext", False), ("image", False)]
+)
+def test_column_knows_whether_a_delete_holds_its_last_value(type_name: str, keeps: bool) -> None:
+    assert _carried(SourceColumn("C", type_name, 1, max_length=-1)).keeps_value_on_delete is keeps

@@ -1,0 +1,107 @@
+"""The T-SQL that reads rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from change_histories import histories_plan
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.window import LoadKind, NetSource, TablePlan
+from floodmark.spark import statements
+from floodmark.spark.columns import carried_columns
+from floodmark.spark.data_source import batch_rows, cut_interval
+
+
+def _lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(10))
+
+
+def _first_load(*columns: SourceColumn, key: tuple[str, ...]) -> TablePlan:
+    plan = histories_plan()
+    table = SourceTable(TableName("dbo", "My]Table"), columns, key)
+    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, instance=replace(plan.instance, table=table))
+
+
+def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> None:
+    assert statements.select_changes(histories_plan()) == (
+        "SELECT [__$start_lsn], [__$command_id], [__$seqval], [__$operation], [__$update_mask],"
+        " [history], [id], [a], [lob], [old] FROM [cdc].[dbo_Histories_CT]"
+        " WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? AND [__$operation] <> 3"
+    )
+
+
+def test_changes_without_command_ids_or_lobs_are_read_without_those_columns() -> None:
+    plan = histories_plan(has_command_id=False)
+    table = SourceTable(plan.source, plan.instance.table.columns[:3], plan.instance.table.key)
+    plan = replace(plan, instance=replace(plan.instance, table=table))
+    assert statements.own_columns(plan) == ("__$start_lsn", "__$seqval", "__$operation")
+
+
+def test_net_changes_of_the_server_come_with_the_mask() -> None:
+    assert statements.select_net_changes(histories_plan(net=NetSource.SERVER)) == (
+        "SELECT [__$start_lsn], [__$operation], [__$update_mask], [history], [id], [a], [lob], [old]"
+        " FROM [cdc].[fn_cdc_get_net_changes_dbo_Histories](?, ?, N'all with mask')"
+    )
+
+
+def test_chunk_of_a_composite_key_compares_it_as_the_server_orders_it() -> None:
+    plan = _first_load(
+        SourceColumn("A", "int", 1),
+        SourceColumn("B", "varchar", 2, max_length=5),
+        SourceColumn("C", "bit", 3),
+        key=("A", "B"),
+    )
+    assert statements.select_rows(plan, has_after=True, has_to=True) == (
+        "SELECT [A], [B], [C] FROM [dbo].[My]]Table] WHERE"
+        " (([A] > CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] > CAST(? AS varchar(5))))"
+        " AND (([A] < CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5))))"
+    )
+    assert statements.bound_parameters((1, "x")) == (1, 1, "x")
+
+
+def test_rows_without_bounds_are_the_whole_table() -> None:
+    plan = _first_load(SourceColumn("A", "int", 1), key=("A",))
+    assert statements.select_rows(plan, has_after=False, has_to=False) == "SELECT [A] FROM [dbo].[My]]Table]"
+
+
+@pytest.mark.parametrize(
+    ("column", "style", "compared"),
+    [
+        (SourceColumn("A", "uniqueidentifier", 1), None, "CAST(? AS uniqueidentifier)"),
+        (SourceColumn("A", "datetime2", 1, scale=7), 121, "CONVERT(datetime2(7), ?, 121)"),
+        (SourceColumn("A", "datetime", 1), 121, "CONVERT(datetime, ?, 121)"),
+        (SourceColumn("A", "float", 1), 3, "CONVERT(float, ?, 3)"),
+        (SourceColumn("A", "timestamp", 1), None, "CAST(? AS binary(8))"),
+    ],
+)
+def test_bound_travels_in_a_form_that_loses_nothing(column: SourceColumn, style: int | None, compared: str) -> None:
+    selected = f"CONVERT(varchar(34), [A], {style}) AS [A]" if style else "[A]"
+    plan = _first_load(column, key=("A",))
+    assert f"SELECT {selected} FROM (SELECT [A], ROW_NUMBER()" in statements.select_chunk_bounds(plan)
+    assert statements.key_after(plan.instance.table) == f"(([A] > {compared}))"
+
+
+@pytest.mark.parametrize(
+    ("cuts", "parts"),
+    [
+        ([], ["(1, 9]"]),
+        ([9], ["(1, 9]"]),
+        ([4, 9], ["(1, 4]", "(4, 9]"]),
+        ([1, 4, 6, 12], ["(1, 4]", "(4, 6]", "(6, 9]"]),
+    ],
+)
+def test_cut_interval_covers_it_without_gap_or_overlap(cuts: list[int], parts: list[str]) -> None:
+    cut = cut_interval(Interval(_lsn(1), _lsn(9)), [_lsn(number) for number in cuts])
+    assert [f"({part.after_lsn.value[-1]}, {part.to_lsn.value[-1]}]" for part in cut] == parts
+    assert all(part.is_followed_by(later) for part, later in pairwise(cut))
+
+
+def test_rows_with_lobs_are_fetched_few_at_a_time() -> None:
+    plan = histories_plan()
+    columns = carried_columns(plan.instance.table, plan.temporal)
+    assert batch_rows(columns) < batch_rows(columns[:3])
