@@ -257,3 +257,18 @@ def test_a_warehouse_that_does_not_answer_is_a_transient_error(plan: WindowPlan,
 
     with pytest.raises(WarehouseUnavailableError):
         GreatExpectationsQuality(Nowhere(), docs).check_window(plan, counts())
+
+
+@pytest.mark.parametrize("loss", ["TRUNCATE", "DROP TABLE"])
+def test_a_window_whose_staged_rows_are_gone_is_checked_in_the_target(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture, loss: str
+) -> None:
+    """A crash of the warehouse empties staging after the merge; another run that finished the window drops it."""
+    for index in range(len(plan.tables)):
+        run(warehouse, f"{loss} {quote_table(staging_table(plan, index))}")
+    quality = GreatExpectationsQuality(warehouse, docs)
+    quality.check_window(with_rules(plan, NOT_NEGATIVE), counts() | {LINES: TableCounts()})
+    assert "dbo.Orders: its staged rows are gone" in caplog.text
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
+    with pytest.raises(DataQualityError, match="amount_not_negative"):
+        quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())

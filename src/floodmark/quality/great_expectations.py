@@ -15,10 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL
 
-from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WarehouseUnavailableError
+from floodmark.core.errors import (
+    ConfigError,
+    DataQualityError,
+    FloodmarkBugError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
+from floodmark.core.naming import STAGING_SCHEMA, quote_table, staging_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import TableCounts, WindowPlan
 from floodmark.postgres import Reachable, open_transaction
@@ -82,13 +91,7 @@ class GreatExpectationsQuality:
     def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
         """Run every check of every table. Warnings go to the log; anything critical raises DataQualityError, with all
         of it in one message. WarehouseUnavailableError when the warehouse cannot be asked."""
-        batches = [
-            batch
-            for index, table in enumerate(plan.tables)
-            for batch in build_batches(plan, index, counts[table.source], self._freshness_seconds)
-        ]
-        with open_transaction(self._warehouse):
-            _log.debug("the warehouse answers")
+        batches = self._build_batches(plan, counts)
         with locked(self._docs_dir):
             context = self._open_context()
             try:
@@ -97,6 +100,19 @@ class GreatExpectationsQuality:
                 context.data_sources.get(_DATASOURCE).get_engine().dispose()
             publish(context, self._docs_dir, plan.pipeline, self._kept_windows)
         self._judge(plan, sum(len(batch.checks) for batch in batches), findings)
+
+    def _build_batches(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> list[Batch]:
+        """Staging tables are not logged: a crash of the warehouse after the merge empties them. And another run that
+        finished the window has dropped them. Neither may keep the window from being published."""
+        batches = []
+        with open_transaction(self._warehouse, plan.pipeline) as session:
+            for index, table in enumerate(plan.tables):
+                rows = counts[table.source]
+                has_staging = _has_staging(session, plan, index, rows.staged_rows - rows.quarantined_rows)
+                if not has_staging:
+                    _log.warning("%s: its staged rows are gone; the target is checked by itself.", table.source)
+                batches += build_batches(plan, index, rows, self._freshness_seconds, has_staging=has_staging)
+        return batches
 
     def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -133,6 +149,17 @@ class GreatExpectationsQuality:
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
         context.data_sources.add_postgres(_DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
+
+
+def _has_staging(session: psycopg.Connection, plan: WindowPlan, index: int, expected_rows: int) -> bool:
+    """Whether the staging table stands, and is not empty where it should hold rows."""
+    staging = staging_table(plan, index)
+    found = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quote_table(staging),)).fetchone()
+    if found is None or not found[0]:
+        return False
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(staging.schema, staging.name))
+    some = session.execute(query).fetchone()
+    return expected_rows == 0 or (some is not None and bool(some[0]))
 
 
 def _url(warehouse: Reachable) -> URL:
@@ -186,13 +213,13 @@ def _expectation(check: Check) -> Any:
             return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), **common)
         case RowCount(rows):
             return gxe.ExpectTableRowCountToEqual(value=rows, **common)
-        case NoRows(sql):
-            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(sql), **common)
+        case NoRows(query):
+            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(query), **common)
 
 
-def _as_template(sql: str) -> str:
+def _as_template(query: str) -> str:
     """Great Expectations fills in the batch with ``str.format``: any other brace is escaped."""
-    return sql.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
+    return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
 
 
 def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
@@ -230,6 +257,8 @@ def _raise_unanswered(batch: Batch, check: Check, failure: str) -> None:
     first_line = failure.splitlines()[0]
     if "OperationalError" in failure or "InterfaceError" in failure:
         raise WarehouseUnavailableError(batch.table, f"the warehouse broke off check {check.name}: {first_line}")
+    if "UndefinedTable" in failure and STAGING_SCHEMA in failure:
+        raise WatermarkConflictError(batch.table, "another run has finished the window meanwhile.", "Run again.")
     if check.declared:
         raise ConfigError(batch.table, f"rule {check.name} cannot be evaluated: {first_line}.", "Correct its sql.")
     raise FloodmarkBugError(batch.table, f"check {check.name} cannot be evaluated: {first_line}")

@@ -86,21 +86,26 @@ class Batch:
     checks: tuple[Check, ...]
 
 
-def build_batches(plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float) -> tuple[Batch, Batch]:
-    """Of table ``index`` of the plan: its staged rows, and the target's rows with the same keys."""
+def build_batches(
+    plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float, *, has_staging: bool = True
+) -> list[Batch]:
+    """Of table ``index`` of the plan: its staged rows, and the target's rows with the same keys.
+
+    has_staging False, where staging was lost after the merge: the target's rows that carry the window's number.
+    """
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
+    rows = f"EXISTS ({_staged_twin(plan, index)})" if has_staging else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
+    target = Batch(
+        f"{name}.target",
+        str(table.target),
+        f"SELECT target.* FROM {quote_table(table.target)} AS target WHERE {rows}",
+        (*_key_checks(table), *_rule_checks(plan, table), _freshness_check(plan, table, freshness_seconds)),
+    )
+    if not has_staging:
+        return [target]
     staged_sql = f"SELECT * FROM {quote_table(staging_table(plan, index))}"
-    staged = Batch(f"{name}.staged", str(table.source), staged_sql, tuple(_staged_checks(table, counts)))
-    target_sql = (
-        f"SELECT target.* FROM {quote_table(table.target)} AS target WHERE EXISTS ({_staged_twin(plan, index)})"
-    )
-    checks = (
-        *_key_checks(table),
-        *_rule_checks(plan, table),
-        _freshness_check(plan, table, freshness_seconds),
-    )
-    return staged, Batch(f"{name}.target", str(table.target), target_sql, checks)
+    return [Batch(f"{name}.staged", str(table.source), staged_sql, tuple(_staged_checks(table, counts))), target]
 
 
 def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:

@@ -40,7 +40,7 @@ def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
         TemporalPolicy.TRUNCATE, rules,
     )  # fmt: skip
     plan = WindowPlan(7, "shop", lsn, (planned,), attempt=2)
-    staged, target = build_batches(plan, 0, TableCounts(staged_rows=5, quarantined_rows=2), 60)
+    staged, target = build_batches(plan, 0, TableCounts(staged_rows=5, quarantined_rows=2), freshness_seconds=60)
     return {"staged": staged, "target": target}
 
 
