@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from cdc_database import CdcDatabase, shape
 
 
@@ -103,6 +105,51 @@ def test_g05_merge_that_assigns_the_key_to_itself_is_a_delete_and_an_insert(data
     )
     database.scan()
     assert shape(database.change_table("dbo_foo"), "id", "a") == [(1, "03", 1, "a"), (2, "03", 1, "a")]
+
+
+_FOO = ("CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10))", "INSERT dbo.foo VALUES (1, 'a')")
+
+
+def test_update_of_one_row_that_assigns_the_key_its_own_value_writes_nothing(database: CdcDatabase) -> None:
+    """B.2 (R) VAND: an update, unlike a merge, of one row is deferred only when the key changes."""
+    database.run(*_FOO)
+    database.enable("foo")
+    database.run("UPDATE dbo.foo SET id = 1 WHERE id = 1")
+    database.scan()
+    assert database.change_table("dbo_foo") == []
+
+
+@pytest.mark.parametrize(
+    "between", ["", "SAVE TRAN s; UPDATE dbo.foo SET a = 'undone'; ROLLBACK TRAN s;", "INSERT dbo.foo VALUES (9, 'i');"]
+)
+def test_update_after_one_of_the_key_in_its_transaction_is_in_place(database: CdcDatabase, between: str) -> None:
+    """B.2: each statement of a transaction is deferred or not by itself."""
+    database.run(*_FOO)
+    database.enable("foo")
+    database.run(
+        f"BEGIN TRAN; UPDATE dbo.foo SET id = 2 WHERE id = 1; {between} UPDATE dbo.foo SET a = 'b' WHERE id = 2; COMMIT"
+    )
+    database.scan()
+    rows = [row for row in shape(database.change_table("dbo_foo"), "id", "a") if row[2] != 9]
+    assert rows == [(1, "03", 1, "a"), (2, "03", 2, "a"), (3, "02", 2, "a"), (4, "02", 2, "b")]
+
+
+def test_update_after_a_merge_that_assigns_the_key_is_in_place(database: CdcDatabase) -> None:
+    """B.2: the merge is deferred though nothing changes, the update is not."""
+    database.run(*_FOO)
+    database.enable("foo")
+    database.run(
+        "BEGIN TRAN; MERGE dbo.foo AS t USING (SELECT 1 AS id) AS s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET id = s.id; UPDATE dbo.foo SET a = 'b';"
+        " UPDATE dbo.foo SET id = 1 WHERE id = 1; COMMIT"
+    )
+    database.scan()
+    assert shape(database.change_table("dbo_foo"), "id", "a") == [
+        (1, "03", 1, "a"),
+        (2, "03", 1, "a"),
+        (3, "02", 1, "a"),
+        (4, "02", 1, "b"),
+    ]
 
 
 def test_g07_mask_of_thirteen_columns(database: CdcDatabase) -> None:

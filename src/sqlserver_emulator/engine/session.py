@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.constraint_names import ConstraintLookup
 from sqlserver_emulator.engine.contract import StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
+from sqlserver_emulator.engine.deferred import DeferredUpdates
 from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG, to_sql_server
 from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.pipeline import StatementFailedError
@@ -65,6 +66,7 @@ class PostgresEngineSession:
         self._translator = translator
         self._identity = IdentityValues(access)
         self._ddl = DdlRunner(access, translator, self._identity)
+        self._deferred = DeferredUpdates()
         self._names = ConstraintLookup(access)
         self._queries = QueryResults(access, self._errors)
         self._seen_version = self._catalog.version
@@ -185,9 +187,11 @@ class PostgresEngineSession:
 
     def _all_rows(self, translated: Translated, variables: Variables) -> tuple[list[Row], PGresult]:
         values = self._parameters(translated, variables)
-        before = [_deferred_message(translated.deferred_update_of.object_id)] if translated.deferred_update_of else []
+        before = self._deferred.messages(translated)
         reads = translated.command is Command.SELECT
         result = self._connection.run(translated.sql, values, reads=reads, before=before)
+        if self._connection.in_transaction:
+            self._deferred.done(translated)
         return self._access.rows(result), result
 
     def _values(self, translated: Translated, variables: Variables) -> list[object]:
@@ -210,6 +214,7 @@ class PostgresEngineSession:
     def begin(self) -> None:
         self._queries.give_up()
         self._connection.begin()
+        self._deferred.transaction_begins()
 
     def commit(self) -> None:
         self._queries.give_up()
@@ -239,6 +244,7 @@ class PostgresEngineSession:
             message = f"Cannot roll back {name}. No transaction or savepoint of that name was found."
             raise SqlServerError(6401, message) from None
         self._access.rolled_back_to_savepoint()
+        self._deferred.rolled_back_to_savepoint()
 
     def set_isolation(self, level: str) -> None:
         self._connection.isolation = _ISOLATION[level.upper()]
@@ -342,7 +348,3 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'P'
 """
-
-
-def _deferred_message(object_id: int) -> str:
-    return f"SELECT pg_logical_emit_message(true, 'deferred', '{{\"object_id\":{object_id}}}')"

@@ -338,4 +338,7 @@ def test_an_update_of_a_key_column_says_so_in_the_log(
 ) -> None:
     client.run("CREATE TABLE dbo.rekeyed (id int PRIMARY KEY, x int); INSERT INTO dbo.rekeyed VALUES (1, 1)")
     client.run("UPDATE dbo.rekeyed SET x = 2; UPDATE dbo.rekeyed SET id = id + 1")
-    assert len(logged("deferred")) == 1
+    client.run("BEGIN TRAN; UPDATE dbo.rekeyed SET id = id + 1; UPDATE dbo.rekeyed SET x = 3; COMMIT")
+    table = client.value("SELECT OBJECT_ID('dbo.rekeyed')")
+    update = {"object_id": table, "statement": "UPDATE"}
+    assert logged("deferred") == [update, update, {"object_id": 0}]
