@@ -10,7 +10,7 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, RowsArrow, StatementDone
 from sqlserver_emulator.tsql.faults import BatchEnd
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.statements import Accumulation, Sql
+from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.tsql.transactions import doomed_error
 
 _STARTS_TRANSACTION: Final = frozenset(
@@ -42,7 +42,7 @@ class SqlRunner:
         if statement.temp_table and scope.depth:
             scope.tables.append(statement.temp_table)
         if result.columns is None:
-            yield self._finish(statement, result, scope)
+            yield self._finish(result, scope)
         else:
             yield from self._send(result.columns, result, limit)
         return Outcome.NEXT
@@ -56,12 +56,9 @@ class SqlRunner:
             yield ResultStart(columns)
             yield StatementDone(Command.SELECT)
 
-    def _finish(self, statement: Sql, result: StatementResult, scope: Scope) -> StatementDone:
+    def _finish(self, result: StatementResult, scope: Scope) -> StatementDone:
         state = self._state
         count = result.row_count
-        if count and _accumulates(statement, count):
-            # The engine has the last row only; SQL Server feeds each item's and row's value into the next.
-            raise NotSupportedByEmulatorError("SELECT @x = … FROM … that reads in its select list what it assigns")
         for name, value in result.assigned_variables.items():
             variable = scope.variables[name]
             variable.value = None if value is None else state.engine.convert(value, variable.type)
@@ -110,12 +107,6 @@ def _starts_transaction(statement: Sql) -> bool:
     if statement.verb == "SELECT":
         return any(token.word == "FROM" for token in statement.tokens)
     return statement.verb in _STARTS_TRANSACTION
-
-
-def _accumulates(statement: Sql, count: int) -> bool:
-    if statement.accumulation is Accumulation.ROWS:
-        return count > 1
-    return statement.accumulation is Accumulation.ITEMS
 
 
 def _row_count(batch: Rows | RowsArrow) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from sqlserver_emulator.tsql.lexer import Token
 from sqlserver_emulator.types import TsqlType
@@ -53,14 +52,6 @@ class Statement:
     line: int
 
 
-class Accumulation(Enum):
-    """Whether a SELECT reads in its select list what it assigns there: from one row to the next, or between items."""
-
-    NONE = "none"
-    ROWS = "rows"
-    ITEMS = "items"
-
-
 @dataclass(frozen=True, slots=True)
 class Sql(Statement):
     """One statement for the engine, as written. ``verb`` is its first word, of a WITH the word after the CTEs.
@@ -72,7 +63,6 @@ class Sql(Statement):
     verb: str
     tokens: Sequence[Token] = field(default=(), compare=False, repr=False)
     temp_table: str = ""
-    accumulation: Accumulation = Accumulation.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,24 @@ def test_a_deadlock_ends_the_victims_transaction(client: Client, connect: Callab
         session.run("IF @@TRANCOUNT > 0 ROLLBACK")
 
 
+@pytest.mark.parametrize(
+    ("statement", "result"),
+    [
+        ("SELECT @s = @s + Name FROM dbo.listed ORDER BY Name DESC", ("cba", 0)),
+        ("SELECT @s += Name + N',' FROM dbo.listed ORDER BY Id", ("c,a,b,", 0)),
+        ("SELECT @s = @s + Name FROM dbo.listed WHERE Id > 9", ("", 0)),
+        ("SELECT @i += 1, @s = @s + Name + CAST(@i AS nvarchar(9)) FROM dbo.listed ORDER BY Id", ("c1a2b3", 3)),
+        ("SELECT @i = Id, @s = CAST(@i + 1 AS nvarchar(9)) FROM dbo.listed ORDER BY Id", ("4", 3)),
+    ],
+)
+def test_select_assigns_from_left_to_right_and_row_after_row(
+    client: Client, statement: str, result: tuple[str, int]
+) -> None:
+    client.run("DROP TABLE IF EXISTS dbo.listed; CREATE TABLE dbo.listed (Id int, Name nvarchar(9))")
+    client.run("INSERT INTO dbo.listed VALUES (1, N'c'), (2, N'a'), (3, N'b')")
+    assert client.rows(f"DECLARE @s nvarchar(100) = N'', @i int = 0; {statement}; SELECT @s, @i") == [result]
+
+
 @pytest.mark.parametrize("transaction", ["", "BEGIN TRAN; INSERT INTO dbo.noted VALUES (1)"])
 def test_a_query_used_before_reads_a_column_retyped_elsewhere(
     client: Client, engine: Engine, database: str, transaction: str

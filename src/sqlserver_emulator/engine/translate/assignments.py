@@ -1,7 +1,7 @@
 """`SELECT @a = x, @b = y FROM …`: one result column a variable; the engine takes the last row.
 
 An assignment that reads a variable it assigns (`SELECT @list = @list + name FROM …`) builds its value row after row.
-That is a recursive query over the numbered rows.
+That is a recursive query over the numbered rows, in whose step each item sees the values of those before it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.clauses import select_from
 from sqlserver_emulator.engine.translate.conversion import EXPLICIT, convert
+from sqlserver_emulator.engine.translate.dialect import ASSIGN
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, variable_name
 from sqlserver_emulator.engine.translate.queries import QueryTranslator
@@ -20,6 +21,16 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.types import TsqlType
 
+_OPERATIONS: dict[str, type[exp.Expression]] = {
+    "+": exp.Add,
+    "-": exp.Sub,
+    "*": exp.Mul,
+    "/": exp.Div,
+    "%": exp.Mod,
+    "&": exp.BitwiseAnd,
+    "|": exp.BitwiseOr,
+    "^": exp.BitwiseXor,
+}
 _ROW = "row"
 _STATE = "state"
 
@@ -38,7 +49,10 @@ def translate_assignment(tree: exp.Select, queries: QueryTranslator) -> Translat
                 "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
                 " operations.",
             )
-        targets.append((variable_name(item.this), item.expression))
+        value = item.expression
+        if operator := item.meta.get(ASSIGN):
+            value = _OPERATIONS[operator](this=item.this.copy(), expression=exp.Paren(this=value))
+        targets.append((variable_name(item.this), value))
     types = [assigned_type(queries.emission, name) for name, _ in targets]
     if _reads_own_result(targets):
         sql = _row_after_row(tree, queries, targets, types)
@@ -85,22 +99,27 @@ def _row_after_row(
         raise NotSupportedByEmulatorError("assigning a variable from itself with a subquery, GROUP BY or DISTINCT")
     read: list[exp.Column] = []
     names = [name for name, _ in targets]
-    values = [_over_rows(value, names, read) for _, value in targets]
+    if len(set(names)) < len(names):
+        raise NotSupportedByEmulatorError("assigning a variable twice in one SELECT ... FROM")
+    values = [_over_rows(value, names, i, read) for i, (_, value) in enumerate(targets)]
     columns = [exp.Alias(this=column, alias=exp.to_identifier(f"c{i}")) for i, column in enumerate(read)]
     tree.set("expressions", columns or [exp.Alias(this=exp.Literal.number(1), alias=exp.to_identifier("c0"))])
     query = queries.subquery(tree, None)
     state = tuple(SourceColumn(name, quote(name), type) for name, type in zip(names, types, strict=True))
-    scope = Scope(sources=[Source(quote(_ROW), _ROW, tuple(query.columns)), Source(quote(_STATE), _STATE, state)])
+    sources = [Source(quote(_ROW), _ROW, tuple(query.columns)), Source(quote(_STATE), _STATE, state)]
+    assigned = [Source(quote(_new(i)), _new(i), (column,)) for i, column in enumerate(state)]
+    scope = Scope(sources=[*sources, *assigned])
     expressions = ExpressionTranslator(queries.emission, scope, queries)
     start = [f"{queries.emission.variable(name).sql}::{_cast(type)}" for name, type in zip(names, types, strict=True)]
     steps = [
-        f"{convert(expressions.value(value), type, EXPLICIT).sql}::{_cast(type)}"
-        for value, type in zip(values, types, strict=True)
+        f"LATERAL (SELECT {convert(expressions.value(value), type, EXPLICIT).sql}::{_cast(type)} AS {column.sql})"
+        f" AS {source.alias}"
+        for value, type, column, source in zip(values, types, state, assigned, strict=True)
     ]
     rows = select_from("row_number() OVER () AS n, q.*", f"({query.sql}) AS q")
-    step = select_from(
-        ", ".join(['"row".n', *steps]), 'states AS "state" JOIN numbered AS "row" ON "row".n = "state".n + 1'
-    )
+    news = [f"{source.alias}.{column.sql}" for source, column in zip(assigned, state, strict=True)]
+    joined = 'states AS "state" JOIN numbered AS "row" ON "row".n = "state".n + 1'
+    step = select_from(", ".join(['"row".n', *news]), ", ".join([joined, *steps]))
     listed = ", ".join(column.sql for column in state)
     recursion = f"states(n, {listed}) AS (SELECT 0::bigint, {', '.join(start)} UNION ALL {step})"
     return f"WITH RECURSIVE numbered AS ({rows}), {recursion} " + select_from(listed, "states WHERE n > 0 ORDER BY n")
@@ -112,15 +131,21 @@ def _cast(type: TsqlType) -> str:
     return "text" if storage.startswith(("varchar", "char")) else storage
 
 
-def _over_rows(value: exp.Expression, names: list[str], read: list[exp.Column]) -> exp.Expression:
+def _new(item: int) -> str:
+    """The source of what an item of the select list assigns in this row."""
+    return f"new{item}"
+
+
+def _over_rows(value: exp.Expression, names: list[str], item: int, read: list[exp.Column]) -> exp.Expression:
     """The expression with the row's columns and the variables' states in place of columns and variables."""
 
     def replaced(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Column):
             read.append(node.copy())
             return exp.column(f"c{len(read) - 1}", table=_ROW, quoted=True)
-        if isinstance(node, exp.Parameter) and variable_name(node) in names:
-            return exp.column(variable_name(node), table=_STATE, quoted=True)
+        if isinstance(node, exp.Parameter) and (name := variable_name(node)) in names:
+            place = names.index(name)
+            return exp.column(name, table=_new(place) if place < item else _STATE, quoted=True)
         return node
 
     # The functions' bare-word arguments (DATEPART's part) look like columns; they are left alone.

@@ -25,7 +25,7 @@ MONEY = "money"
 """Meta key on a number: it was written with a currency sign."""
 
 ASSIGN = "assign"
-"""Meta key on an exp.EQ of a SET list: the compound operator ('+' for `+=`), absent for plain `=`."""
+"""Meta key on an exp.EQ that assigns: the compound operator ('+' for `+=`), absent for plain `=`."""
 
 _FOREIGN_KEYWORDS = (
     "ANTI", "ASOF", "CACHE", "CLUSTER BY", "DISTRIBUTE BY", "FINAL", "GLOB", "ILIKE", "IRLIKE", "ISNULL", "LATERAL",
@@ -176,6 +176,13 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         if operator:
             assignment.meta[ASSIGN] = operator
         return assignment
+
+    def _parse_expression(self) -> exp.Expression | None:
+        if self._curr and self._curr.token_type == TokenType.PARAMETER:
+            following = [token.token_type for token in self._tokens[self._index + 2 : self._index + 4]]
+            if len(following) == 2 and following[0] in _COMPOUND_OPERATORS and following[1] == TokenType.EQ:
+                return self._parse_update_assignment()  # SELECT @x += …
+        return super()._parse_expression()
 
     def _parse_default_keyword(self) -> exp.Expression | None:
         if self._match(TokenType.DEFAULT):

@@ -1,7 +1,7 @@
 """SELECT @a = …, @b = …: SQL Server assigns from left to right, and row by row.
 
 Without FROM it is a list of assignments, which the interpreter makes one after the other. With FROM the engine says the
-last row's values; a select list that reads what it assigns would need each row's value for the next, and is marked.
+last row's values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlserver_emulator.tsql.lexer import VARIABLE
 from sqlserver_emulator.tsql.parsing.boundaries import expression_end
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.expressions import expression_of
-from sqlserver_emulator.tsql.statements import Accumulation, Assign, Expression, SetVariable
+from sqlserver_emulator.tsql.statements import Assign, Expression, SetVariable
 
 ASSIGNMENTS: Final = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="))
 _ITEM_ENDS: Final = frozenset(
@@ -33,22 +33,6 @@ def take_assignments(cursor: Cursor, start: int, end: int) -> Assign | None:
     if not items or items[-1][1] != end:
         return None
     return Assign(cursor.tokens[start].line, tuple(_assignment(cursor, *item) for item in items))
-
-
-def accumulation(cursor: Cursor, start: int, end: int) -> Accumulation:
-    """Whether an item of the select list reads a variable that this SELECT assigns."""
-    tokens = cursor.tokens
-    targets: set[str] = set()
-    found = Accumulation.NONE
-    for first, last in _items(cursor, start + 1, end):
-        target = tokens[first].text.lower()
-        read = {token.text.lower() for token in tokens[first + 2 : last] if token.kind == VARIABLE}
-        if read & targets:
-            return Accumulation.ITEMS
-        if target in read or tokens[first + 1].word != "=":
-            found = Accumulation.ROWS
-        targets.add(target)
-    return found
 
 
 def _items(cursor: Cursor, at: int, end: int) -> Iterator[tuple[int, int]]:

@@ -124,11 +124,9 @@ def _take_sql(cursor: Cursor) -> Statement:
     if scan.verb == "INSERT" and not scan.has_source and following in ("EXEC", "EXECUTE"):
         source = execute.take_execute(cursor)
         return source if isinstance(source, Unsupported) else InsertExecute(line, text, source)
-    if scan.verb == "SELECT" and assignment.is_assignment(cursor, start):
-        accumulation = assignment.accumulation(cursor, start, end)
-        return assignment.take_assignments(cursor, start, end) or Sql(
-            line, text, "SELECT", tuple(tokens[start:end]), accumulation=accumulation
-        )
+    is_assignment = scan.verb == "SELECT" and assignment.is_assignment(cursor, start)
+    if is_assignment and (assignments := assignment.take_assignments(cursor, start, end)):
+        return assignments
     temp_table = _temp_table(cursor, scan.verb, start, end) if "#" in text else ""
     return Sql(line, text, scan.verb, tuple(tokens[start:end]), temp_table)
 
