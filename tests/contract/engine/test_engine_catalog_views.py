@@ -156,3 +156,17 @@ def test_the_agent_runs(client: Client) -> None:
     assert client.rows(
         "SELECT status, status_desc FROM sys.dm_server_services WHERE servicename LIKE N'SQL Server Agent (%'"
     ) == [(4, "Running")]
+
+
+def test_defaults_are_shown_alike_in_views_and_procedures(client: Client) -> None:
+    client.run(
+        "CREATE TABLE dbo.defaulted (a int DEFAULT 0, b nvarchar(9) DEFAULT (N'x'), c datetime DEFAULT GETDATE())"
+    )
+    shown = ["((0))", "(N'x')", "(getdate())"]
+    by_schema = "SELECT COLUMN_DEFAULT FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'defaulted'"
+    by_view = "SELECT definition FROM sys.default_constraints WHERE parent_object_id = OBJECT_ID('dbo.defaulted')"
+    assert [text for (text,) in client.rows(f"{by_schema} ORDER BY ORDINAL_POSITION")] == shown
+    assert [text for (text,) in client.rows(f"{by_view} ORDER BY parent_column_id")] == shown
+    listed = client.run("EXEC sp_columns N'defaulted'").results[-1]
+    place = [column.name for column in listed.columns].index("COLUMN_DEF")
+    assert [row[place] for row in listed.rows] == shown

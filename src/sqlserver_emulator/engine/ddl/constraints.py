@@ -13,7 +13,7 @@ from sqlserver_emulator.engine.ddl.declarations import (
     IndexColumn,
     KeyDeclaration,
 )
-from sqlserver_emulator.engine.ddl.reading import parenthesised
+from sqlserver_emulator.engine.ddl.reading import default_definition, parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
@@ -196,7 +196,7 @@ def add_default(
     object_id = _next_id(scope)
     name = default.name or generated_name("DF", table, object_id, column.name)
     rows.insert_object(scope, home, name, "D", object_id=object_id, parent=table.object_id)
-    definition = parenthesised(default.expression)
+    definition = default_definition(default.expression)
     scope.fetch(
         "INSERT INTO emulator.default_constraints VALUES ($1::int, $2::int, $3::int, $4, $5::boolean)",
         [object_id, table.object_id, column.column_id, definition, not default.name],

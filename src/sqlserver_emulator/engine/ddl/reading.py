@@ -6,8 +6,19 @@ from collections.abc import Callable, Container
 
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, ObjectName
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, VARIABLE, identifier_value, tokenize
+from sqlserver_emulator.tsql.lexer import (
+    DECIMAL,
+    FLOAT,
+    IDENTIFIERS,
+    INTEGER,
+    MONEY,
+    VARIABLE,
+    identifier_value,
+    tokenize,
+)
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
+
+_NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
 
 
 def take_name(cursor: Cursor) -> ObjectName:
@@ -94,12 +105,36 @@ def take_expression(cursor: Cursor, stop: Container[str]) -> str:
 def parenthesised(text: str) -> str:
     """An expression as the catalog shows it: in parentheses, once."""
     text = text.strip()
+    return text if _is_parenthesised(text) else f"({text})"
+
+
+def default_definition(text: str) -> str:
+    """A default as the catalog shows it: ((0)) for a number, (getdate()) or ('x') for anything else."""
+    text = text.strip()
+    while _is_parenthesised(text):
+        text = text[1:-1].strip()
+    tokens = tokenize(text)
+    if [token.word for token in tokens[1:]] == ["(", ")"]:
+        text = tokens[0].text.lower() + "()"
+    elif text.upper() == "CURRENT_TIMESTAMP":
+        text = "getdate()"
+    signs = 1 if tokens[0].word in ("-", "+") else 0
+    is_number = len(tokens) == signs + 1 and tokens[signs].kind in _NUMBERS
+    if is_number:
+        text = "".join(token.text for token in tokens if token.word != "+")
+    return f"(({text}))" if is_number else f"({text})"
+
+
+def _is_parenthesised(text: str) -> bool:
+    """Whether the first parenthesis is the last one's partner."""
+    if not text.startswith("("):
+        return False
     depth = 0
     for token in tokenize(text):
         depth += (token.word == "(") - (token.word == ")")
-        if depth == 0 and token.end < len(text):
-            return f"({text})"
-    return text if text.startswith("(") else f"({text})"
+        if depth == 0:
+            return token.end == len(text)
+    return False
 
 
 def skip_storage_options(cursor: Cursor) -> None:
