@@ -248,6 +248,23 @@ def test_select_assigns_from_left_to_right_and_row_after_row(
     assert client.rows(f"DECLARE @s nvarchar(100) = N'', @i int = 0; {statement}; SELECT @s, @i") == [result]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO dbo.lined VALUES (1), (1)",
+        "SELECT 1/0",
+        "IF 1/0 = 1 PRINT 'x'",
+        "THROW 50001, 'x', 1",
+        "CREATE TABLE dbo.lined (id int)",
+        "EXEC('\n\nSELECT 1/0')",
+    ],
+)
+def test_error_line_in_a_catch_block_is_the_failing_statements(client: Client, statement: str) -> None:
+    client.run("DROP TABLE IF EXISTS dbo.lined; CREATE TABLE dbo.lined (id int PRIMARY KEY)")
+    batch = f"BEGIN TRY\n  PRINT 'x';\n  {statement}\nEND TRY\nBEGIN CATCH SELECT ERROR_LINE() END CATCH"
+    assert client.run(batch).results[-1].rows == [(3,)]
+
+
 @pytest.mark.parametrize("transaction", ["", "BEGIN TRAN; INSERT INTO dbo.noted VALUES (1)"])
 def test_a_query_used_before_reads_a_column_retyped_elsewhere(
     client: Client, engine: Engine, database: str, transaction: str
