@@ -92,8 +92,8 @@ def run_table(result: AdvanceResult) -> Table:
     """What a window did, per table."""
     table = Table(title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", title_justify="left")
     for name in ("table", "kind"):
-        table.add_column(name)
-    for name in ("read", "inserted", "updated", "deleted", "unchanged", "in quarantine"):
+        table.add_column(name, no_wrap=True)
+    for name in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined"):
         table.add_column(name, justify="right")
     for each in result.tables:
         rows = each.counts
