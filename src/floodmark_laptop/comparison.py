@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -54,12 +55,12 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
     """Print the table. Returns whether every table is equal."""
     stack.say("comparing source and warehouse row by row")
     comparisons = compare(stack, pipeline)
-    table = Table(title=f"pipeline {pipeline}", title_justify="left")
+    table = Table(title=f"pipeline {pipeline}", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("table")
     for name in ("rows read", "inserted", "updated", "deleted", "windows"):
         table.add_column(name, justify="right")
-    for name in ("watermark", "lag", "rows", "source and warehouse"):
-        table.add_column(name, justify="right" if name == "rows" else "left")
+    for name in ("watermark", "lag", "source and warehouse"):
+        table.add_column(name, no_wrap=name == "watermark")
     for each in comparisons:
         rows = (each.status[f"{kind}_rows"] for kind in ("read", "inserted", "updated", "deleted"))
         lag = each.status["lag_seconds"]
@@ -69,8 +70,7 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
             str(each.status["windows"]),
             each.status["watermark"] or "-",
             "-" if lag is None else str(timedelta(seconds=round(lag))),
-            f"{each.rows:,}",
-            "equal" if each.equal else "[red]DIFFERENT[/red]",
+            f"equal, {each.rows:,} rows" if each.equal else "[red]DIFFERENT[/red]",
         )
     console.print(table)
     for each in comparisons:

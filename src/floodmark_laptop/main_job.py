@@ -16,6 +16,7 @@ from floodmark_laptop.workload import Workload
 
 PIPELINE = "shop"
 DAG_ID = f"cdc_{PIPELINE}"
+TASKS = ("open_window", "load", "check", "advance")
 WINDOWS_UNDER_LOAD = 3
 TRANSACTIONS_PER_SECOND = 20.0
 _RUN_SECONDS = 900.0
@@ -113,7 +114,11 @@ def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
 
     stack.airflow.wait_for(finished, f"{dag_id} ({title}) to finish", _RUN_SECONDS)
     states = stack.airflow.task_states(dag_id, run_id)
-    stack.say(f"{title}: {', '.join(f'{k} {v}' for k, v in states.items())} ({time.monotonic() - began:.0f} s)")
+    order = [task for task in TASKS if task in states]
+    what = ", ".join(f"{task} {states[task]}" for task in order)
+    if states.get(TASKS[0]) == "skipped":
+        what = "nothing left to read, the scheduled run before it had it all"
+    stack.say(f"{title}: {what} ({time.monotonic() - began:.0f} s)")
 
 
 def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:
