@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_database import CdcDatabase, cdc_database
+from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
 from floodmark.core.capture import TableSighting
 from floodmark.core.errors import (
@@ -93,7 +93,8 @@ def test_snapshot_follows_the_log(at: SqlServerConnection, database: CdcDatabase
 
 
 def test_snapshot_sees_that_the_capture_job_stands_still(at: SqlServerConnection) -> None:
-    assert SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False
+    # The fixture has stopped it; the agent takes its time to say so.
+    wait_until(lambda: SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False)
 
 
 def test_snapshot_tells_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
