@@ -7,6 +7,7 @@ these processes pandas counts as not installed.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ def main() -> None:
     # Reads the arguments when it is imported.
     from pyspark.daemon import manager  # noqa: PLC0415
 
+    # Spark collects garbage after every task; what was imported here is none.
+    gc.freeze()
     manager()
 
 

@@ -27,9 +27,11 @@ _SETTINGS = {
     # Moments pass through as microseconds of UTC; no zone of this machine may touch them.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-    # Adaptive execution joins them again where a window is small.
-    "spark.sql.shuffle.partitions": "16",
+    # Many parts, joined again to such a size: what a task holds in memory does not depend on how much there is to sort.
+    "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
 }
 _WARM_UP_SCHEMA = "id bigint, lsn binary, text string, amount decimal(19,4), at timestamp_ntz"
 _WARM_UP_ROWS = (

@@ -6,6 +6,8 @@ interface is used because its DB-API module imports pandas, a second for each pr
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -31,8 +33,7 @@ class ArrowSession:
     def __init__(self, at: WarehouseConnection, subject: str) -> None:
         self._subject = subject
         with self._translated():
-            self._database = adbc_driver_postgresql.connect(at.uri())
-            self._connection = adbc.AdbcConnection(self._database)
+            self._connection = adbc.AdbcConnection(_databases.open(at.uri()))
             self._connection.set_autocommit(False)
 
     def __enter__(self) -> ArrowSession:
@@ -40,7 +41,6 @@ class ArrowSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._connection.close()
-        self._database.close()
 
     def execute(self, sql: str) -> None:
         with self._translated(), adbc.AdbcStatement(self._connection) as statement:
@@ -85,6 +85,27 @@ class ArrowSession:
             yield
         except adbc.Error as error:
             raise _translate(error, self._subject) from None
+
+
+class _Databases:
+    """Keeps the last ADBC database open: making one reads PostgreSQL's whole catalogue of types, which a worker that
+    writes a dozen parts should do once. Connections are made and ended per session."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[str, int] | None = None
+        self._database: adbc.AdbcDatabase | None = None
+
+    def open(self, uri: str) -> adbc.AdbcDatabase:
+        # A forked worker must not use what belongs to its parent.
+        key = (uri, os.getpid())
+        with self._lock:
+            if self._key != key:
+                self._database, self._key = adbc_driver_postgresql.connect(uri), key
+            return self._database
+
+
+_databases = _Databases()
 
 
 class _Guarded:
