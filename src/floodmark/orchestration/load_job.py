@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from floodmark.core.errors import LoadKilledError
@@ -55,12 +56,22 @@ def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
         # spark-submit stands beside the interpreter, which need not be on the PATH.
         "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
     }
+    spark_home = os.environ.get("SPARK_HOME") or _installed_spark()
+    if spark_home:
+        # Left to itself, spark-submit looks for it with an unquoted path to Python, which must not hold a blank.
+        environment["SPARK_HOME"] = spark_home
     if _is_local(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     java_home = find_java_home()
     if java_home is not None:
         environment["JAVA_HOME"] = java_home
     return environment
+
+
+def _installed_spark() -> str | None:
+    """Of the package pyspark, without importing it."""
+    spec = find_spec("pyspark")
+    return str(Path(spec.origin).parent) if spec and spec.origin else None
 
 
 def _is_local(master: str) -> bool:

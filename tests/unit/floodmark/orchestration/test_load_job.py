@@ -44,6 +44,13 @@ def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyP
     assert (java_home / "bin" / "java").is_file()
 
 
+def test_environment_names_spark_where_nobody_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert (Path(job_environment(SECRET, "{}", "local[*]")["SPARK_HOME"]) / "bin" / "spark-class").is_file()
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert job_environment(SECRET, "{}", "local[*]")["SPARK_HOME"] == "/opt/spark"
+
+
 def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() -> None:
     assert job_settings("local[*]")["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in job_settings("spark://master:7077")
