@@ -25,7 +25,7 @@ from floodmark_laptop.processes import LaptopError, tail
 from floodmark_laptop.stack import Stack, default_state_dir, running_pid
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-_NARROWEST = 120
+_NARROWEST = 130
 _console = Console(highlight=False, soft_wrap=True, width=max(shutil.get_terminal_size().columns, _NARROWEST))
 _UP_SECONDS = 180.0
 _DOWN_SECONDS = 90.0

@@ -55,12 +55,14 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
     """Print the table. Returns whether every table is equal."""
     stack.say("comparing source and warehouse row by row")
     comparisons = compare(stack, pipeline)
-    table = Table(title=f"pipeline {pipeline}", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("table")
+    table = Table(
+        title=f"pipeline {pipeline}: source and warehouse, row by row", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("table", no_wrap=True)
     for name in ("rows read", "inserted", "updated", "deleted", "windows"):
         table.add_column(name, justify="right")
-    for name in ("watermark", "lag", "source and warehouse"):
-        table.add_column(name, no_wrap=name == "watermark")
+    for name in ("watermark", "lag", "compared"):
+        table.add_column(name, no_wrap=True)
     for each in comparisons:
         rows = (each.status[f"{kind}_rows"] for kind in ("read", "inserted", "updated", "deleted"))
         lag = each.status["lag_seconds"]
