@@ -172,6 +172,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
 
 
 def _create_floor_tables(connection: psycopg.Connection, target: TableName, schema: pa.Schema) -> None:
+    connection.execute("SET LOCAL ROLE floodmark")  # whom COPY comes as
     connection.execute("DROP SCHEMA IF EXISTS floor CASCADE")
     connection.execute("CREATE SCHEMA floor")
     connection.execute(f"CREATE TABLE floor.target AS SELECT * FROM {target.schema}.{target.name}")
