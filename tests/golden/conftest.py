@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cdc_database import CdcDatabase, cdc_database
 
+from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cdc_database import CdcDatabase
 
 _STEPS = {

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cdc_database import CdcDatabase, shape
 
+from cdc_database import CdcDatabase, shape
 from emulator_process import Emulator
 
 _CALL = "SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t({0}, {1}, N'{2}')"

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
 from floodmark.core.change import is_changed
 from floodmark.spark.net import collapse_changes, mask_bits, net_operations
 from floodmark.spark.statements import order_columns
