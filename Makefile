@@ -22,7 +22,7 @@ down: setup ## stop what `make up` started
 	@$(PY) -m floodmark_laptop down
 
 check: setup ## lint, types, import contracts, unit tests
-	@.venv/bin/ruff check .
+	@.venv/bin/ruff check --no-cache .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
@@ -35,5 +35,5 @@ bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
 
 format: setup ## put the code into its form
-	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff check --no-cache --fix .
 	@.venv/bin/ruff format .
