@@ -66,7 +66,8 @@ def up() -> None:
         _fail(f"Floodmark already runs in {state_dir}; stop it with: make down")
     state_dir.mkdir(parents=True, exist_ok=True)
     output = state_dir / "up.log"
-    output.write_text("", encoding="utf-8")
+    output.unlink(missing_ok=True)
+    output.touch(mode=0o600)  # it shows the login
     with output.open("ab") as log:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "floodmark_laptop", "supervise"],
