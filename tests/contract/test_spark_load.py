@@ -25,8 +25,9 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window import NetSource, TemporalPolicy, WindowPlan, WindowState
 from floodmark.ledger.postgres import PostgresLedger
-from floodmark.spark.data_source import SOURCE_VARIABLE, spark_schema
-from floodmark.spark.net import sort_changes
+from floodmark.spark.data_source import SOURCE_VARIABLE
+from floodmark.spark.net import gather_changes
+from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
 from floodmark.spark.session import open_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
@@ -145,12 +146,18 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     plan = histories_plan()
     histories = [random_history(number, seed=number) for number in range(HISTORIES)]
     changes = change_batch([change for history in histories for change in history.changes])
-    frame = spark.createDataFrame([tuple(row.values()) for row in changes.to_pylist()], spark_schema(plan)).repartition(
-        5
-    )
+    pieces = [changes.slice(first, 500) for first in range(0, changes.num_rows, 500)]
+    packed = [batch for piece in pieces for batch in pack([piece], plan.instance.table.key, lambda rows: rows)]
+    frame = spark.createDataFrame(
+        [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
+    ).repartition(5)
     writer = StageWriter(plan, TableName("unused", "unused"), Lsn(b"\x01" * 10), database)
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
-    net = sort_changes(frame, plan).mapInArrow(writer.net_rows, f"{columns} __keep_old boolean").collect()
+    net = (
+        gather_changes(frame)
+        .mapInArrow(lambda batches: writer.net_rows(Unpacked(batches)), f"{columns} __keep_old boolean")
+        .collect()
+    )
     found: dict[int, list[dict]] = {history.number: [] for history in histories}
     for row in net:
         found[row.history].append(row.asDict() | {"__lsn": bytes(row["__lsn"])})

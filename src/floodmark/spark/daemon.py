@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -30,6 +31,8 @@ class WithoutPandas(MetaPathFinder):
 def main() -> None:
     """Called as ``python -m floodmark.spark.daemon pyspark.worker``."""
     sys.meta_path.insert(0, WithoutPandas())
+    # Arrow's own allocator keeps what batches have used; malloc gives it back.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     importlib.import_module(_PRELOADED)
     # Reads the arguments when it is imported.
     from pyspark.daemon import manager  # noqa: PLC0415

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from floodmark.core.window import LoadKind, NetSource, TablePlan
 from floodmark.spark import statements
 from floodmark.spark.carried_errors import carried
 from floodmark.spark.columns import CarriedColumn, carried_columns, to_carried
+from floodmark.spark.net import thin_changes
+from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_in_order
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import connect
 
@@ -32,6 +35,7 @@ NAME = "sqlserver_cdc"
 PLAN_OPTION = "plan"
 INDEX_OPTION = "index"
 PARTS_OPTION = "parts"
+PACKED_OPTION = "packed"
 SOURCE_VARIABLE = "FLOODMARK_SOURCE"
 
 BATCH_ROWS = 8192
@@ -57,29 +61,35 @@ class RowsPart(InputPartition):  # type: ignore[misc]
 class SqlServerCdc(DataSource):  # type: ignore[misc]
     """Options: plan (JSON of a WindowPlan), index (of the table in it), parts (how many, if the plan leaves it open).
 
-    Columns: those of the change table that the kind of read needs (``statements.own_columns``), then the stored ones.
+    Columns: those of the change table that the kind of read needs (``statements.own_columns``), then the stored ones;
+    with the option packed, those of ``packing.PACKED_SCHEMA``.
     """
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> spark.StructType:
-        return spark_schema(self._plan())
+    def schema(self) -> spark.StructType | str:
+        return PACKED_SCHEMA if self._is_packed() else spark_schema(self._plan())
 
     def reader(self, schema: spark.StructType) -> SqlServerReader:
         source = SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE])
-        return SqlServerReader(self._plan(), source, int(self.options.get(PARTS_OPTION, "1")))
+        parts = int(self.options.get(PARTS_OPTION, "1"))
+        return SqlServerReader(self._plan(), source, parts, packed=self._is_packed())
 
     def _plan(self) -> TablePlan:
         return plan_from_json(json.loads(self.options[PLAN_OPTION])).tables[int(self.options[INDEX_OPTION])]
 
+    def _is_packed(self) -> bool:
+        return bool(self.options.get(PACKED_OPTION, "false") == "true")
+
 
 class SqlServerReader(DataSourceReader):  # type: ignore[misc]
-    def __init__(self, plan: TablePlan, source: SqlServerConnection, parts: int) -> None:
+    def __init__(self, plan: TablePlan, source: SqlServerConnection, parts: int, *, packed: bool = False) -> None:
         self._plan = plan
         self._source = source
         self._parts = plan.partitions or parts
+        self._packed = packed
 
     def partitions(self) -> Sequence[InputPartition]:
         with carried():
@@ -88,6 +98,14 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
             return self._plan_intervals()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batches = self._read_rows(partition)
+        if not self._packed:
+            return batches
+        if self._plan.kind is LoadKind.FIRST_LOAD or self._plan.net is NetSource.SERVER:
+            return pack_in_order(batches)
+        return pack(batches, self._plan.instance.table.key, partial(thin_changes, plan=self._plan))
+
+    def _read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         table = self._plan.instance.table
         columns = carried_columns(table, self._plan.temporal)
         schema = arrow_schema(self._plan)

@@ -16,8 +16,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from floodmark.spark.data_source import BATCH_ROWS, SqlServerCdc
+from floodmark.spark.data_source import SqlServerCdc
 from floodmark.spark.java import find_java_home
+from floodmark.spark.net import gather_changes
+from floodmark.spark.packing import PACKED_SCHEMA
 
 _LOG = logging.getLogger(__name__)
 _SETTINGS = {
@@ -26,17 +28,16 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     # Moments pass through as microseconds of UTC; no zone of this machine may touch them.
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-    # Many parts, joined again to such a size: what a task holds in memory does not depend on how much there is to sort.
+    # A record of ours is a whole batch of rows (see packing).
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+    # Many parts, joined again to such a size: what a task holds in memory does not depend on the size of the window.
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
 }
-_WARM_UP_SCHEMA = "id bigint, lsn binary, text string, amount decimal(19,4), at timestamp_ntz"
 _WARM_UP_ROWS = (
-    "SELECT id, CAST('lsn' AS binary) AS lsn, 'text' AS text, CAST(id AS decimal(19,4)) AS amount,"
-    " TIMESTAMP_NTZ '2026-01-01' AS at FROM range(0, 2, 1, 2)"
+    "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
 )
 
 
@@ -92,8 +93,8 @@ def _warm_up_read(session: SparkSession) -> None:
 
 
 def _warm_up_sort(session: SparkSession) -> None:
-    rows = session.sql(_WARM_UP_ROWS).repartition("id").sortWithinPartitions("id", "lsn")
-    rows.mapInArrow(_hand_on, _WARM_UP_SCHEMA).write.format("noop").mode("overwrite").save()
+    rows = gather_changes(session.sql(_WARM_UP_ROWS))
+    rows.mapInArrow(_hand_on, PACKED_SCHEMA).write.format("noop").mode("overwrite").save()
 
 
 def _hand_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -27,6 +27,7 @@ from floodmark.core.window import LoadKind, NetSource, TablePlan
 from floodmark.spark.carried_errors import carried
 from floodmark.spark.columns import CarriedColumn, carried_columns, to_staging
 from floodmark.spark.net import collapse_changes
+from floodmark.spark.packing import Unpacked
 from floodmark.spark.rows import Batches, adapt_net_changes, stamp_first_load
 from floodmark.warehouse.arrow_session import ArrowSession
 from floodmark.warehouse.connection import WarehouseConnection
@@ -48,18 +49,18 @@ class StageWriter:
     warehouse: WarehouseConnection
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are those of ``sqlserver_cdc``."""
+        """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are packed ones of ``sqlserver_cdc``."""
         context = TaskContext.get()
         part = context.partitionId() if context else 0
         with carried():
-            read = Counter(batches)
-            staged = self.write(self.net_rows(read), part)
+            rows = Unpacked(batches)
+            staged = self.write(self.net_rows(rows), part)
         yield pa.RecordBatch.from_arrays(
-            [pa.array([read.rows], pa.int64()), pa.array([staged], pa.int64())], schema=_COUNTS
+            [pa.array([rows.source_rows], pa.int64()), pa.array([staged], pa.int64())], schema=_COUNTS
         )
 
     def net_rows(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """The stored columns, ``__lsn``, ``__op`` and the keep flags, one row per key."""
+        """The stored columns, ``__lsn``, ``__op`` and the keep flags, one row per key. Batches of whole keys."""
         if self.plan.kind is LoadKind.FIRST_LOAD:
             return stamp_first_load(batches, self.plan, self.to_lsn)
         if self.plan.net is NetSource.SERVER:
@@ -98,16 +99,3 @@ def staging_batch(batch: pa.RecordBatch, columns: tuple[CarriedColumn, ...], par
     lobs = [keep_column(column.name) for column in columns if column.is_lob]
     names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, *lobs]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in lobs)], names=names)
-
-
-class Counter:
-    """Hands on batches and counts their rows."""
-
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
-            self.rows += batch.num_rows
-            yield batch

@@ -19,7 +19,7 @@ from floodmark.core.types import list_losses
 from floodmark.core.window import LoadKind, NetSource, TablePlan, WindowPlan
 from floodmark.spark import data_source
 from floodmark.spark.carried_errors import recover
-from floodmark.spark.net import describe_order, sort_changes
+from floodmark.spark.net import describe_order, gather_changes
 from floodmark.spark.rows import require_server_net
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
 from floodmark.sync.ports import StagedRows
@@ -46,10 +46,10 @@ class SparkStager:
             return self.stage_rows(self._read(plan, index), plan, index)
 
     def stage_rows(self, rows: DataFrame, plan: WindowPlan, index: int) -> StagedRows:
-        """Net and stage rows in the columns of ``sqlserver_cdc``."""
+        """Net and stage rows as ``sqlserver_cdc`` packs them."""
         table = plan.tables[index]
         if table.kind is LoadKind.CHANGES and not _has_server_net(table):
-            rows = sort_changes(rows, table)
+            rows = gather_changes(rows)
         writer = StageWriter(table, staging_table(plan, index), plan.to_lsn, self._warehouse)
         counts = rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
         return StagedRows(sum(row.read_rows for row in counts), sum(row.staged_rows for row in counts))
@@ -61,6 +61,7 @@ class SparkStager:
             self._session.read.format(data_source.NAME)
             .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
             .option(data_source.INDEX_OPTION, 0)
+            .option(data_source.PACKED_OPTION, "true")
             .option(data_source.PARTS_OPTION, self._session.sparkContext.defaultParallelism)
             .load()
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -10,31 +12,53 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
+from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_plan, random_history
 from floodmark.core.change import is_changed
-from floodmark.spark.net import collapse_changes, mask_bits, net_operations
-from floodmark.spark.statements import order_columns
+from floodmark.core.window import TablePlan
+from floodmark.spark.net import collapse_changes, mask_bits, net_operations, thin_changes
+from floodmark.spark.packing import Unpacked, pack
+
+CHANGE = Change(bytes(10), 1, bytes(10), 2, b"\x1f", 1, "0", 1, "lob", "old")
+KEY = ("history", "id")
 
 
-def _sorted_batches(rows: pa.RecordBatch, order: tuple[str, ...], rng: random.Random) -> list[pa.RecordBatch]:
-    """As Spark hands them on: by key and order, cut anywhere."""
-    keys = [(name, "ascending") for name in ("history", "id", *order)]
+def _net(rows: pa.RecordBatch, plan: TablePlan, rng: random.Random) -> list[dict]:
+    """As a load does it: read in any pieces, packed and thinned, brought together by bucket, collapsed."""
     shuffled = rows.take(pa.array(rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
-    ordered = shuffled.sort_by(keys)
-    cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(6)))
-    bounds = [0, *cuts, rows.num_rows]
-    return [ordered.slice(a, b - a) for a, b in pairwise(bounds)]
+    cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(4)))
+    packed = []
+    for begin, end in pairwise([0, *cuts, rows.num_rows]):
+        for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(thin_changes, plan=plan)):
+            packed += [batch.slice(row, 1) for row in range(batch.num_rows)]
+    packed.sort(key=lambda batch: batch.column("bucket")[0].as_py())
+    unpacked = Unpacked(packed)
+    net = [row for batch in collapse_changes(unpacked, plan) for row in batch.to_pylist()]
+    assert unpacked.source_rows == rows.num_rows
+    return net
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32), st.booleans())
 def test_net_changes_turn_the_target_into_the_table(seed: int, has_command_id: bool) -> None:
-    rng = random.Random(seed)
     plan = histories_plan(has_command_id=has_command_id)
     history = random_history(7, seed, ordered_seqvals=not has_command_id)
-    batches = _sorted_batches(change_batch(history.changes), order_columns(plan), rng)
-    net = [row for batch in collapse_changes(batches, plan) for row in batch.to_pylist()]
-    assert_net_is_true(history, net)
+    assert_net_is_true(history, _net(change_batch(history.changes), plan, random.Random(seed)))
+
+
+def test_busy_row_is_thinned_to_what_matters() -> None:
+    plan = histories_plan()
+    history = random_history(1, seed=3)
+    for number in range(500):
+        history.run_transaction(1 + number % 3)
+    changes = change_batch(history.changes)
+    thinned = thin_changes(changes, plan)
+    assert thinned.num_rows <= KEYS * 4 < changes.num_rows
+    assert_net_is_true(history, [row for b in collapse_changes([thinned], plan) for row in b.to_pylist()])
+
+
+def test_changes_of_many_keys_are_not_sorted_only_to_be_thinned() -> None:
+    changes = change_batch([replace(CHANGE, id=str(number)) for number in range(10)])
+    assert thin_changes(changes, histories_plan()) is changes
 
 
 @pytest.mark.parametrize(
@@ -61,6 +85,7 @@ def test_collapse_of_nothing_is_nothing() -> None:
     empty = change_batch([])
     assert list(collapse_changes([], histories_plan())) == []
     assert list(collapse_changes([empty, empty], histories_plan())) == []
+    assert list(pack([], KEY, lambda rows: rows)) == []
 
 
 @settings(deadline=None)
