@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from raw_client import ATTENTION, ATTENTION_DONE, BATCH, HEADERS, RawClient
 
 from emulator_process import Emulator
+from raw_client import ATTENTION, ATTENTION_DONE, BATCH, HEADERS, RawClient
 
 DATABASE = "Interruption"
 MANY = (

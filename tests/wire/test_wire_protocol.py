@@ -15,9 +15,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import canned
 import psutil
 import pytest
+
+import canned
+from emulator_process import Emulator
 from raw_client import (
     ATTENTION,
     ATTENTION_DONE,
@@ -31,8 +33,6 @@ from raw_client import (
     TRANSACTION,
     RawClient,
 )
-
-from emulator_process import Emulator
 from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.connection import ClientConnection
 from sqlserver_emulator.handshake import TlsContexts
