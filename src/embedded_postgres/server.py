@@ -9,7 +9,6 @@ permission of a folder that is not ours is changed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pwd
 import secrets
@@ -17,9 +16,8 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,9 +26,10 @@ from types import TracebackType
 import psutil
 import psycopg
 
+from embedded_postgres.parent_death import end_with_parent
+
 _UNPRIVILEGED_USER = "nobody"
 _SUPERUSER = "postgres"
-_PR_SET_PDEATHSIG = 1
 _SOCKET_PATH_MAX_BYTES = 100
 
 
@@ -236,15 +235,10 @@ def _server_user() -> pwd.struct_passwd | None:
 
 
 def _become_server_user() -> None:
-    """In the child, before exec: drop root, then ask the kernel to end the server when its parent ends.
-
-    The order matters: a change of credentials clears the parent-death signal (prctl(2)).
-    """
+    """In the child, before exec: drop root, then ask the kernel to end the server when its parent ends."""
     user = _server_user()
     if user is not None:
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
-    if sys.platform == "linux":
-        prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    end_with_parent(signal.SIGINT)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
+from embedded_postgres.parent_death import end_with_parent
+
 MARK = "FLOODMARK_STACK"
 """Environment variable that every process of a stack carries, with the stack's state folder as its value."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class LaptopError(Exception):
@@ -65,7 +64,8 @@ def start(
             stderr=log,
             env=dict(environment),
             start_new_session=True,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509  (called from the main thread, before it starts others)
+            # Called from the main thread, before it starts others.
+            preexec_fn=partial(end_with_parent, signal.SIGTERM),  # noqa: PLW1509
         )
     return Child(name, process, log_file)
 
@@ -122,8 +122,3 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
     except psutil.NoSuchProcess:
         return
-
-
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
