@@ -26,8 +26,10 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Driver and executor are one short-lived JVM beside Python's processes on few cores: the collector and the compiler
-    # that cost least. A small young generation keeps its memory from following the size of the window.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:NewSize=64m -XX:MaxNewSize=64m",
+    # that cost least. A heap that grows only for what lives does not
+    # follow the size of the window.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    " -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m",
 }
 # Spark's own INFO is hundreds of lines for every load; what a person wants to know is said by the job.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}

@@ -22,7 +22,7 @@ PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
 """rows: a record batch as an Arrow IPC stream. source_rows: how many rows of the source it stands for."""
 
 _PACKED = pa.schema([("bucket", pa.int32()), ("source_rows", pa.int32()), ("rows", pa.binary())])
-_FLUSH_BYTES = 8 << 20
+_FLUSH_BYTES = 4 << 20
 _GROUP_BYTES = 2 << 20
 _PIECES = 16
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)

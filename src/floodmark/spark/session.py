@@ -34,7 +34,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
 _WARM_UP_ROWS = (
     "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
