@@ -1,0 +1,119 @@
+-- Binary strings: to and from text, numbers and uniqueidentifiers; hashes.
+
+-- Binary --------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION tsql.to_utf16(value text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    bytes bytea := ''; mark text; code int;
+BEGIN
+    IF octet_length(value) = char_length(value) THEN
+        RETURN decode(regexp_replace(encode(convert_to(value, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
+    END IF;
+    FOREACH mark IN ARRAY regexp_split_to_array(value, '') LOOP
+        code := pg_catalog.ascii(mark);
+        IF code > 65535 THEN
+            bytes := bytes || tsql.little_endian(55296 + ((code - 65536) >> 10)) || tsql.little_endian(56320 + ((code - 65536) & 1023));
+        ELSE bytes := bytes || tsql.little_endian(code);
+        END IF;
+    END LOOP;
+    RETURN bytes;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.little_endian(code int) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN set_byte(set_byte('\x0000'::bytea, 0, code & 255), 1, code >> 8);
+CREATE OR REPLACE FUNCTION tsql.from_utf16(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    result text := ''; code int; high int := 0;
+BEGIN
+    FOR i IN 0 .. octet_length(value) / 2 - 1 LOOP
+        code := get_byte(value, 2 * i) + 256 * get_byte(value, 2 * i + 1);
+        IF code = 0 THEN PERFORM tsql.fail(49999, 'sqlserver_emulator does not support the character U+0000 in a string. See docs/emulator.md.', ''); END IF;
+        IF code BETWEEN 55296 AND 56319 THEN high := code;
+        ELSIF code BETWEEN 56320 AND 57343 THEN result := result || chr(65536 + ((high - 55296) << 10) + code - 56320);
+        ELSE result := result || chr(code);
+        END IF;
+    END LOOP;
+    RETURN result;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.text_to_binary(value text, style int, is_national boolean) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE digits text := value;
+BEGIN
+    IF style IN (1, 2) THEN
+        IF style = 1 THEN
+            IF value !~* '^0x' THEN PERFORM tsql.fail(8114, 'Error converting data type varchar to varbinary.', value, 16, 5); END IF;
+            digits := pg_catalog.substr(value, 3);
+        END IF;
+        IF digits !~* '^([0-9a-f]{2})*$' THEN PERFORM tsql.fail(8114, 'Error converting data type varchar to varbinary.', value, 16, 5); END IF;
+        RETURN decode(digits, 'hex');
+    END IF;
+    IF is_national THEN RETURN tsql.to_utf16(value); END IF;
+    IF octet_length(value) = char_length(value) THEN RETURN convert_to(value, 'UTF8'); END IF;
+    BEGIN
+        RETURN convert_to(value, 'WIN1252');
+    EXCEPTION WHEN untranslatable_character THEN
+        RETURN convert_to(regexp_replace(value, '[^\x01-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'), 'WIN1252');
+    END;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.try_text_to_binary(value text, style int, is_national boolean) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN RETURN tsql.text_to_binary(value, style, is_national); EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$;
+CREATE OR REPLACE FUNCTION tsql.refuse_text_to_binary(value text, source text, target text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value IS NOT NULL THEN tsql.fail(257, format(
+    'Implicit conversion from data type %s to %s is not allowed. Use the CONVERT function to run this query.', source, target), '', 16, 3)::bytea END;
+CREATE OR REPLACE FUNCTION tsql.binary_to_text(value bytea, style int, is_national boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF style = 1 THEN RETURN '0x' || upper(encode(value, 'hex')); END IF;
+    IF style = 2 THEN RETURN upper(encode(value, 'hex')); END IF;
+    IF is_national THEN RETURN tsql.from_utf16(value); END IF;
+    IF position('\x00'::bytea IN value) > 0 THEN
+        PERFORM tsql.fail(49999, 'sqlserver_emulator does not support the character U+0000 in a string. See docs/emulator.md.', '');
+    END IF;
+    BEGIN
+        RETURN convert_from(value, 'WIN1252');
+    EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
+        RETURN convert_from(value, 'LATIN1');
+    END;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.fit_binary(value bytea, length int, fixed boolean) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) > length THEN pg_catalog.substr(value, 1, length)
+    WHEN fixed AND octet_length(value) < length THEN value || decode(repeat('00', length - octet_length(value)), 'hex') ELSE value END;
+CREATE OR REPLACE FUNCTION tsql.pad_binary(value bytea, length int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) < length THEN value || decode(repeat('00', length - octet_length(value)), 'hex') ELSE value END;
+CREATE OR REPLACE FUNCTION tsql.assign_binary(value bytea, length int, fixed boolean) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF octet_length(value) > length THEN
+        RAISE EXCEPTION USING ERRCODE = '22001', MESSAGE = format('value too long for type binary(%s)', length);
+    END IF;
+    RETURN tsql.fit_binary(value, length, fixed);
+END $$;
+CREATE OR REPLACE FUNCTION tsql.integer_to_binary(value bigint, size int, length int, fixed boolean) RETURNS bytea
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN length < size THEN pg_catalog.substr(bytes, size - length + 1)
+        WHEN fixed THEN decode(repeat('00', length - size), 'hex') || bytes ELSE bytes END
+    FROM (SELECT pg_catalog.substr(int8send(value), 9 - size) AS bytes) b $$;
+CREATE OR REPLACE FUNCTION tsql.binary_to_integer(value bytea, size int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    number bigint := 0;
+    bytes bytea := CASE WHEN octet_length(value) > size THEN pg_catalog.substr(value, octet_length(value) - size + 1) ELSE value END;
+BEGIN
+    FOR i IN 0 .. octet_length(bytes) - 1 LOOP number := (number << 8) | get_byte(bytes, i); END LOOP;
+    IF octet_length(bytes) = size AND size IN (2, 4) AND get_byte(bytes, 0) > 127 THEN number := number - (1::bigint << (8 * size)); END IF;
+    RETURN number;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.guid_to_binary(value uuid) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT pg_catalog.substr(b, 4, 1) || pg_catalog.substr(b, 3, 1) || pg_catalog.substr(b, 2, 1) || pg_catalog.substr(b, 1, 1)
+        || pg_catalog.substr(b, 6, 1) || pg_catalog.substr(b, 5, 1) || pg_catalog.substr(b, 8, 1) || pg_catalog.substr(b, 7, 1)
+        || pg_catalog.substr(b, 9) FROM (SELECT uuid_send(value) AS b) v $$;
+CREATE OR REPLACE FUNCTION tsql.binary_to_guid(value bytea) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT encode(tsql.guid_to_binary(encode(tsql.fit_binary(value, 16, true), 'hex')::uuid), 'hex')::uuid $$;
+CREATE OR REPLACE FUNCTION tsql.hashbytes(algorithm text, data bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    CASE upper(algorithm)
+        WHEN 'MD5' THEN RETURN decode(md5(data), 'hex');
+        WHEN 'SHA2_256' THEN RETURN sha256(data);
+        WHEN 'SHA2_512' THEN RETURN sha512(data);
+        WHEN 'SHA', 'SHA1', 'MD2', 'MD4' THEN
+            PERFORM tsql.fail(49999, 'sqlserver_emulator does not support HASHBYTES with %s. See docs/emulator.md.', algorithm);
+        ELSE RETURN NULL;
+    END CASE;
+END $$;

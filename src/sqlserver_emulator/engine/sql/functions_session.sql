@@ -1,0 +1,52 @@
+-- Functions about the session: who is connected, and what they may do.
+
+-- The session ---------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION tsql.login_name(current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT login FROM emulator.sessions WHERE backend_pid = pg_backend_pid() $$;
+CREATE OR REPLACE FUNCTION tsql.suser_sname(id bytea, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN $1 IS NULL THEN tsql.login_name($2) WHEN $1 = '\x01' THEN 'sa' END $$;
+CREATE OR REPLACE FUNCTION tsql.suser_id(login text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT principal_id FROM emulator.logins WHERE lower(name) = lower(coalesce($1, tsql.login_name($2))) $$;
+CREATE OR REPLACE FUNCTION tsql.app_name(current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT application FROM emulator.sessions WHERE backend_pid = pg_backend_pid() $$;
+CREATE OR REPLACE FUNCTION tsql.host_name(current text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'localhost' $$;
+CREATE OR REPLACE FUNCTION tsql.host_id(current text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT pg_backend_pid()::text $$;
+CREATE OR REPLACE FUNCTION tsql.is_sysadmin() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT coalesce((SELECT l.is_sysadmin FROM emulator.sessions s JOIN emulator.logins l ON l.name = s.login WHERE s.backend_pid = pg_backend_pid()), false) $$;
+CREATE OR REPLACE FUNCTION tsql.user_name(id int, current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT CASE WHEN $1 IS NOT NULL THEN (SELECT name FROM emulator.principals WHERE principal_id = $1 AND database_id = tsql.db_id($2, $2))
+        WHEN tsql.is_sysadmin() THEN 'dbo'
+        ELSE coalesce((SELECT name FROM emulator.principals WHERE login = tsql.login_name($2) AND database_id = tsql.db_id($2, $2)), 'guest') END $$;
+CREATE OR REPLACE FUNCTION tsql.database_principal_id(name text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT p.principal_id FROM emulator.principals p
+    WHERE p.database_id = tsql.db_id($2, $2) AND lower(p.name) = lower(coalesce($1, tsql.user_name(NULL, $2))) LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.user_id(name text, current text) RETURNS int LANGUAGE sql STABLE AS $$ SELECT tsql.database_principal_id($1, $2) $$;
+CREATE OR REPLACE FUNCTION tsql.is_srvrolemember(role text, login text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT CASE WHEN lower($1) = 'public' THEN 1
+        WHEN lower($1) IN ('sysadmin', 'securityadmin', 'serveradmin', 'setupadmin', 'processadmin', 'diskadmin', 'dbcreator', 'bulkadmin')
+        THEN CASE WHEN $2 IS NULL THEN tsql.is_sysadmin()::int ELSE (SELECT is_sysadmin::int FROM emulator.logins WHERE lower(name) = lower($2)) END END $$;
+CREATE OR REPLACE FUNCTION tsql.is_rolemember(role text, principal text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    WITH RECURSIVE wanted AS (SELECT principal_id FROM emulator.principals WHERE database_id = tsql.db_id($3, $3) AND type = 'R' AND lower(name) = lower($1)),
+    held(id) AS (
+        SELECT principal_id FROM emulator.principals WHERE database_id = tsql.db_id($3, $3) AND lower(name) = lower(coalesce($2, tsql.user_name(NULL, $3)))
+        UNION SELECT m.role_principal_id FROM emulator.role_members m JOIN held ON m.member_principal_id = held.id WHERE m.database_id = tsql.db_id($3, $3))
+    SELECT CASE WHEN $2 IS NULL AND tsql.is_sysadmin() AND lower($1) NOT LIKE 'db\_deny%' THEN 1
+        WHEN NOT EXISTS (SELECT FROM wanted) THEN CASE WHEN lower($1) = 'public' THEN 1 END
+        ELSE EXISTS (SELECT FROM wanted JOIN held ON held.id = wanted.principal_id)::int END $$;
+CREATE OR REPLACE FUNCTION tsql.is_member(role text, current text) RETURNS int LANGUAGE sql STABLE AS $$ SELECT tsql.is_rolemember($1, NULL, $2) $$;
+CREATE OR REPLACE FUNCTION tsql.has_dbaccess(database text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT CASE WHEN tsql.db_id($1, $1) IS NULL THEN NULL
+        ELSE (tsql.is_sysadmin() OR EXISTS (SELECT FROM emulator.principals WHERE database_id = tsql.db_id($1, $1) AND login = tsql.login_name($2)))::int END $$;
+CREATE OR REPLACE FUNCTION tsql.has_perms_by_name(securable text, class text, permission text, sub_securable text, sub_class int, current text)
+RETURNS int LANGUAGE plpgsql STABLE AS $$
+DECLARE relation oid;
+BEGIN
+    IF tsql.is_sysadmin() THEN RETURN 1; END IF;
+    IF upper(class) = 'OBJECT' THEN
+        relation := tsql.object_id(securable, NULL, current);
+        IF relation IS NULL THEN RETURN NULL; END IF;
+        RETURN (upper(permission) IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND has_table_privilege(relation, permission))::int;
+    END IF;
+    RETURN 0;
+END $$;

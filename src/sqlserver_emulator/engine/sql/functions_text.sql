@@ -1,0 +1,107 @@
+-- String functions, names and patterns.
+
+-- Strings -------------------------------------------------------------------------------------------------------------
+
+-- SQL Server counts UTF-16 code units.
+CREATE OR REPLACE FUNCTION tsql.utf16_length(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) = char_length(value) THEN char_length(value)
+    ELSE char_length(value) + regexp_count(value, '[\U00010000-\U0010FFFF]') END;
+CREATE OR REPLACE FUNCTION tsql.len(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN tsql.utf16_length(pg_catalog.rtrim(value, ' '));
+CREATE OR REPLACE FUNCTION tsql.substring(value text, start int, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
+    ELSE pg_catalog.substr(value, start, length) END;
+CREATE OR REPLACE FUNCTION tsql.substring_binary(value bytea, start int, length int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length < 0
+    THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)::bytea
+    ELSE pg_catalog.substr(value, greatest(start, 1), greatest(length + least(start - 1, 0), 0)) END;
+CREATE OR REPLACE FUNCTION tsql.left(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
+    ELSE pg_catalog.left(value, length) END;
+CREATE OR REPLACE FUNCTION tsql.right(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length < 0 THEN tsql.fail(536, 'Invalid length parameter passed to the RIGHT function.', length::text)
+    WHEN length = 0 THEN '' ELSE pg_catalog.right(value, length) END;
+CREATE OR REPLACE FUNCTION tsql.charindex(part text, value text, start int DEFAULT 1) RETURNS int
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN part = '' THEN 0 WHEN start <= 1 THEN strpos(value, part)
+        ELSE CASE WHEN found > 0 THEN found + start - 1 ELSE 0 END END
+    FROM (SELECT strpos(pg_catalog.substr(value, greatest(start, 1)), part) AS found) f $$;
+CREATE OR REPLACE FUNCTION tsql.replace(value text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN old = '' THEN value ELSE pg_catalog.replace(value, old, new) END;
+CREATE OR REPLACE FUNCTION tsql.replicate(value text, count int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(value, count) END;
+CREATE OR REPLACE FUNCTION tsql.space(count int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(' ', count) END;
+CREATE OR REPLACE FUNCTION tsql.stuff(value text, start int, length int, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN start <= 0 OR length < 0 OR start > char_length(value) THEN NULL
+    ELSE pg_catalog.left(value, start - 1) || coalesce(new, '') || pg_catalog.substr(value, start + length) END;
+CREATE OR REPLACE FUNCTION tsql.quotename(value text, quote text DEFAULT '[') RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN char_length(value) > 128 THEN NULL
+    WHEN quote IN ('[', ']') THEN '[' || pg_catalog.replace(value, ']', ']]') || ']'
+    WHEN quote IN ('''', '"', '`') THEN quote || pg_catalog.replace(value, quote, quote || quote) || quote
+    WHEN quote IN ('(', ')') THEN '(' || pg_catalog.replace(value, ')', '))') || ')'
+    WHEN quote IN ('<', '>') THEN '<' || pg_catalog.replace(value, '>', '>>') || '>'
+    WHEN quote IN ('{', '}') THEN '{' || pg_catalog.replace(value, '}', '}}') || '}' END;
+CREATE OR REPLACE FUNCTION tsql.ascii(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN value = '' THEN NULL ELSE get_byte(tsql.text_to_binary(pg_catalog.left(value, 1), 0, false), 0) END $$;
+CREATE OR REPLACE FUNCTION tsql.unicode(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN value = '' THEN NULL WHEN pg_catalog.ascii(value) > 65535 THEN 55296 + ((pg_catalog.ascii(value) - 65536) >> 10)
+    ELSE pg_catalog.ascii(value) END;
+CREATE OR REPLACE FUNCTION tsql.char(code int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN code BETWEEN 1 AND 255 THEN tsql.binary_to_text(set_byte('\x00'::bytea, 0, code), 0, false) END $$;
+CREATE OR REPLACE FUNCTION tsql.nchar(code int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN code BETWEEN 1 AND 55295 OR code BETWEEN 57344 AND 65535 THEN chr(code) END;
+CREATE OR REPLACE FUNCTION tsql.string_escape(value text, kind text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN lower(kind) = 'json' THEN pg_catalog.replace(btrim(to_json(value)::text, '"'), '/', '\/') END;
+CREATE OR REPLACE FUNCTION tsql.string_split(value text, separator text, ordinal int DEFAULT 0)
+RETURNS TABLE (value_ text, ordinal_ bigint) LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT part, number FROM unnest(string_to_array($1, $2)) WITH ORDINALITY AS p(part, number) $$;
+CREATE OR REPLACE FUNCTION tsql.generate_series(first bigint, last bigint, step bigint DEFAULT 1) RETURNS SETOF bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT pg_catalog.generate_series(first, last, step) $$;
+CREATE OR REPLACE FUNCTION tsql.isjson(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN (value IS JSON OBJECT OR value IS JSON ARRAY)::int;
+CREATE OR REPLACE FUNCTION tsql.json_value(value text, path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN jsonb_typeof(found) IN ('object', 'array') THEN NULL ELSE found #>> '{}' END
+    FROM (SELECT jsonb_path_query_first(value::jsonb, path::jsonpath) AS found) f $$;
+
+-- The parts of a one- to four-part name, innermost first; brackets and quotes removed.
+CREATE OR REPLACE FUNCTION tsql.name_parts(name text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT array_agg(CASE WHEN m[1] IS NOT NULL THEN pg_catalog.replace(m[1], ']]', ']')
+                          WHEN m[2] IS NOT NULL THEN pg_catalog.replace(m[2], '""', '"') ELSE btrim(coalesce(m[3], '')) END ORDER BY n DESC)
+    FROM regexp_matches(name || '.', '\s*(?:\[((?:[^]]|\]\])*)\]|"((?:[^"]|"")*)"|([^."[]*))\s*\.', 'g') WITH ORDINALITY AS p(m, n) $$;
+CREATE OR REPLACE FUNCTION tsql.parsename(name text, part int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN cardinality(parts) <= 4 THEN nullif(parts[part], '') END FROM (SELECT tsql.name_parts(name) AS parts) p $$;
+
+-- LIKE with [classes] as a regular expression.
+CREATE OR REPLACE FUNCTION tsql.like_regex(pattern text, escape text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    regex text := '';
+    position int := 1;
+    mark text;
+    ending int;
+BEGIN
+    WHILE position <= char_length(pattern) LOOP
+        mark := pg_catalog.substr(pattern, position, 1);
+        IF mark = escape AND position < char_length(pattern) THEN
+            position := position + 1;
+            regex := regex || regexp_replace(pg_catalog.substr(pattern, position, 1), '([^\w\s])', '\\\1');
+        ELSIF mark = '%' THEN regex := regex || '.*';
+        ELSIF mark = '_' THEN regex := regex || '.';
+        ELSIF mark = '[' THEN
+            ending := strpos(pg_catalog.substr(pattern, position + 2), ']');
+            IF ending = 0 THEN RETURN '(?!)'; END IF;
+            regex := regex || '[' || regexp_replace(pg_catalog.substr(pattern, position + 1, ending), '([\\\[])', '\\\1', 'g') || ']';
+            position := position + ending + 1;
+        ELSE regex := regex || regexp_replace(mark, '([^\w\s])', '\\\1');
+        END IF;
+        position := position + 1;
+    END LOOP;
+    RETURN regex;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.like(value text, pattern text, escape text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN strpos(pattern, '[') = 0 THEN value LIKE pattern ESCAPE coalesce(escape, '')
+    ELSE value ~ ('^' || tsql.like_regex(pattern, escape) || '$') END;
+CREATE OR REPLACE FUNCTION tsql.patindex(pattern text, value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT regexp_instr(value, CASE WHEN pattern LIKE '\%%' THEN '' ELSE '^' END || tsql.like_regex(middle, NULL)
+        || CASE WHEN pattern LIKE '%\%' THEN '' ELSE '$' END)
+    FROM (SELECT regexp_replace(regexp_replace(pattern, '^%', ''), '%$', '') AS middle) p $$;
