@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sqlserver_emulator.engine.contract import ProcedureRegistry
+from sqlserver_emulator.tsql.catalog.collations import SP_TABLECOLLATIONS_100
 from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
 from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
@@ -21,7 +22,7 @@ REFUSED: Final = word_set(
     sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser sp_lock sp_msforeachdb sp_msforeachtable
     sp_password sp_procedure_params_100_managed sp_readerrorlog sp_recompile sp_refreshview sp_releaseapplock sp_rename
     sp_server_info sp_set_session_context sp_settriggerorder sp_spaceused sp_special_columns_100 sp_sproc_columns_100
-    sp_stored_procedures sp_table_privileges sp_tablecollations_100 sp_tableoption sp_trace_create
+    sp_stored_procedures sp_table_privileges sp_tableoption sp_trace_create
     sp_updateextendedproperty sp_updatestats sp_who sp_who2 xp_cmdshell xp_fixeddrives xp_instance_regread xp_logevent
     xp_msver xp_readerrorlog"""
 )
@@ -42,6 +43,7 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_PKEYS,
         SP_STATISTICS,
         SP_STATISTICS_100,
+        SP_TABLECOLLATIONS_100,
         SP_TABLES,
     )
 }
