@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction
+from sqlserver_emulator.engine.names import postgres_name
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction, ScalarFunction
 from sqlserver_emulator.types import TsqlType
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
@@ -58,7 +60,7 @@ JOIN emulator.columns c ON c.object_id = ic.object_id AND c.column_id = ic.colum
 WHERE k.parent_object_id = $1 AND k.type = 'PK' ORDER BY ic.key_ordinal
 """
 _INLINE_FUNCTION = """
-SELECT d.name, s.name, o.name, f.parameters, f.body
+SELECT d.name, s.name, o.name, f.parameters, f.body, f.columns
 FROM emulator.inline_functions f JOIN emulator.objects o ON o.object_id = f.object_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator.databases d ON d.database_id = o.database_id
@@ -69,6 +71,13 @@ SELECT f.postgres_function FROM emulator.scalar_functions f
 LEFT JOIN emulator.databases d ON d.database_id = f.database_id
 WHERE (f.database_id = 0 OR lower(d.name) = lower($1)) AND lower(f.schema) = lower($2) AND lower(f.name) = lower($3)
 ORDER BY f.database_id DESC LIMIT 1
+"""
+_USER_FUNCTION = """
+SELECT f.postgres_function, f.parameters, f.returns, f.is_volatile
+FROM emulator.functions f JOIN emulator.objects o ON o.object_id = f.object_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND f.returns IS NOT NULL
 """
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable FROM emulator.user_types t
@@ -130,6 +139,9 @@ class CatalogCache:
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._remember(("scalar", database, schema, name), self._load_scalar, database, schema, name)
 
+    def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
+        return self._remember(("function", database, schema, name), self._load_function, database, schema, name)
+
     def user_type(self, database: str, schema: str, name: str) -> UserType | None:
         return self._remember(("type", database, schema, name), self._load_type, database, schema, name)
 
@@ -174,12 +186,21 @@ class CatalogCache:
         rows = cast(list[tuple[Any, ...]], self._fetch(_INLINE_FUNCTION, [database, schema, name]))
         if not rows:
             return None
-        real_database, real_schema, real_name, parameters, body = rows[0]
-        typed = tuple(
-            (p["name"], TsqlType(p["type"], p.get("length", 0), p.get("precision", 0), p.get("scale", 0)))
-            for p in parameters
+        real_database, real_schema, real_name, parameters, body, columns = rows[0]
+        described = tuple(
+            CatalogColumn(c["name"], i, _described_type(c), c["nullable"], postgres_name=postgres_name(c["name"]))
+            for i, c in enumerate(columns, 1)
         )
-        return InlineFunction(real_database, real_schema, real_name, typed, body)
+        typed, defaults = _described_parameters(parameters)
+        return InlineFunction(real_database, real_schema, real_name, typed, body, described, defaults)
+
+    def _load_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
+        rows = cast(list[tuple[Any, ...]], self._fetch(_USER_FUNCTION, [database, schema, name]))
+        if not rows:
+            return None
+        postgres_function, parameters, returns, is_volatile = rows[0]
+        typed, defaults = _described_parameters(parameters)
+        return ScalarFunction(postgres_function, typed, defaults, _described_type(returns), is_volatile)
 
     def _load_scalar(self, database: str, schema: str, name: str) -> str | None:
         rows = self._fetch(_SCALAR_FUNCTION, [database, schema, name])
@@ -191,6 +212,18 @@ class CatalogCache:
             return None
         type_, length, precision, scale, type_id, nullable = rows[0]
         return UserType(TsqlType(type_, length, precision, scale), type_id, nullable)
+
+
+def _described_type(described: dict[str, Any]) -> TsqlType:
+    facets = (described.get(facet, 0) for facet in ("length", "precision", "scale"))
+    return TsqlType(described["type"], *facets)
+
+
+def _described_parameters(
+    parameters: list[dict[str, Any]],
+) -> tuple[tuple[tuple[str, TsqlType], ...], tuple[str | None, ...]]:
+    typed = tuple((p["name"], _described_type(p)) for p in parameters)
+    return typed, tuple(p.get("default_sql") for p in parameters)
 
 
 def _column(  # noqa: PLR0917  (the order of _COLUMNS)
@@ -287,6 +320,9 @@ class SessionCatalog:
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._cache.scalar_function(database, schema, name)
 
+    def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
+        return self._cache.user_function(database, schema, name)
+
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         found = self.declared_type(database, schema, name)
         return found.type if found else None
@@ -331,6 +367,23 @@ class SessionCatalog:
 
     def drop_temporary(self, name: str) -> None:
         self._temporary.pop(name.lower(), None)
+        self._temporary_version = None
+
+    @contextmanager
+    def table_variables(self) -> Iterator[None]:
+        """A scope of its own for table variables: those outside are not seen in it, and those made in it go with it."""
+        outside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
+        self._replace_variables(outside, {})
+        try:
+            yield
+        finally:
+            inside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
+            self._replace_variables(inside, outside)
+
+    def _replace_variables(self, old: dict[str, Relation], new: dict[str, Relation]) -> None:
+        if not old and not new:
+            return
+        self._temporary = {name: kept for name, kept in self._temporary.items() if name not in old} | new
         self._temporary_version = None
 
     @property

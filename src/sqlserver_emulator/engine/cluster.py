@@ -109,7 +109,7 @@ def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> Non
 
 def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """The function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("functions.sql"), _sql("sys_views.sql")]
+    library = [_sql("programs.sql"), _sql("functions.sql"), _sql("sys_views.sql")]
     digest = hashlib.sha256(b"".join(library)).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return

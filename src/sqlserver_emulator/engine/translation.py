@@ -55,6 +55,21 @@ class InlineFunction:
     name: str
     parameters: tuple[tuple[str, TsqlType], ...]
     body: str
+    columns: tuple[CatalogColumn, ...] = ()
+    """As declared or described when it was made; empty where the body alone tells."""
+    defaults: tuple[str | None, ...] = ()
+    """PostgreSQL SQL of each parameter's default; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A user's scalar function. ``postgres_function``: qualified and quoted. ``defaults`` as in InlineFunction."""
+
+    postgres_function: str
+    parameters: tuple[tuple[str, TsqlType], ...]
+    defaults: tuple[str | None, ...]
+    returns: TsqlType
+    is_volatile: bool
 
 
 class CatalogReader(Protocol):
@@ -74,6 +89,9 @@ class CatalogReader(Protocol):
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         """The qualified, quoted PostgreSQL function for `schema.fn(...)` (such as sys.fn_cdc_get_max_lsn), or None."""
+
+    def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
+        """A scalar function of the user."""
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         """The system type of an alias type, or None."""

@@ -290,3 +290,20 @@ class Procedure:
 
     parameters: tuple[ParameterDeclaration, ...]
     body: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A parsed CREATE FUNCTION, of one of three kinds.
+
+    ``returns``: a scalar function's type. ``query``: the text of an inline table-valued function. ``table``: the table
+    variable that a table-valued function with statements returns.
+    """
+
+    parameters: tuple[ParameterDeclaration, ...]
+    returns: TsqlType | None = None
+    query: str = ""
+    table: DeclareTable | None = None
+    body: Batch | None = None
+    is_strict: bool = False
+    is_schema_bound: bool = False

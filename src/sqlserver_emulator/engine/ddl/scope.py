@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine import bind
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SessionCatalog
+from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_name
 from sqlserver_emulator.engine.names import bracketed
@@ -21,10 +22,12 @@ from sqlserver_emulator.engine.translation import (
     CatalogObject,
     InlineFunction,
     LiteralParameter,
+    ScalarFunction,
     StatementTranslator,
     Translated,
 )
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.tsql.lexer import tokenize
 from sqlserver_emulator.tsql.parsing import data_types
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
@@ -127,6 +130,32 @@ class DdlScope:
         )
         return with_literals(translated).removeprefix("SELECT ")
 
+    def expression(
+        self,
+        text: str,
+        variable_types: Mapping[str, TsqlType],
+        *,
+        as_type: TsqlType | None = None,
+        condition: bool = False,
+    ) -> Translated:
+        """A T-SQL expression, or a search condition as 1 or 0, over variables."""
+        return self._translator.translate_expression(
+            text,
+            catalog=self.access.catalog,
+            database=self.database,
+            variable_types=variable_types,
+            condition=condition,
+            as_type=as_type,
+        )
+
+    def literal(self, value: object, type: TsqlType) -> str:
+        """A constant of a T-SQL type as PostgreSQL SQL."""
+        return f"{bind.to_literal(None if value is None else convert(value, type))}::{self.postgres_type(type)}"
+
+    def words(self) -> frozenset[str]:
+        """The words of the statement, names and keywords in upper case."""
+        return frozenset(token.word for token in tokenize(self.statement))
+
     def over_table(self, expression: str, table: CatalogObject) -> tuple[str, TsqlType | None]:
         """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type where it is known."""
         select, translated = self._select(f"SELECT {expression} AS x FROM {_from(table)}", table)
@@ -179,6 +208,9 @@ class DeclaredTableCatalog:
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._catalog.scalar_function(database, schema, name)
+
+    def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
+        return self._catalog.user_function(database, schema, name)
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         return self._catalog.user_type(database, schema, name)

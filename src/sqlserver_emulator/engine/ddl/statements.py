@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlserver_emulator.engine.ddl import (
     alter,
     database_options,
+    functions,
     indexes,
     permissions,
     principals,
@@ -161,6 +162,23 @@ def _drop_procedure(scope: DdlScope, cursor: Cursor) -> Command:
     return Command.NONE
 
 
+def _function(replace: str) -> Statement:
+    def apply(scope: DdlScope, cursor: Cursor) -> Command:
+        functions.create_function(scope, take_name(cursor), replace=replace)
+        return Command.NONE
+
+    return apply
+
+
+def _drop_function(scope: DdlScope, cursor: Cursor) -> Command:
+    if_exists = cursor.accept("IF", "EXISTS")
+    names = take_names(cursor)
+    expect_end(cursor)
+    for name in names:
+        functions.drop_function(scope, name, if_exists=if_exists)
+    return Command.NONE
+
+
 def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
     if not cursor.accept("FROM"):
@@ -194,6 +212,10 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     *((f"CREATE OR ALTER {word}", _procedure("CREATE OR ALTER")) for word in ("PROCEDURE", "PROC")),
     *((f"ALTER {word}", _procedure("ALTER")) for word in ("PROCEDURE", "PROC")),
     *((f"DROP {word}", _drop_procedure) for word in ("PROCEDURE", "PROC")),
+    ("CREATE FUNCTION", _function("")),
+    ("CREATE OR ALTER FUNCTION", _function("CREATE OR ALTER")),
+    ("ALTER FUNCTION", _function("ALTER")),
+    ("DROP FUNCTION", _drop_function),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
     ("CREATE DATABASE", database_options.create_database),

@@ -6,6 +6,8 @@ away in PostgreSQL (the catalog keeps them), and made again afterwards, or when 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.engine import result_types
@@ -24,6 +26,13 @@ JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
 JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'
 JOIN emulator.objects o ON o.object_id = v.oid::bigint AND o.type = 'V' AND NOT o.is_system
 WHERE d.refobjid = $1::oid AND d.refclassid = 'pg_class'::regclass AND v.oid <> $1::oid
+"""
+_VIEWS_OF_FUNCTION = """
+SELECT DISTINCT v.oid::bigint FROM pg_depend d
+JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'
+JOIN emulator.objects o ON o.object_id = v.oid::bigint AND o.type = 'V' AND NOT o.is_system
+WHERE d.refobjid = $1::regprocedure AND d.refclassid = 'pg_proc'::regclass
 """
 _BROKEN = """
 SELECT o.object_id, s.name, o.name, o.definition FROM emulator.objects o
@@ -103,8 +112,17 @@ def _forget(scope: DdlScope, view: CatalogObject) -> None:
 
 def detach_views(scope: DdlScope, relation: CatalogObject) -> None:
     """Take the user's views over ``relation`` away, and those over them."""
-    for (view_id,) in scope.fetch(_VIEWS_OVER, [relation.object_id]):
-        view = scope.access.catalog.table_by_id(int(view_id))
+    _detach(scope, scope.fetch(_VIEWS_OVER, [relation.object_id]))
+
+
+def detach_views_of_function(scope: DdlScope, signature: str) -> None:
+    """Take the user's views away that call a function; ``signature`` is PostgreSQL's."""
+    _detach(scope, scope.fetch(_VIEWS_OF_FUNCTION, [signature]))
+
+
+def _detach(scope: DdlScope, view_ids: Sequence[tuple[object, ...]]) -> None:
+    for (view_id,) in view_ids:
+        view = scope.access.catalog.table_by_id(int(str(view_id)))
         if view is not None:
             detach_views(scope, view)
             scope.run(f"DROP VIEW IF EXISTS {qualified(view.postgres_schema, view.postgres_name)}")

@@ -80,7 +80,9 @@ SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id,
     (CASE o.type WHEN 'U' THEN 'USER_TABLE' WHEN 'V' THEN 'VIEW' WHEN 'P' THEN 'SQL_STORED_PROCEDURE'
         WHEN 'PK' THEN 'PRIMARY_KEY_CONSTRAINT' WHEN 'UQ' THEN 'UNIQUE_CONSTRAINT' WHEN 'C' THEN 'CHECK_CONSTRAINT'
         WHEN 'D' THEN 'DEFAULT_CONSTRAINT' WHEN 'F' THEN 'FOREIGN_KEY_CONSTRAINT'
-        WHEN 'IF' THEN 'SQL_INLINE_TABLE_VALUED_FUNCTION' END)::varchar(60) AS type_desc,
+        WHEN 'IF' THEN 'SQL_INLINE_TABLE_VALUED_FUNCTION' WHEN 'FN' THEN 'SQL_SCALAR_FUNCTION'
+        WHEN 'TF' THEN 'SQL_TABLE_VALUED_FUNCTION' WHEN 'TR' THEN 'SQL_TRIGGER' WHEN 'SO' THEN 'SEQUENCE_OBJECT'
+        WHEN 'SN' THEN 'SYNONYM' END)::varchar(60) AS type_desc,
     o.create_date::emulator.datetime AS create_date, o.modify_date::emulator.datetime AS modify_date,
     o.is_ms_shipped::int::emulator.bit AS is_ms_shipped, 0::emulator.bit AS is_published,
     0::emulator.bit AS is_schema_published
@@ -134,7 +136,7 @@ SELECT o.database_id AS database, o.object_id, o.definition, 1::emulator.bit AS 
     0::emulator.bit AS uses_database_collation, 0::emulator.bit AS is_recompiled, 0::emulator.bit AS null_on_null_input,
     NULL::int AS execute_as_principal_id, 0::emulator.bit AS uses_native_compilation, 0::emulator.bit AS is_inlineable,
     0::emulator.bit AS inline_type
-FROM emulator.objects o WHERE o.type IN ('P', 'V', 'IF') AND NOT o.is_system;
+FROM emulator.objects o WHERE o.type IN ('P', 'V', 'IF', 'FN', 'TF', 'TR') AND NOT o.is_system;
 
 CREATE VIEW emulator_sys.triggers AS
 SELECT d.database_id AS database, NULL::emulator.sysname AS name, NULL::int AS object_id, NULL::emulator.tinyint AS parent_class,
@@ -614,7 +616,7 @@ SELECT o.database_id AS database, d.name::varchar(128) AS "SPECIFIC_CATALOG", s.
     o.create_date::emulator.datetime AS "CREATED", o.modify_date::emulator.datetime AS "LAST_ALTERED"
 FROM emulator.objects o JOIN emulator.databases d ON d.database_id = o.database_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
-WHERE o.type IN ('P', 'IF') AND NOT o.is_system;
+WHERE o.type IN ('P', 'IF', 'FN', 'TF') AND NOT o.is_system;
 
 -- Each database's own views -------------------------------------------------------------------------------------------
 

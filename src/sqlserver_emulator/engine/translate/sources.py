@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.functions.metadata import user_arguments
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argument
 from sqlserver_emulator.engine.translate.inline_functions import function_columns
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
@@ -197,6 +198,15 @@ class SourceTranslator:
     def _expand(
         self, function: InlineFunction, call: exp.Anonymous, expressions: ExpressionTranslator
     ) -> tuple[str, tuple[SourceColumn, ...] | None]:
+        if function.columns:
+            name = f"{function.schema}.{function.name}"
+            given = user_arguments(expressions, name, function.parameters, function.defaults, call.expressions)
+            self.emission.read_only = False
+            declared = tuple(
+                SourceColumn(column.name, quote(column.postgres_name), column.type, column.nullable)
+                for column in function.columns
+            )
+            return _PLACEHOLDER.sub(lambda m: given[int(m[1]) - 1] if m[1] else m[2], function.body), declared
         if len(call.expressions) < len(function.parameters):
             message = "An insufficient number of arguments were supplied for the procedure or function"
             raise SqlServerError(313, f"{message} {function.schema}.{function.name}.")

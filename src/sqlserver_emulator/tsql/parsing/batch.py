@@ -184,6 +184,11 @@ def _check_module(cursor: Cursor, start: int, end: int) -> int:
 
         cursor.at = start
         take_procedure(cursor)
+    elif kind == "FUNCTION":
+        from sqlserver_emulator.tsql.parsing.function import take_function  # noqa: PLC0415
+
+        cursor.at = start
+        take_function(cursor)
     return end
 
 

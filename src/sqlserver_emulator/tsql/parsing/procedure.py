@@ -25,7 +25,7 @@ def parse_procedure(source: str) -> Procedure:
 def parse_parameters(text: str) -> tuple[ParameterDeclaration, ...]:
     """`@a int, @b nvarchar(20) = N'x' OUTPUT`, as sp_executesql gets it; empty text, no parameters."""
     cursor = Cursor(text)
-    parameters = () if cursor.at_end else _take_parameters(cursor)
+    parameters = () if cursor.at_end else take_parameters(cursor)
     if not cursor.at_end:
         raise cursor.syntax_error()
     return parameters
@@ -50,10 +50,10 @@ def take_procedure(cursor: Cursor) -> Procedure:
 
 def _take_optional_parameters(cursor: Cursor) -> tuple[ParameterDeclaration, ...]:
     if cursor.token.kind == VARIABLE:
-        return _take_parameters(cursor)
+        return take_parameters(cursor)
     if not cursor.accept("("):
         return ()
-    parameters = () if cursor.word == ")" else _take_parameters(cursor)
+    parameters = () if cursor.word == ")" else take_parameters(cursor)
     cursor.expect(")")
     return parameters
 
@@ -64,7 +64,7 @@ def _skip_options(cursor: Cursor) -> None:
         cursor.take()
 
 
-def _take_parameters(cursor: Cursor) -> tuple[ParameterDeclaration, ...]:
+def take_parameters(cursor: Cursor) -> tuple[ParameterDeclaration, ...]:
     parameters = [_take_parameter(cursor)]
     while cursor.accept(","):
         parameters.append(_take_parameter(cursor))

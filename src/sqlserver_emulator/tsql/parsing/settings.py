@@ -79,7 +79,7 @@ def _take_declaration(cursor: Cursor) -> Declaration | Statement:
     cursor.accept("AS")
     if cursor.accept("TABLE"):
         cursor.known.add(name)
-        return _take_table(cursor, line, token.text)
+        return take_table_declaration(cursor, line, token.text)
     if cursor.accept("CURSOR"):
         cursor.known.add(name)
         return Unsupported(line, "cursors (DECLARE … CURSOR)")
@@ -91,7 +91,7 @@ def _take_declaration(cursor: Cursor) -> Declaration | Statement:
     return declaration
 
 
-def _take_table(cursor: Cursor, line: int, name: str) -> DeclareTable:
+def take_table_declaration(cursor: Cursor, line: int, name: str) -> DeclareTable:
     start = cursor.at
     if cursor.word != "(":
         raise cursor.syntax_error()

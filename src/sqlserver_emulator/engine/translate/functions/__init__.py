@@ -58,6 +58,9 @@ def call_qualified(self: ExpressionTranslator, node: exp.Expression) -> Value:
     schema = parts[-1]
     database = parts[-2] if len(parts) > 1 else self.emission.database
     real_database = self.emission.catalog.database(database)
+    user = self.emission.catalog.user_function(real_database, schema, function.name) if real_database else None
+    if user is not None:
+        return metadata.user_function(self, user, ".".join([*parts, function.name]), function.expressions)
     postgres = real_database and self.emission.catalog.scalar_function(real_database, schema, function.name)
     if not postgres and function.name.lower() in _XML_METHODS:
         raise NotSupportedByEmulatorError(f"the xml method {function.name}()")

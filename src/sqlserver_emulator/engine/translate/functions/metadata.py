@@ -6,14 +6,17 @@ argument.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
+from sqlserver_emulator.engine.translate.conversion import ASSIGN, EXPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import quote_text
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument
+from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
+from sqlserver_emulator.engine.translation import ScalarFunction
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, SMALLINT, SYSNAME, TsqlType
 
@@ -71,6 +74,42 @@ def scalar_function(self: ExpressionTranslator, postgres: str, call: exp.Anonymo
         raise SqlServerError(8144, f"Procedure or function {call.name} has too many arguments specified.")
     arguments = [convert(self.value(node), type, ASSIGN).sql for node, type in zip(nodes, parameters, strict=True)]
     return Value(f"{postgres}({', '.join(arguments)})", result)
+
+
+def user_function(
+    self: ExpressionTranslator, function: ScalarFunction, name: str, nodes: list[exp.Expression]
+) -> Value:
+    """A call of a user's scalar function; DEFAULT stands for a parameter's default. Raises 313 and 8144."""
+    self.emission.read_only = self.emission.read_only and not function.is_volatile
+    arguments = user_arguments(self, name, function.parameters, function.defaults, nodes)
+    result = storage_type(function.returns)
+    return Value(f"{function.postgres_function}({', '.join(arguments)})::{result}", function.returns)
+
+
+def user_arguments(
+    self: ExpressionTranslator,
+    name: str,
+    parameters: Sequence[tuple[str, TsqlType]],
+    defaults: Sequence[str | None],
+    nodes: list[exp.Expression],
+) -> list[str]:
+    """The arguments of a user's function as its parameters' types. A longer string is cut, as in an assignment."""
+    if len(nodes) < len(parameters):
+        message = "An insufficient number of arguments were supplied for the procedure or function"
+        raise SqlServerError(313, f"{message} {name}.", state=2)
+    if len(nodes) > len(parameters):
+        message = f"Procedure or function {name} has too many arguments specified."
+        raise SqlServerError(8144, message, state=2)
+    arguments: list[str] = []
+    for node, (parameter, type), default in zip(nodes, parameters, defaults, strict=True):
+        if not (isinstance(node, exp.Column) and node.name.lower() == "default" and not node.this.quoted):
+            arguments.append(f"{convert(self.value(node), type, EXPLICIT).sql}::{storage_type(type)}")
+        elif default is not None:
+            arguments.append(default)
+        else:
+            message = f"Procedure or function '{name}' expects parameter '{parameter}', which was not supplied."
+            raise SqlServerError(201, message, state=4)
+    return arguments
 
 
 FUNCTIONS: dict[str, Function] = {
