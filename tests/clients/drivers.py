@@ -27,7 +27,7 @@ class Driver:
     connect: Callable[..., Any]
     number: Callable[[BaseException], int | None]
     load: Callable[[Any, str, Sequence[str], Rows], None] | None = None
-    binary: type = bytearray
+    binary: Callable[[bytes], object] = bytearray
 
 
 def _number_in_first_argument(error: BaseException) -> int | None:
@@ -60,6 +60,12 @@ def _connect_pytds(server: Emulator, database: str, **options: Any) -> Any:
     )
 
 
+def _pytds_binary(value: bytes) -> object:
+    import pytds
+
+    return pytds.Binary(value)
+
+
 def _mssql_python(encrypt: str) -> Callable[..., Any]:
     return lambda server, database, **options: server.connect_mssql_python(database, encrypt=encrypt, **options)
 
@@ -74,7 +80,7 @@ DRIVERS = {
             _number_in_first_argument,
         ),
         Driver("mssql-python", "?", _mssql_python("yes"), _no_number),
-        Driver("python-tds", "%s", _connect_pytds, _number_of_pytds, binary=bytes),
+        Driver("python-tds", "%s", _connect_pytds, _number_of_pytds, binary=_pytds_binary),
     )
 }
 
