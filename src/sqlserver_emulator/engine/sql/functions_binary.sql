@@ -117,3 +117,19 @@ BEGIN
         ELSE RETURN NULL;
     END CASE;
 END $$;
+
+-- The bytes of a number in a (var)binary: the rightmost are kept, zeros go before them.
+CREATE OR REPLACE FUNCTION tsql.keep_right(bytes bytea, size int, length int, fixed boolean) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN length < size THEN pg_catalog.substr(bytes, size - length + 1)
+    WHEN fixed THEN decode(repeat('00', length - size), 'hex') || bytes ELSE bytes END;
+CREATE OR REPLACE FUNCTION tsql.money_bytes(value numeric) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN int8send((value * 10000)::int8);
+CREATE OR REPLACE FUNCTION tsql.smallmoney_bytes(value numeric) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN int4send((value * 10000)::int4);
+-- datetime is days since 1900 and ticks of 1/300 second.
+CREATE OR REPLACE FUNCTION tsql.datetime_bytes(value timestamp) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN int4send(value::date - date '1900-01-01') || int4send(pg_catalog.round(extract(epoch FROM value::time) * 300)::int4);
+CREATE OR REPLACE FUNCTION tsql.binary_to_datetime(value bytea) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT tsql.round_datetime(date '1900-01-01' + tsql.binary_to_integer(pg_catalog.substr(b, 1, 4), 4)::int
+        + tsql.binary_to_integer(pg_catalog.substr(b, 5, 4), 4) * interval '1 second' / 300)
+    FROM (SELECT pg_catalog.substr(decode(repeat('00', 8), 'hex') || value, octet_length(value) + 1) AS b) v $$;

@@ -11,10 +11,8 @@ RETURN lpad(to_char(value, 'FMHH12'), 2);
 CREATE OR REPLACE FUNCTION tsql.day_text(value timestamp) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN lpad(to_char(value, 'FMDD'), 2);
 CREATE OR REPLACE FUNCTION tsql.timestamp_to_text(value timestamp, style int, digits int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
-    -- datetime shows milliseconds behind a colon where datetime2 has its fraction behind a point
-    separator text := CASE WHEN digits = 3 THEN ':' ELSE '.' END;
     year text := CASE WHEN style < 20 AND style NOT IN (0, 9, 13) THEN 'YY' ELSE 'YYYY' END;
-    fraction text := CASE WHEN digits = 0 THEN '' ELSE separator || tsql.fraction(value, digits) END;
+    fraction text := CASE WHEN digits = 0 THEN '' ELSE '.' || tsql.fraction(value, digits) END;
 BEGIN
     CASE style
         WHEN 120, 20 THEN RETURN to_char(value, 'YYYY-MM-DD HH24:MI:SS');
@@ -42,15 +40,23 @@ BEGIN
         WHEN 14, 114 THEN RETURN to_char(value, 'HH24:MI:SS') || fraction;
         WHEN 22 THEN RETURN to_char(value, 'MM/DD/YY ') || tsql.hour12(value) || to_char(value, ':MI:SS AM');
         WHEN 23 THEN RETURN to_char(value, 'YYYY-MM-DD');
+        WHEN 130, 131 THEN RETURN tsql.fail(49999, 'sqlserver_emulator does not support CONVERT with style %s (Hijri calendar). See docs/emulator.md.', style::text);
         ELSE RETURN tsql.fail(281, '%s is not a valid style number when converting from datetime to a character string.', style::text);
     END CASE;
 END $$;
+-- datetime and smalldatetime have milliseconds, and those behind a colon where datetime2 has its fraction behind a point.
+CREATE OR REPLACE FUNCTION tsql.datetime_to_text(value timestamp, style int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN style IN (9, 109, 13, 113, 14, 114)
+    THEN regexp_replace(tsql.timestamp_to_text(value, style, 3), '\.(?=\d\d\d)', ':') ELSE tsql.timestamp_to_text(value, style, 3) END;
 CREATE OR REPLACE FUNCTION tsql.date_to_text(value date, style int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN style IN (20, 21, 23, 25, 120, 121, 126, 127) THEN to_char(value, 'YYYY-MM-DD')
     WHEN style IN (0, 100, 9, 109) THEN to_char(value, 'Mon ') || tsql.day_text(value) || to_char(value, ' YYYY')
     WHEN style IN (13, 113) THEN to_char(value, 'DD Mon YYYY') ELSE tsql.timestamp_to_text(value::timestamp, style, 0) END;
 CREATE OR REPLACE FUNCTION tsql.time_to_text(value time, style int, digits int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN style IN (0, 100) THEN tsql.hour12(moment) || to_char(moment, ':MIAM')
+    SELECT CASE WHEN style IN (1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 23) OR style BETWEEN 101 AND 107 OR style BETWEEN 110 AND 112
+            THEN tsql.fail(281, '%s is not a valid style number when converting from time to a character string.', style::text)
+        WHEN style IN (9, 109) THEN tsql.hour12(moment) || to_char(moment, ':MI:SS') || tsql.point_fraction(moment, digits) || to_char(moment, 'AM')
+        WHEN style IN (0, 100) THEN tsql.hour12(moment) || to_char(moment, ':MIAM')
         WHEN style IN (8, 20, 24, 108, 120) THEN to_char(moment, 'HH24:MI:SS')
         ELSE to_char(moment, 'HH24:MI:SS') || tsql.point_fraction(moment, digits) END
     FROM (SELECT date '1900-01-01' + value AS moment) m $$;

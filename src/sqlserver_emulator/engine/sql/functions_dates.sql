@@ -55,14 +55,15 @@ CREATE OR REPLACE FUNCTION tsql.to_time(value text, style int) RETURNS time LANG
 CREATE OR REPLACE FUNCTION tsql.to_datetime(value text, style int) RETURNS timestamp LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE moment timestamp := tsql.parse_timestamp(value, style);
 BEGIN
-    IF moment IS NULL AND value !~ '^\s*\d{4}-\d\d-\d\d' THEN PERFORM tsql.fail_date(value); END IF;
-    IF moment IS NULL OR moment < timestamp '1753-01-01' THEN
-        PERFORM tsql.fail(242, 'The conversion of a varchar data type to a datetime data type resulted in an out-of-range value.', value, 16, 3);
+    -- The old types know three digits of a second and no offset. What has a date's form but no date's value is out of range.
+    IF value ~ '(\.\d{4,}|\d\s*[+-]\d\d:\d\d\s*$)' OR (moment IS NULL AND value !~ '^\s*(\d{4}-\d{1,2}-\d{1,2}|\d{8}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\y') THEN
+        PERFORM tsql.fail_date(value);
     END IF;
+    IF moment IS NULL OR moment < timestamp '1753-01-01' THEN PERFORM tsql.out_of_range('varchar', 'datetime'); END IF;
     RETURN tsql.round_datetime(moment);
 END $$;
 CREATE OR REPLACE FUNCTION tsql.to_smalldatetime(value text, style int) RETURNS timestamp LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-    SELECT tsql.round_smalldatetime(tsql.to_datetime(value, style)) $$;
+    SELECT tsql.checked_smalldatetime(tsql.round_smalldatetime(tsql.to_datetime(value, style)), 'varchar', false) $$;
 CREATE OR REPLACE FUNCTION tsql.to_datetimeoffset(value text, style int) RETURNS tsql.datetimeoffset
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE parts text[] := regexp_match(value, '^(.*\S)\s*([+-]\d\d:\d\d|Z)\s*$');
@@ -91,6 +92,13 @@ RETURN date_trunc('minute', value)
     + pg_catalog.round(pg_catalog.round(extract(microseconds FROM value) * 3 / 10000) * 10 / 3) * interval '1 millisecond';
 CREATE OR REPLACE FUNCTION tsql.round_smalldatetime(value timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN date_trunc('minute', value + interval '30 seconds 1 microsecond' - interval '1 microsecond');
+CREATE OR REPLACE FUNCTION tsql.out_of_range(source text, target text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN tsql.fail(242, format('The conversion of a %s data type to a %s data type resulted in an out-of-range value.', source, target), '', 16, 3);
+CREATE OR REPLACE FUNCTION tsql.checked_datetime(value timestamp, source text, is_try boolean) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value >= timestamp '1753-01-01' OR value IS NULL THEN value WHEN NOT is_try THEN tsql.out_of_range(source, 'datetime')::timestamp END;
+CREATE OR REPLACE FUNCTION tsql.checked_smalldatetime(value timestamp, source text, is_try boolean) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN timestamp '1900-01-01' AND timestamp '2079-06-06 23:59' OR value IS NULL THEN value
+    WHEN NOT is_try THEN tsql.out_of_range(source, 'smalldatetime')::timestamp END;
 CREATE OR REPLACE FUNCTION tsql.datetime_to_float(value timestamp) RETURNS float8 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN (extract(epoch FROM value - timestamp '1900-01-01') / 86400)::float8;
 CREATE OR REPLACE FUNCTION tsql.float_to_datetime(value float8) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -160,8 +168,21 @@ RETURN CASE part
     WHEN 'minute' THEN value + amount * interval '1 minute' WHEN 'second' THEN value + amount * interval '1 second'
     WHEN 'millisecond' THEN value + amount * interval '1 millisecond' WHEN 'microsecond' THEN value + amount * interval '1 microsecond'
     WHEN 'nanosecond' THEN value + amount / 1000 * interval '1 microsecond' END;
+-- DATEADD over a column's type. Out of the type's range is error 517.
+CREATE OR REPLACE FUNCTION tsql.checked_dateadd(part text, amount bigint, value timestamp, type text) RETURNS timestamp
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE moment timestamp := tsql.dateadd(part, amount, value);
+BEGIN
+    IF moment >= timestamp '10000-01-01' OR moment < timestamp '0001-01-01' OR type = 'datetime' AND moment < timestamp '1753-01-01'
+        OR type = 'smalldatetime' AND NOT moment BETWEEN timestamp '1900-01-01' AND timestamp '2079-06-07' THEN
+        RAISE datetime_field_overflow;
+    END IF;
+    RETURN moment;
+EXCEPTION WHEN datetime_field_overflow OR numeric_value_out_of_range THEN
+    PERFORM tsql.fail(517, format('Adding a value to a ''%s'' column caused an overflow.', type), '');
+END $$;
 CREATE OR REPLACE FUNCTION tsql.dateadd_offset(part text, amount bigint, value tsql.datetimeoffset) RETURNS tsql.datetimeoffset
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN tsql.datetimeoffset(tsql.dateadd(part, amount, tsql.local_time(value)), (value).offset_minutes);
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN tsql.datetimeoffset(tsql.checked_dateadd(part, amount, tsql.local_time(value), 'datetimeoffset'), (value).offset_minutes);
 -- DATEDIFF counts boundaries crossed; weeks begin on Sunday whatever DATEFIRST is.
 CREATE OR REPLACE FUNCTION tsql.unit_number(part text, value timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE part
@@ -178,6 +199,9 @@ RETURN CASE part
 CREATE OR REPLACE FUNCTION tsql.datediff(part text, first timestamp, last timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN part = 'nanosecond' THEN (tsql.unit_number('microsecond', last) - tsql.unit_number('microsecond', first)) * 1000
     ELSE tsql.unit_number(part, last) - tsql.unit_number(part, first) END;
+CREATE OR REPLACE FUNCTION tsql.datediff_int(part text, first timestamp, last timestamp) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN n BETWEEN -2147483648 AND 2147483647 THEN n::int ELSE tsql.fail(535, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is too large. Try to use datediff with a less precise datepart.', n::text)::int END
+    FROM (SELECT tsql.datediff(part, first, last) AS n) d $$;
 CREATE OR REPLACE FUNCTION tsql.datepart(part text, value timestamp) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE part
     WHEN 'year' THEN extract(year FROM value) WHEN 'quarter' THEN extract(quarter FROM value) WHEN 'month' THEN extract(month FROM value)

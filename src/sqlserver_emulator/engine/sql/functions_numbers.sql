@@ -8,7 +8,7 @@ DECLARE number numeric;
 BEGIN
     IF value ~ '^\s*$' THEN RETURN 0; END IF;
     IF value !~ '^\s*[+-]?\s*\d+\s*$' THEN
-        IF target = 'bigint' THEN PERFORM tsql.fail(8114, format('Error converting data type %s to bigint.', source), value); END IF;
+        IF target = 'bigint' THEN PERFORM tsql.fail(8114, format('Error converting data type %s to bigint.', source), value, 16, 5); END IF;
         PERFORM tsql.fail(245, format('Conversion failed when converting the %s value ''%%s'' to data type %s.', source, target), value);
     END IF;
     number := regexp_replace(value, '\s', '', 'g')::numeric;
@@ -47,7 +47,7 @@ LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE number numeric;
 BEGIN
     IF value !~ '^\s*[+-]?(\d+\.?\d*|\.\d+)\s*$' THEN
-        PERFORM tsql.fail(8114, format('Error converting data type %s to numeric.', source), value);
+        PERFORM tsql.fail(8114, format('Error converting data type %s to numeric.', source), value, 16, 5);
     END IF;
     number := round(value::numeric, scale);
     IF abs(number) >= 10::numeric ^ (digits - scale) THEN
@@ -68,7 +68,7 @@ CREATE OR REPLACE FUNCTION tsql.to_float(value text, source text) RETURNS float8
 BEGIN
     IF value ~ '^\s*$' THEN RETURN 0; END IF;
     IF value !~ '^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$' OR NOT pg_input_is_valid(value, 'float8') THEN
-        PERFORM tsql.fail(8114, format('Error converting data type %s to float.', source), value);
+        PERFORM tsql.fail(8114, format('Error converting data type %s to float.', source), value, 16, 5);
     END IF;
     RETURN value::float8;
 END $$;
@@ -117,6 +117,29 @@ RETURN tsql.tinyint(value::numeric);
 CREATE OR REPLACE FUNCTION tsql.tinyint(value int4) RETURNS int2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN value BETWEEN 0 AND 255 OR value IS NULL THEN value::int2
     ELSE tsql.fail(220, 'Arithmetic overflow error for data type tinyint, value = %s.', value::text, 16, 2)::int2 END;
+-- The result of an operator over tinyints.
+CREATE OR REPLACE FUNCTION tsql.tinyint_result(value int2) RETURNS int2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN 0 AND 255 OR value IS NULL THEN value
+    ELSE tsql.fail(8115, 'Arithmetic overflow error converting expression to data type tinyint.', value::text, 16, 2)::int2 END;
+CREATE OR REPLACE FUNCTION tsql.smallint(value bigint) RETURNS int2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN -32768 AND 32767 OR value IS NULL THEN value::int2
+    ELSE tsql.fail(220, 'Arithmetic overflow error for data type smallint, value = %s.', value::text)::int2 END;
+CREATE OR REPLACE FUNCTION tsql.float_overflow(value float8, target text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN tsql.fail(232, 'Arithmetic overflow error for type ' || target || ', value = %s.', to_char(value::numeric, 'FM999999999999999999999999999999999999990.000000'), 16, 3);
+CREATE OR REPLACE FUNCTION tsql.float_to_int(value float8) RETURNS int4 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value >= -2147483648 AND value <= 2147483647 OR value IS NULL THEN value::int4 ELSE tsql.float_overflow(value, 'int')::int4 END;
+CREATE OR REPLACE FUNCTION tsql.float_to_bigint(value float8) RETURNS int8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value >= -9223372036854775808 AND value < 9223372036854775808 OR value IS NULL THEN value::int8 ELSE tsql.float_overflow(value, 'bigint')::int8 END;
+CREATE OR REPLACE FUNCTION tsql.float_to_smallint(value float8) RETURNS int2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value >= -32768 AND value <= 32767 OR value IS NULL THEN value::int2 ELSE tsql.float_overflow(value, 'smallint')::int2 END;
+CREATE OR REPLACE FUNCTION tsql.float_to_tinyint(value float8) RETURNS int2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value >= 0 AND value <= 255 OR value IS NULL THEN value::int2 ELSE tsql.float_overflow(value, 'tinyint')::int2 END;
+CREATE OR REPLACE FUNCTION tsql.money(value numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN -922337203685477.5808 AND 922337203685477.5807 OR value IS NULL THEN value::numeric(19,4)
+    ELSE tsql.fail(8115, 'Arithmetic overflow error converting expression to data type money.', value::text, 16, 2)::numeric END;
+CREATE OR REPLACE FUNCTION tsql.smallmoney(value numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN -214748.3648 AND 214748.3647 OR value IS NULL THEN value::numeric(10,4)
+    ELSE tsql.fail(8115, 'Arithmetic overflow error converting expression to data type smallmoney.', value::text, 16, 2)::numeric END;
 CREATE OR REPLACE FUNCTION tsql.round(value numeric, digits int, cut int) RETURNS numeric LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN cut = 0 THEN pg_catalog.round(value, digits) ELSE pg_catalog.trunc(value, digits) END;
 CREATE OR REPLACE FUNCTION tsql.rand(seed int) RETURNS float8 LANGUAGE sql VOLATILE AS $$
@@ -137,7 +160,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN CASE WHEN (b).utc > (a).utc T
 CREATE OR REPLACE AGGREGATE tsql.min(tsql.datetimeoffset) (SFUNC = tsql.smaller, STYPE = tsql.datetimeoffset);
 CREATE OR REPLACE AGGREGATE tsql.max(tsql.datetimeoffset) (SFUNC = tsql.larger, STYPE = tsql.datetimeoffset);
 CREATE OR REPLACE FUNCTION tsql.isnumeric(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN coalesce(value ~ '^\s*[+-]?\s*[$£€¥]?\s*(\d[\d,]*\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$', false)::int;
+RETURN coalesce(value ~ '^\s*([+-]?\s*[$£€¥]?|[$£€¥]\s*[+-]?)\s*(\d[\d,]*\.?\d*|\.\d+)([eEdD][+-]?\d+)?\s*$' OR value ~ '^\s*[-+.,$£€¥]\s*$', false)::int;
 
 -- Numbers to strings --------------------------------------------------------------------------------------------------
 
@@ -172,3 +195,15 @@ CREATE OR REPLACE FUNCTION tsql.str(value float8, length int, decimals int) RETU
                 THEN pg_catalog.round(value::numeric, greatest(length - char_length(whole) - 1, 0))::text ELSE full_text END, length) END
     FROM (SELECT pg_catalog.round(value::numeric, 0)::text AS whole,
                  pg_catalog.round(value::numeric, least(decimals, 16))::text AS full_text) v $$;
+
+-- A number's or uniqueidentifier's text that must not be cut: an integer shows * in a (var)char that is too short for it.
+CREATE OR REPLACE FUNCTION tsql.whole_text(value text, length int, kind text, target text, is_try boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value IS NULL OR char_length(value) <= length THEN value
+    WHEN kind = 'integer' AND target IN ('char', 'varchar') THEN '*'
+    WHEN is_try THEN NULL
+    WHEN kind IN ('integer', 'bigint') THEN tsql.fail(8115, format('Arithmetic overflow error converting expression to data type %s.', target), value, 16, 2)
+    WHEN kind = 'decimal' THEN tsql.fail(8115, format('Arithmetic overflow error converting numeric to data type %s.', target), value, 16, 5)
+    WHEN kind = 'money' THEN tsql.fail(234, format('There is insufficient result space to convert a money value to %s.', target), value, 16, 2)
+    WHEN kind = 'guid' THEN tsql.fail(8170, 'Insufficient result space to convert uniqueidentifier value to char.', value, 16, 2)
+    ELSE tsql.fail(232, format('Arithmetic overflow error for type %s, value = %%s.', target), value, 16, 2) END;

@@ -2,6 +2,10 @@
 
 -- Strings -------------------------------------------------------------------------------------------------------------
 
+-- bpchar, whose comparison ignores blanks at the end, back to text without losing them: `varchar` returns a string as it
+-- is when there is no length to check, and does not look at its type.
+CREATE OR REPLACE FUNCTION tsql.unpadded(value bpchar, modifier int, explicit boolean) RETURNS text LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
+AS 'varchar';
 -- SQL Server counts UTF-16 code units.
 CREATE OR REPLACE FUNCTION tsql.utf16_length(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN octet_length(value) = char_length(value) THEN char_length(value)

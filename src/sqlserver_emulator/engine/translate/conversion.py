@@ -24,7 +24,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     storage_type,
 )
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
 EXPLICIT = "explicit"
@@ -94,6 +94,11 @@ def _refuse(value: Value, to: TsqlType, explicit: bool = False) -> SqlServerErro
     )
 
 
+def _clash(value: Value, to: TsqlType) -> SqlServerError:
+    source = value.type.name if value.type else "sql_variant"
+    return SqlServerError(206, f"Operand type clash: {source} is incompatible with {to.name}", state=2)
+
+
 def _to_integer(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
     if isinstance(value, LiteralValue) and value.literal.kind == lexemes.INT and to.name in ("int", "bigint"):
         return value.sql
@@ -101,9 +106,17 @@ def _to_integer(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
         return _from_text(value, to.name, mode)
     if value.kind == INTEGER and exact_type(value).name == to.name:
         return value.sql
+    return _number_to_integer(value, to, mode)
+
+
+def _number_to_integer(value: Value, to: TsqlType, mode: str) -> str:
     sql = _whole_number(value, to)
     if mode == TRY:
-        return f"tsql.try_to_{to.name}({sql}::text)"
+        return f"tsql.try_to_{to.name}({sql}::numeric::text)"
+    if value.kind == FLOAT and to.name != "bit":
+        return f"tsql.float_to_{to.name}({sql})"
+    if value.kind == INTEGER and to.name == "smallint" and exact_type(value).name in ("int", "bigint"):
+        return f"tsql.smallint({sql})"
     storage = _INTEGER_STORAGE.get(to.name)
     return f"{sql}::{storage}" if storage else f"tsql.{to.name}({sql})"
 
@@ -125,7 +138,7 @@ def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
     storage = storage_type(to)
     if _is_textual(value):
         if is_money(to):
-            return f"{_from_text(value, 'money', mode)}::{storage}"
+            return f"tsql.{to.name}({_from_text(value, 'money', mode)})"
         return _from_text(value, "numeric", mode, to.precision, to.scale)
     sql = value.sql
     if value.kind == BINARY:
@@ -137,8 +150,8 @@ def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
     if mode == IMPLICIT and value.kind in (INTEGER, DECIMAL):
         return sql
     if mode == TRY:
-        return f"tsql.try_to_numeric({sql}::text, {as_decimal(to).precision}, {as_decimal(to).scale})"
-    return f"{sql}::{storage}"
+        return f"tsql.try_to_numeric({sql}::numeric::text, {as_decimal(to).precision}, {as_decimal(to).scale})"
+    return f"tsql.{to.name}({sql}::numeric)" if is_money(to) else f"{sql}::{storage}"
 
 
 def _to_float(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
@@ -155,7 +168,23 @@ def _to_float(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
 
 
 def _to_text(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
-    return _fit_text(_text_of(value, to, style), to, mode)
+    sql = _text_of(value, to, style)
+    if mode != IMPLICIT and 0 < to.length < _LONGEST_TEXTS.get(value.kind or "", 0):
+        sql = _checked_text(value, sql, to, mode)
+    return _fit_text(sql, to, mode)
+
+
+_LONGEST_TEXTS = {INTEGER: 20, DECIMAL: 41, FLOAT: 24, GUID: 36}
+"""Characters a value can need. A number that does not fit is not cut, as a string is: it is refused or shown as *."""
+
+
+def _checked_text(value: Value, sql: str, to: TsqlType, mode: str) -> str:
+    kind = value.kind or ""
+    if kind == INTEGER and value.type is not None and value.type.name == "bigint":
+        kind = "bigint"
+    if kind == DECIMAL and _is_money_value(value):
+        kind = "money"
+    return f"tsql.whole_text({sql}, {to.length}, {kind!r}, {to.name!r}, {str(mode == TRY).lower()})"
 
 
 def _text_of(value: Value, to: TsqlType, style: str | None) -> str:
@@ -189,8 +218,9 @@ def _temporal_text(value: Value, style: str | None) -> str:
         return f"tsql.time_to_text({value.sql}, {style or 121}, {scale})"
     if name == "date":
         return f"tsql.date_to_text({value.sql}, {style or 121})"
-    digits = 3 if name == "datetime" else 0 if name == "smalldatetime" else scale
-    return f"tsql.timestamp_to_text({value.sql}, {style or 121}, {digits})"
+    if name in ("datetime", "smalldatetime"):
+        return f"tsql.datetime_to_text({value.sql}, {style})"
+    return f"tsql.timestamp_to_text({value.sql}, {style or 121}, {scale})"
 
 
 def _fit_text(sql: str, to: TsqlType, mode: str) -> str:
@@ -209,12 +239,27 @@ def _to_binary(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
         return f"tsql.integer_to_binary({value.sql}::int8, {size}, {_binary_length(to)}, {_is_fixed(to)})"
     elif value.kind == GUID:
         sql = f"tsql.guid_to_binary({value.sql})"
+    elif value.kind is not None and value.type is not None and value.type.name in _BYTES_OF and mode != IMPLICIT:
+        size, function = _BYTES_OF[value.type.name]
+        return f"tsql.keep_right({function}({value.sql}), {size}, {_binary_length(to)}, {_is_fixed(to)})"
+    elif mode in (EXPLICIT, TRY):
+        raise NotSupportedByEmulatorError(f"a conversion from {exact_type(value).name} to {to.name}")
     else:
-        raise _refuse(value, to, explicit=mode in (EXPLICIT, TRY))
+        raise _refuse(value, to)
     if mode == IMPLICIT or (to.is_max and to.name == "varbinary") or to.name in ("image", "rowversion"):
         return sql
     strict = "tsql.assign_binary" if mode == ASSIGN else "tsql.fit_binary"
     return f"{strict}({sql}, {_binary_length(to)}, {_is_fixed(to)})"
+
+
+_BYTES_OF = {
+    "float": (8, "float8send"),
+    "real": (4, "float4send"),
+    "money": (8, "tsql.money_bytes"),
+    "smallmoney": (4, "tsql.smallmoney_bytes"),
+    "datetime": (8, "tsql.datetime_bytes"),
+}
+"""Types whose bytes are shown as a number's: the rightmost are kept."""
 
 
 def _text_to_binary(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
@@ -238,16 +283,19 @@ def _is_fixed(to: TsqlType) -> str:
 def _to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
     if _is_textual(value):
         return _text_to_temporal(value, to, mode, style)
-    if value.kind in (INTEGER, DECIMAL, FLOAT):
-        if to.name not in ("datetime", "smalldatetime"):
-            raise _refuse(value, to, explicit=True)
+    if value.kind in (INTEGER, DECIMAL, FLOAT) and to.name in ("datetime", "smalldatetime"):
         return _round_temporal(f"tsql.float_to_datetime({value.sql}::float8)", to)
+    if value.kind == BINARY and to.name == "datetime":
+        return f"tsql.binary_to_datetime({value.sql})"
     if value.kind != TEMPORAL:
-        raise _refuse(value, to, explicit=True)
+        raise _refuse(value, to, explicit=True) if mode in (EXPLICIT, TRY) else _clash(value, to)
     source = exact_type(value)
     if source == to or (mode == IMPLICIT and source.name == to.name):
         return value.sql
-    return _between_temporals(value.sql, source, to)
+    sql = _between_temporals(value.sql, source, to)
+    if mode != IMPLICIT and to.name in ("datetime", "smalldatetime") and source.name not in ("time", "smalldatetime"):
+        return f"tsql.checked_{to.name}({sql}, {source.name!r}, {str(mode == TRY).lower()})"
+    return sql
 
 
 def _text_to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> str:

@@ -24,6 +24,7 @@ FACETS: Final[Mapping[str, Callable[[Literal], object]]] = {
     "value": lambda literal: literal.lexeme,
     "type": literal_type,
     "pattern": lambda literal: "[" in literal.lexeme,
+    "open_ended": lambda literal: literal.lexeme.endswith("%'"),
 }
 """Properties of a literal that a translation can depend on."""
 
@@ -132,7 +133,7 @@ class Emission:
         if type is None:
             raise SqlServerError(137, f'Must declare the scalar variable "{name}".', severity=15)
         place = self._place(name, VariableParameter(name))
-        return Value(f"{place}::{_variable_storage(type)}", type)
+        return Value(f"{place}::{_variable_storage(type)}", type, constant=True)
 
     @property
     def folded_ordinals(self) -> list[int]:

@@ -1,7 +1,7 @@
 """Scalar expressions and search conditions: names, literals, variables, CASE, CAST, subqueries, function calls.
 
-Operators are in `operators`, functions in `functions`, subqueries in `queries`. A node that nobody here knows is
-refused by name; nothing is passed through.
+Operators are in `operators` and `comparisons`, functions in `functions`, subqueries in `queries`. A node that nobody
+here knows is refused by name; nothing is passed through.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate import conversion, functions, operators
+from sqlserver_emulator.engine.translate import comparisons, conversion, functions, operators
 from sqlserver_emulator.engine.translate.choices import choose
 from sqlserver_emulator.engine.translate.clauses import check_arguments, is_bare_function, unsupported_node
 from sqlserver_emulator.engine.translate.data_types import read_data_type
@@ -107,15 +107,11 @@ def _paren(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _negative(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    value = self.value(node.this)
-    return Value(f"(- {value.sql})", lambda: value.type, kind=value.kind, nullable=value.nullable)
+    return operators.negative(self.value(node.this))
 
 
 def _bitwise_not(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    value = self.value(node.this)
-    if value.type is not None and value.type.name == "bit":
-        return Value(f"(1 - {value.sql})::int2", value.type)
-    return Value(f"(~ {value.sql})", value.type, kind=value.kind)
+    return operators.bitwise_not(self.value(node.this))
 
 
 def _cast(self: ExpressionTranslator, node: exp.Expression) -> Value:
@@ -138,7 +134,7 @@ def _case(self: ExpressionTranslator, node: exp.Expression) -> Value:
     results: list[Value] = []
     for branch in node.args["ifs"]:
         if operand is not None:
-            tests.append(operators.compare("=", operand, self.value(branch.this)))
+            tests.append(comparisons.compare("=", operand, self.value(branch.this)))
         else:
             tests.append(self.condition(branch.this))
         results.append(self.value(branch.args["true"]))
@@ -236,7 +232,7 @@ def _comparison(operator: str) -> Callable[[ExpressionTranslator, exp.Expression
     def translate(self: ExpressionTranslator, node: exp.Expression) -> str:
         if isinstance(node.expression, (exp.Any, exp.All)):
             return _quantified(self, operator, node)
-        return operators.compare(operator, self.value(node.this), self.value(node.expression))
+        return comparisons.compare(operator, self.value(node.this), self.value(node.expression))
 
     return translate
 
@@ -249,7 +245,7 @@ def _quantified(self: ExpressionTranslator, operator: str, node: exp.Expression)
     rows = self.queries.subquery(query, self.scope)
     if len(rows.columns) != 1:
         raise _too_many_columns()
-    return operators.compare_with_rows(operator, self.value(node.this), word, rows.sql, rows.columns[0].type)
+    return comparisons.compare_with_rows(operator, self.value(node.this), word, rows.sql, rows.columns[0].type)
 
 
 def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
@@ -261,8 +257,8 @@ def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 def _between(self: ExpressionTranslator, node: exp.Expression) -> str:
     value = self.value(node.this)
-    low = operators.compare(">=", value, self.value(node.args["low"]))
-    high = operators.compare("<=", value, self.value(node.args["high"]))
+    low = comparisons.compare(">=", value, self.value(node.args["low"]))
+    high = comparisons.compare("<=", value, self.value(node.args["high"]))
     return f"({low} AND {high})"
 
 
@@ -273,8 +269,8 @@ def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
         columns = self.queries.subquery(query, self.scope)
         if len(columns.columns) != 1:
             raise _too_many_columns()
-        return operators.compare_with_rows("=", value, "ANY", columns.sql, columns.columns[0].type)
-    return operators.in_list(value, [self.value(item) for item in node.expressions])
+        return comparisons.compare_with_rows("=", value, "ANY", columns.sql, columns.columns[0].type)
+    return comparisons.in_list(value, [self.value(item) for item in node.expressions])
 
 
 def _exists(self: ExpressionTranslator, node: exp.Expression) -> str:
@@ -282,7 +278,7 @@ def _exists(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 
 def _like(self: ExpressionTranslator, node: exp.Expression) -> str:
-    return _maybe_not(node, operators.like(self.emission, self.value(node.this), self.value(node.expression), None))
+    return _maybe_not(node, comparisons.like(self.emission, self.value(node.this), self.value(node.expression), None))
 
 
 def _maybe_not(like: exp.Expression, sql: str) -> str:
@@ -295,7 +291,7 @@ def _like_escape(self: ExpressionTranslator, node: exp.Expression) -> str:
         raise unsupported_node(node)
     check_arguments(like)
     value, pattern = self.value(like.this), self.value(like.expression)
-    return _maybe_not(like, operators.like(self.emission, value, pattern, self.text(node.expression)))
+    return _maybe_not(like, comparisons.like(self.emission, value, pattern, self.text(node.expression)))
 
 
 _CONDITIONS: dict[type, Callable[[ExpressionTranslator, exp.Expression], str]] = {

@@ -1,4 +1,4 @@
-"""Operators over translated values: arithmetic, `+` of strings, bits, comparisons, IN and LIKE.
+"""Operators over translated values: arithmetic, `+` of strings, bits. Comparisons are in `comparisons`.
 
 Both sides are brought to the type of higher precedence first, as the server does; PostgreSQL's choice of an operator
 never decides what a T-SQL expression means where the types are known.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.clauses import select_from
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
-from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
     DECIMAL,
     FLOAT,
     INTEGER,
+    NUMBERS,
     TEMPORAL,
     TEXT,
     VARBINARY_MAX,
@@ -24,11 +23,12 @@ from sqlserver_emulator.engine.translate.type_rules import (
     concatenated,
     family,
     higher,
-    is_fixed_text,
+    is_money,
+    storage_type,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.types import BIGINT, INT, TsqlType
+from sqlserver_emulator.types import INT, MAX_LENGTH, TsqlType
 
 BINARY_OPERATORS = {
     exp.Add: "+",
@@ -40,7 +40,6 @@ BINARY_OPERATORS = {
     exp.BitwiseOr: "|",
     exp.BitwiseXor: "^",
 }
-_NUMBERS = (INTEGER, DECIMAL, FLOAT)
 
 
 def binary(operator: str, left: Value, right: Value) -> Value:
@@ -55,7 +54,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
     if kinds <= {TEXT, VARIANT} and operator == "+":
         return _concatenate(left, right)
     if kinds == {BINARY} and operator == "+":
-        return Value(f"({left.sql} || {right.sql})", VARBINARY_MAX)
+        return Value(f"({left.sql} || {right.sql})", lambda: _joined_binary(left, right), kind=BINARY)
     if TEMPORAL in kinds:
         return _date_arithmetic(operator, left, right)
     return _arithmetic(operator, left, right)
@@ -75,6 +74,17 @@ def _unknown(operator: str, left: Value, right: Value) -> Value:
     return Value(f"({left.sql} {operator} {right.sql})", None)
 
 
+def _joined_binary(left: Value, right: Value) -> TsqlType:
+    lengths = [value.type.length if value.type is not None else MAX_LENGTH for value in (left, right)]
+    if MAX_LENGTH in lengths:
+        return VARBINARY_MAX
+    return TsqlType("varbinary", min(sum(lengths), _LONGEST_BYTES))
+
+
+_LONGEST_BYTES = 8000
+_LONGEST_NATIONAL = 4000
+
+
 def _concatenate(left: Value, right: Value) -> Value:
     def type() -> TsqlType | None:
         if left.type is None or right.type is None:
@@ -83,40 +93,94 @@ def _concatenate(left: Value, right: Value) -> Value:
             return TsqlType("nvarchar", 4000)
         return concatenated(left.type, right.type)
 
-    return Value(f"({as_text(left)} || {as_text(right)})", type, kind=TEXT, nullable=left.nullable or right.nullable)
+    sql = f"({as_text(left)} || {as_text(right)})"
+    known = [v.type for v in (left, right) if not isinstance(v, LiteralValue) and v.type is not None]
+    if all(not t.is_max for t in known) and sum(t.length for t in known) > _LONGEST_NATIONAL:
+        whole = type()
+        if whole is not None and not whole.is_max:
+            sql = f"left({sql}, {whole.length})"  # The server cuts such a sum, it does not make it a max.
+    return Value(sql, type, kind=TEXT, nullable=left.nullable or right.nullable)
 
 
 def _as_number(value: Value, other: Value) -> Value:
-    if value.kind in _NUMBERS:
+    """A string beside a number becomes a number of that very type, precision and scale included."""
+    if value.kind in NUMBERS:
         return value
-    to = other.type if other.kind in _NUMBERS else INT
-    if to is not None and to.name == "bit":
-        to = INT
-    if to is not None and to.name == "numeric":
-        to = TsqlType("decimal", precision=38, scale=max(to.scale, 6))
+    to = other.type if other.kind in NUMBERS else INT
+    if value.kind not in (TEXT, VARIANT, BINARY):
+        raise SqlServerError(206, f"Operand type clash: {_type_name(value)} is incompatible with {_type_name(other)}")
     return convert(value, to or INT, IMPLICIT)
 
 
 def _arithmetic(operator: str, left: Value, right: Value) -> Value:
     if left.kind == right.kind == TEXT:
-        raise SqlServerError(
-            8117, f"Operand data type varchar is invalid for {_OPERATOR_NAMES.get(operator, operator)} operator."
-        )
+        raise _invalid_operand("varchar", operator)
     left, right = _as_number(left, right), _as_number(right, left)
-    sql = f"({left.sql} {operator} {right.sql})"
     nullable = left.nullable or right.nullable
     if left.kind == right.kind == INTEGER:
-        return Value(sql, arithmetic_type(operator, left, right), nullable=nullable)
+        return _integer_arithmetic(operator, left, right)
     if FLOAT in (left.kind, right.kind):
+        if operator == "%":
+            raise _incompatible(operator, left, right)
         sql = f"({_float(left)} {operator} {_float(right)})"
         return Value(sql, lambda: arithmetic_type(operator, left, right), kind=FLOAT, nullable=nullable)
-    type = arithmetic_type(operator, left, right) if operator == "/" else None
-    if type is not None:
-        sql = f"trunc(round({left.sql}, {type.scale + 1}) / {right.sql}, {type.scale})"
-    return Value(sql, lambda: arithmetic_type(operator, left, right), kind=DECIMAL, nullable=nullable)
+    type = arithmetic_type(operator, left, right)
+    sql = f"({left.sql} {operator} {right.sql})"
+    if type is None:
+        return Value(sql, None, kind=DECIMAL, nullable=nullable)
+    scale = _MONEY_SCALE if is_money(type) else type.scale
+    if operator == "/":
+        sql = f"trunc(round({left.sql}, {scale + 1}) / {right.sql}, {scale})"
+    if is_money(type) or (type.precision == _MOST_DIGITS and operator != "%"):
+        # Digits that the type has no place for are lost here and not at the end, and too great a number is an error.
+        sql = f"{sql}::{storage_type(type)}"
+    return Value(sql, type, nullable=nullable)
 
 
-_OPERATOR_NAMES = {"-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
+def _integer_arithmetic(operator: str, left: Value, right: Value) -> Value:
+    type = arithmetic_type(operator, left, right)
+    if type is not None and type.name == "bit":
+        raise _invalid_operand("bit", operator)
+    sql = f"({left.sql} {operator} {right.sql})"
+    if type is not None and type.name == "tinyint":
+        sql = f"tsql.tinyint_result({sql})"
+    return Value(sql, type, nullable=left.nullable or right.nullable)
+
+
+_MONEY_SCALE = 4
+_MOST_DIGITS = 38
+_OPERATOR_NAMES = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
+_WORDED = {"%": "modulo operator", "&": "'&' operator", "|": "'|' operator", "^": "'^' operator"}
+
+
+def _invalid_operand(type_name: str, operator: str) -> SqlServerError:
+    return SqlServerError(8117, f"Operand data type {type_name} is invalid for {_OPERATOR_NAMES[operator]} operator.")
+
+
+def _incompatible(operator: str, left: Value, right: Value) -> SqlServerError:
+    names = f"{_type_name(left)} and {_type_name(right)}"
+    return SqlServerError(402, f"The data types {names} are incompatible in the {_WORDED[operator]}.")
+
+
+def negative(value: Value) -> Value:
+    """`-value`. There is no negative tinyint: the result is a smallint."""
+    if value.kind == TEXT:
+        raise SqlServerError(8117, "Operand data type varchar is invalid for minus operator.")
+    type = value.type if value.kind == INTEGER else None
+    if type is not None and type.name == "tinyint":
+        return Value(f"(- {value.sql})", TsqlType("smallint"), nullable=value.nullable)
+    return Value(f"(- {value.sql})", lambda: value.type, kind=value.kind, nullable=value.nullable)
+
+
+def bitwise_not(value: Value) -> Value:
+    if value.kind == BINARY or value.kind in (DECIMAL, FLOAT):
+        raise SqlServerError(8117, f"Operand data type {_type_name(value)} is invalid for '~' operator.")
+    name = value.type.name if value.type is not None else ""
+    if name == "bit":
+        return Value(f"(1 - {value.sql})::int2", value.type)
+    if name == "tinyint":
+        return Value(f"(255 - {value.sql})::int2", value.type)
+    return Value(f"(~ {value.sql})", value.type, kind=value.kind)
 
 
 def _float(value: Value) -> str:
@@ -128,9 +192,9 @@ def arithmetic_type(operator: str, left: Value, right: Value) -> TsqlType | None
     left_type, right_type = left.type, right.type
     if left_type is None or right_type is None:
         return None
-    if left.kind == DECIMAL and right.kind == INTEGER:
+    if left.kind == DECIMAL and right.kind == INTEGER and not is_money(left_type):
         right_type = _literal_digits(right, right_type)
-    if right.kind == DECIMAL and left.kind == INTEGER:
+    if right.kind == DECIMAL and left.kind == INTEGER and not is_money(right_type):
         left_type = _literal_digits(left, left_type)
     return arithmetic(operator, left_type, right_type)
 
@@ -150,7 +214,7 @@ def _date_arithmetic(operator: str, left: Value, right: Value) -> Value:
     datetime = TsqlType("datetime")
     one, two = convert(left, datetime, IMPLICIT), convert(right, datetime, IMPLICIT)
     if operator not in "+-":
-        raise SqlServerError(8117, f"Operand data type datetime is invalid for {_OPERATOR_NAMES[operator]} operator.")
+        raise _invalid_operand("datetime", operator)
     return Value(
         f"tsql.float_to_datetime(tsql.datetime_to_float({one.sql}) {operator} tsql.datetime_to_float({two.sql}))",
         datetime,
@@ -162,123 +226,11 @@ def _type_name(value: Value) -> str:
 
 
 def _bits(operator: str, left: Value, right: Value) -> Value:
-    left, right = (convert(v, BIGINT, IMPLICIT) if v.kind in (BINARY, TEXT) else v for v in (left, right))
-    type = higher(left.type, right.type) if left.type is not None and right.type is not None else None
-    return Value(f"({left.sql} {'#' if operator == '^' else operator} {right.sql})", type)
-
-
-def compare(operator: str, left: Value, right: Value) -> str:
-    """A comparison as a PostgreSQL boolean."""
-    if left.is_null or right.is_null:
-        return "NULL::boolean"
-    left, right = comparable(left, right)
-    return f"({left.sql} {comparison_operator(operator, left, right)} {right.sql})"
-
-
-def comparison_operator(operator: str, left: Value, right: Value) -> str:
-    """datetimeoffset is a composite type with operators of its own, which must be named to be found."""
-    if left.kind == right.kind == TEMPORAL and exact_type(left).name == exact_type(right).name == "datetimeoffset":
-        return f"OPERATOR(tsql.{operator})"
-    return operator
-
-
-def comparable(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both sides brought to a type that PostgreSQL compares as the server does."""
-    if left.kind is None or right.kind is None:
-        return left, right
-    if left.kind == right.kind:
-        return _same_family(left, right)
-    if VARIANT in (left.kind, right.kind):
-        left, right = (Value(v.sql, TsqlType("nvarchar", 4000)) if v.kind == VARIANT else v for v in (left, right))
-        return comparable(left, right)
-    if {left.kind, right.kind} <= set(_NUMBERS):
-        return left, right
-    left_type, right_type = exact_type(left), exact_type(right)
-    if higher(left_type, right_type) is left_type:
-        return left, convert(right, left_type, IMPLICIT)
-    return convert(left, right_type, IMPLICIT), right
-
-
-def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
-    if left.kind == TEXT:
-        fixed = [not isinstance(v, LiteralValue) and is_fixed_text(v.type) for v in (left, right)]
-        if any(fixed) and not all(fixed):
-            left, right = (
-                v if f else Value(f"{v.sql}::bpchar", v.type) for v, f in zip((left, right), fixed, strict=True)
-            )
-        return left, right
-    if left.kind == BINARY:
-        return _padded_binaries(left, right)
-    if left.kind != TEMPORAL:
-        return left, right
-    left_type, right_type = exact_type(left), exact_type(right)
-    if left_type.name == right_type.name or {"time", "datetimeoffset"}.isdisjoint((left_type.name, right_type.name)):
-        return left, right
-    if higher(left_type, right_type) is left_type:
-        return left, convert(right, left_type, IMPLICIT)
-    return convert(left, right_type, IMPLICIT), right
-
-
-def _padded_binaries(left: Value, right: Value) -> tuple[Value, Value]:
-    """Binaries are compared as if the shorter had zeros behind it: 0x00 equals an LSN of ten zeros.
-
-    Beside a binary(n) the other side is filled to n, so that an index on the column is used.
-    """
-    lengths = [_fixed_length(value) for value in (left, right)]
-    if lengths == [None, None]:
-        return _without_zeros(left), _without_zeros(right)
-    width = max(length or 0 for length in lengths)
-    padded = [
-        value if length == width else Value(f"tsql.pad_binary({value.sql}, {width})", VARBINARY_MAX)
-        for value, length in zip((left, right), lengths, strict=True)
-    ]
-    return padded[0], padded[1]
-
-
-def _fixed_length(value: Value) -> int | None:
-    type = None if isinstance(value, LiteralValue) else value.type
-    if type is None or type.name not in ("binary", "rowversion"):
-        return None
-    return 8 if type.name == "rowversion" else type.length
-
-
-def _without_zeros(value: Value) -> Value:
-    return Value(f"rtrim({value.sql}, '\\x00'::bytea)", VARBINARY_MAX)
-
-
-def in_list(value: Value, items: list[Value]) -> str:
-    if value.is_null:
-        return "NULL::boolean"
-    pairs = [comparable(value, item) for item in items if not item.is_null]
-    operators = [comparison_operator("=", left, right) for left, right in pairs]
-    tests = [f"({left.sql} {op} {right.sql})" for (left, right), op in zip(pairs, operators, strict=True)]
-    if len(pairs) == len(items) and set(operators) == {"="} and len({left.sql for left, _ in pairs}) == 1:
-        return f"({pairs[0][0].sql} IN ({', '.join(right.sql for _, right in pairs)}))"
-    if len(pairs) < len(items):
-        tests.append("NULL::boolean")
-    return f"({' OR '.join(tests)})"
-
-
-def compare_with_rows(operator: str, value: Value, word: str, query: str, type: TsqlType | None) -> str:
-    """`value operator ANY|ALL (query)`, and IN (query); the query has one column of ``type``."""
-    if type is None or value.kind is None:
-        return f"({value.sql} {operator} {word} ({query}))"
-    item = Value('"in"."value"', type)
-    left, right = comparable(value, item)
-    written = comparison_operator(operator, left, right)
-    if right.sql == item.sql:
-        return f"({left.sql} {written} {word} ({query}))"
-    rows = select_from(right.sql, f'({query}) AS "in"("value")')
-    return f"({left.sql} {written} {word} ({rows}))"
-
-
-def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -> str:
-    """LIKE. PostgreSQL's LIKE has no [classes]: a pattern that may have them goes through a regular expression."""
-    text, pattern_sql = as_text(value), as_text(pattern)
-    if isinstance(pattern, LiteralValue) and not emission.facet(pattern, "pattern"):
-        return f"({text} LIKE {pattern_sql} ESCAPE {escape if escape is not None else quote_empty()})"
-    return f"tsql.like({text}, {pattern_sql}, {escape if escape is not None else 'NULL'})"
-
-
-def quote_empty() -> str:
-    return "''"
+    kinds = {left.kind, right.kind}
+    if kinds == {BINARY} or not kinds <= {INTEGER, BINARY, TEXT, None}:
+        raise _incompatible(operator, left, right)
+    if INTEGER in kinds:
+        type = left.type if left.kind == INTEGER else right.type
+        left, right = (convert(v, type or INT, IMPLICIT) if v.kind in (BINARY, TEXT) else v for v in (left, right))
+    result = higher(left.type, right.type) if left.type is not None and right.type is not None else None
+    return Value(f"({left.sql} {'#' if operator == '^' else operator} {right.sql})", result)

@@ -18,6 +18,7 @@ BINARY = "binary"
 TEMPORAL = "temporal"
 GUID = "guid"
 VARIANT = "variant"
+NUMBERS = (INTEGER, DECIMAL, FLOAT)
 
 _FAMILIES: Final = {
     INTEGER: ("bit", "tinyint", "smallint", "int", "bigint"),
@@ -114,9 +115,7 @@ def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # 
     winner, loser = (left, right) if higher(left, right) is left else (right, left)
     kind = family(winner)
     if kind == DECIMAL and not is_money(winner) and family(loser) in (INTEGER, DECIMAL):
-        other = as_decimal(loser)
-        scale = max(winner.scale, other.scale)
-        return decimal(max(winner.precision - winner.scale, other.precision - other.scale) + scale, scale)
+        return _wide_enough(winner, as_decimal(loser), carry=0)
     if kind == TEXT and winner.name not in ("xml", "text", "ntext") and family(loser) in (TEXT, GUID):
         return _unify_text(winner, loser)
     if kind == BINARY and family(loser) == BINARY and winner.name in ("binary", "varbinary"):
@@ -163,7 +162,7 @@ def arithmetic(operator: str, left: TsqlType, right: TsqlType) -> TsqlType | Non
     if FLOAT in kinds:
         return winner if left.name == right.name else FLOAT_TYPE
     if kinds == {INTEGER}:
-        return TsqlType("int") if winner.name in ("bit",) else winner
+        return winner
     if is_money(winner):
         return winner
     return _decimal_result(operator, as_decimal(left), as_decimal(right))
@@ -176,10 +175,19 @@ def _decimal_result(operator: str, left: TsqlType, right: TsqlType) -> TsqlType:
     if operator == "/":
         scale = max(6, s1 + p2 + 1)
         return decimal(p1 - s1 + s2 + scale, scale)
-    scale = max(s1, s2)
     if operator == "%":
+        scale = max(s1, s2)
         return decimal(min(p1 - s1, p2 - s2) + scale, scale)
-    return decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)
+    return _wide_enough(left, right, carry=1)
+
+
+def _wide_enough(left: TsqlType, right: TsqlType, *, carry: int) -> TsqlType:
+    """The decimal that holds both; beyond 38 digits the scale gives way to the whole digits."""
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    if whole + scale + carry <= _MAX_PRECISION:
+        return TsqlType("decimal", precision=whole + scale + carry, scale=scale)
+    return TsqlType("decimal", precision=_MAX_PRECISION, scale=min(scale, _MAX_PRECISION - whole))
 
 
 def summed(type: TsqlType) -> TsqlType:

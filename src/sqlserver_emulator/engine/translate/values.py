@@ -21,10 +21,11 @@ class Value:
 
     The type may be given as a function: it is asked only where the type leaves the statement, because to ask for the
     exact type of a string literal makes its length a part of the cache key.
-    direct: a plain column of a table, whose declared type the engine finds by itself.
+    direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
+    variable, which PostgreSQL knows before it looks at a row.
     """
 
-    __slots__ = ("_sql", "_type", "direct", "is_null", "kind", "nullable")
+    __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "nullable")
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Value:
         direct: bool = False,
         is_null: bool = False,
         nullable: bool = True,
+        constant: bool = False,
     ) -> None:
         self._sql = sql
         self._type = type
@@ -42,6 +44,7 @@ class Value:
         self.direct = direct
         self.is_null = is_null
         self.nullable = nullable
+        self.constant = constant
 
     @property
     def sql(self) -> str:
@@ -82,7 +85,9 @@ class LiteralValue(Value):
     def __init__(
         self, literal: Literal, bind: Callable[[Literal, str], str], describe: Callable[[Literal], TsqlType]
     ) -> None:
-        super().__init__("", lambda: describe(literal), kind=LITERAL_FAMILY[literal.kind], nullable=False)
+        super().__init__(
+            "", lambda: describe(literal), kind=LITERAL_FAMILY[literal.kind], nullable=False, constant=True
+        )
         self.literal = literal
         self._bind = bind
 

@@ -1,4 +1,4 @@
-"""Date and time functions. Now is `statement_timestamp()` of the statement; the server's time zone is PostgreSQL's."""
+"""Date and time functions. Now is the emulator's clock at the statement's start, in PostgreSQL's time zone."""
 
 from __future__ import annotations
 
@@ -65,25 +65,44 @@ def _timestamp(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 def _dateadd(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     part = date_part(nodes[0], "dateadd")
-    amount = self.converted(nodes[1], BIGINT)
+    amount = self.converted(nodes[1], INT)
     value = self.value(nodes[2])
     # A string is taken as datetime; other types stay what they are.
     value = value if value.kind == TEMPORAL else convert(value, DATETIME, IMPLICIT)
     type = exact_type(value)
+    _check_part(part, type, "dateadd")
     if type.name == "datetimeoffset":
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":
         return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
     moment = convert(value, DATETIME2, IMPLICIT).sql
-    return convert(Value(f"tsql.dateadd('{part}', {amount}, {moment})", DATETIME2), type, "explicit")
+    added = Value(f"tsql.checked_dateadd('{part}', {amount}, {moment}, '{type.name}')", DATETIME2)
+    return convert(added, type, IMPLICIT)
+
+
+_TIME_PARTS = frozenset(("hour", "minute", "second", "millisecond", "microsecond", "nanosecond"))
+_FINE_PARTS = frozenset(("microsecond", "nanosecond"))
+
+
+def _check_part(part: str, type: TsqlType, function: str) -> None:
+    """A date has no hours, a time no days; the old types cannot be moved by less than they hold."""
+    if (
+        (type.name == "date" and part in _TIME_PARTS)
+        or (type.name == "time" and part not in _TIME_PARTS)
+        or (function == "dateadd" and type.name in ("datetime", "smalldatetime") and part in _FINE_PARTS)
+        or part == "tzoffset"
+        or (function == "dateadd" and part == "iso_week")
+    ):
+        message = f"The datepart {part} is not supported by date function {function} for data type {type.name}."
+        raise SqlServerError(9810, message)
 
 
 def _datediff(function: str, type: TsqlType) -> Handler:
     def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
         part = date_part(nodes[0], function)
-        cast = "" if type == BIGINT else "::int4"
+        called = "tsql.datediff" if type == BIGINT else "tsql.datediff_int"
         start, end = _utc(self, nodes[1]), _utc(self, nodes[2])
-        return Value(f"tsql.datediff('{part}', {start}, {end}){cast}", type)
+        return Value(f"{called}('{part}', {start}, {end})", type)
 
     return handle
 
@@ -104,7 +123,9 @@ def _part_sql(self: ExpressionTranslator, part: str, node: exp.Expression) -> st
     if part == "tzoffset":
         moment = convert(_moment(self, node), DATETIMEOFFSET, IMPLICIT)
         return f"tsql.offset_minutes({moment.sql})"
-    return f"tsql.datepart('{part}', {_timestamp(self, node)})"
+    moment = _moment(self, node)
+    _check_part(part, exact_type(moment), "datepart")
+    return f"tsql.datepart('{part}', {convert(moment, DATETIME2, IMPLICIT).sql})"
 
 
 def _single_part(part: str) -> Function:
@@ -183,7 +204,7 @@ def at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return Value(f"tsql.in_zone({local}, {zone})", DATETIMEOFFSET)
 
 
-_NOW = "statement_timestamp()::timestamp"
+_NOW = "emulator.now()"
 _GETDATE = constant(f"tsql.round_datetime({_NOW})", DATETIME)
 
 FUNCTIONS: dict[str, Function] = {
@@ -203,13 +224,13 @@ FUNCTIONS: dict[str, Function] = {
     "day": _single_part("day"),
     "eomonth": Function(_eomonth, 1, 2),
     "getdate": _GETDATE,
-    "getutcdate": constant("tsql.round_datetime(statement_timestamp() AT TIME ZONE 'UTC')", DATETIME),
+    "getutcdate": constant("tsql.round_datetime(emulator.utc_now())", DATETIME),
     "month": _single_part("month"),
     "smalldatetimefromparts": _from_parts("tsql.smalldatetimefromparts", TsqlType("smalldatetime"), 5),
     "switchoffset": Function(_switchoffset, 2, 2),
     "sysdatetime": constant(_NOW, DATETIME2),
     "sysdatetimeoffset": constant("tsql.sysdatetimeoffset()", DATETIMEOFFSET),
-    "sysutcdatetime": constant("(statement_timestamp() AT TIME ZONE 'UTC')", DATETIME2),
+    "sysutcdatetime": constant("emulator.utc_now()", DATETIME2),
     "timefromparts": _precise_from_parts("tsql.timefromparts", "time", 5),
     "todatetimeoffset": Function(_todatetimeoffset, 2, 2),
     "year": _single_part("year"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate import operators
+from sqlserver_emulator.engine.translate import comparisons
 from sqlserver_emulator.engine.translate.choices import choose, common_kind, unified
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, EXPLICIT, IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, constant, simple
@@ -19,6 +19,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     TEXT,
     UNIQUEIDENTIFIER,
     is_money,
+    storage_type,
 )
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import SqlServerError
@@ -63,8 +64,10 @@ def _round(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     cut = self.converted(nodes[2], INT) if len(nodes) > 2 else "0"
     if value.kind == FLOAT:
         return Value(f"tsql.round({value.sql}::numeric, {digits}, {cut})::float8", FLOAT_TYPE)
-    cast = {INTEGER: "::int8"}.get(value.kind or "", "")
-    return Value(f"tsql.round({value.sql}::numeric, {digits}, {cut}){cast}", lambda: value.type, kind=value.kind)
+    if value.kind == INTEGER:
+        type = value.type if value.type is not None and value.type.name == "bigint" else INT
+        return Value(f"tsql.round({value.sql}::numeric, {digits}, {cut})::{storage_type(type)}", type)
+    return Value(f"tsql.round({value.sql}::numeric, {digits}, {cut})", lambda: value.type, kind=value.kind)
 
 
 def _power(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
@@ -74,7 +77,8 @@ def _power(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
         return Value(f"power({value.sql}, {exponent})", FLOAT_TYPE)
     type = value.type
     if value.kind == INTEGER:
-        return Value(f"trunc(power({value.sql}::numeric, {exponent}::numeric))::int8", type, kind=INTEGER)
+        whole = type if type is not None and type.name == "bigint" else INT
+        return Value(f"tsql.float_to_{whole.name}(trunc(power({value.sql}::float8, {exponent})))", whole)
     scale = type.scale if type else 0
     wide = TsqlType("decimal", precision=38, scale=scale) if type is None or not is_money(type) else type
     return Value(f"round(power({value.sql}, {exponent}::numeric), {scale})", wide)
@@ -123,7 +127,7 @@ def _coalesce(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
 
 def _nullif(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     first, second = self.value(nodes[0]), self.value(nodes[1])
-    test = operators.compare("=", first, second)
+    test = comparisons.compare("=", first, second)
     return Value(f"(CASE WHEN {test} THEN NULL ELSE {first.sql} END)", lambda: first.type, kind=first.kind)
 
 
@@ -162,6 +166,23 @@ def _greatest(word: str) -> Handler:
     return handle
 
 
+def _angle(function: str) -> Handler:
+    """DEGREES and RADIANS: whole numbers stay whole, exact ones get eighteen digits behind the point."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        value = _numeric(self.value(nodes[0]))
+        type = value.type
+        if type is None or value.kind == FLOAT:
+            return Value(f"{function}({value.sql}::float8)", FLOAT_TYPE)
+        if value.kind == INTEGER:
+            whole = type if type.name == "bigint" else INT
+            return Value(f"tsql.float_to_{whole.name}(trunc({function}({value.sql}::float8)))", whole)
+        exact = type if is_money(type) else TsqlType("decimal", precision=38, scale=max(type.scale, 18))
+        return Value(f"({function}({value.sql}::float8)::numeric)::{storage_type(exact)}", exact)
+
+    return handle
+
+
 FUNCTIONS: dict[str, Function] = {
     "abs": Function(_same_type("abs({0})"), 1, 1),
     "acos": _float("acos"),
@@ -175,7 +196,7 @@ FUNCTIONS: dict[str, Function] = {
     "coalesce": Function(_coalesce, 2, ANY_NUMBER),
     "cos": _float("cos"),
     "cot": _float("cot"),
-    "degrees": Function(_same_type("degrees({0}::float8)"), 1, 1),
+    "degrees": Function(_angle("degrees"), 1, 1),
     "exp": _float("exp"),
     "floor": Function(_same_type("floor({0})", _whole), 1, 1),
     "greatest": Function(_greatest("greatest"), 1, ANY_NUMBER),
@@ -191,7 +212,7 @@ FUNCTIONS: dict[str, Function] = {
     "nullif": Function(_nullif, 2, 2),
     "pi": constant("pi()", FLOAT_TYPE),
     "power": Function(_power, 2, 2),
-    "radians": Function(_same_type("radians({0}::float8)"), 1, 1),
+    "radians": Function(_angle("radians"), 1, 1),
     "rand": Function(_rand, 0, 1),
     "round": Function(_round, 2, 3),
     "sign": Function(_same_type("sign({0})"), 1, 1),
