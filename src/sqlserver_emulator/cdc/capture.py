@@ -94,12 +94,12 @@ class Capture:
 
     def write_idle_row(self) -> bool:
         """After 300 s without an entry, mark in lsn_time_mapping how far the log has been read. Call when drained."""
+        now = self._taker.clock.shown(int(time.time() * 1_000_000))
         timeline = self._taker.open_timeline()
-        now = time.time()
         lsn = lsn_at(self._reader.position, IDLE_SLOT)
-        is_due = timeline.seconds_since_newest(now) > IDLE_ROW_SECONDS and lsn > timeline.newest_lsn
+        is_due = timeline.seconds_since_newest(now / 1_000_000) > IDLE_ROW_SECONDS and lsn > timeline.newest_lsn
         if is_due:
-            timeline.add_mark(lsn, datetime_seconds(int(now * 1_000_000)))
+            timeline.add_mark(lsn, datetime_seconds(now))
             timeline.flush()
         self._connection.commit()
         return is_due

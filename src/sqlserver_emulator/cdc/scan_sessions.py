@@ -84,30 +84,32 @@ _SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, duration, scan_phase,
     start_lsn, current_lsn, end_lsn, tran_count, last_commit_lsn, last_commit_time, log_record_count,
     schema_change_count, command_count, first_begin_cdc_lsn, last_commit_cdc_lsn, last_commit_cdc_time, latency)
-SELECT $1::int, coalesce(max(session_id), 0) + 1, $2::timestamp, n::timestamp,
-       extract(epoch FROM n::timestamp - $2::timestamp)::bigint, 'Done', $3::text, $4::text, $4::text, $5::bigint,
+SELECT $1::int, coalesce(max(session_id), 0) + 1, began, n::timestamp, extract(epoch FROM n::timestamp - began)::bigint,
+       'Done', $3::text, $4::text, $4::text, $5::bigint,
        $4::text, to_timestamp(committed)::timestamp, $7::bigint, $8::int, $9::bigint, $10::text, $4::text,
        to_timestamp(committed)::timestamp, coalesce(greatest(0, extract(epoch FROM n) - committed), 0)::int
-FROM (SELECT clock_timestamp(), nullif($6::float8, 0)) AS clock(n, committed)
+FROM (SELECT clock_timestamp() + emulator.clock_shift(), $2::timestamp + emulator.clock_shift(), nullif($6::float8, 0))
+    AS clock(n, began, committed)
 LEFT JOIN emulator.cdc_log_scan_sessions ON database_id = $1::int
-GROUP BY n, committed
+GROUP BY n, began, committed
 """
 _COUNT_EMPTY_SCANS = """
 UPDATE emulator.cdc_log_scan_sessions s
-SET empty_scan_count = s.empty_scan_count + $2::int, end_time = clock_timestamp()::timestamp
+SET empty_scan_count = s.empty_scan_count + $2::int, end_time = emulator.now()
 WHERE s.database_id = $1::int AND s.tran_count = 0 AND s.error_count = 0
   AND s.session_id = (SELECT max(n.session_id) FROM emulator.cdc_log_scan_sessions n WHERE n.database_id = $1::int)
 RETURNING 1
 """
 _EMPTY_SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, empty_scan_count)
-SELECT $1::int, coalesce(max(session_id), 0) + 1, $3::timestamp, clock_timestamp()::timestamp, 'Done', $2::int
+SELECT $1::int, coalesce(max(session_id), 0) + 1, $3::timestamp + emulator.clock_shift(), emulator.now(), 'Done',
+       $2::int
 FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int
 """
 _FAILED_SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, error_count,
     failed_sessions_count)
-SELECT $1::int, coalesce(max(session_id), 0) + 1, clock_timestamp()::timestamp, clock_timestamp()::timestamp,
+SELECT $1::int, coalesce(max(session_id), 0) + 1, emulator.now(), emulator.now(),
        'Aggregate', 1, 1
 FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int RETURNING session_id
 """

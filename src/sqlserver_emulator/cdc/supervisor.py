@@ -24,6 +24,7 @@ from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, J
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan_sessions import forget_sessions
 from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
+from sqlserver_emulator.control.clock import EngineClock
 from sqlserver_emulator.engine.ddl import hooks
 
 _LOOK_SECONDS = 0.25
@@ -38,6 +39,7 @@ class EngineAddress(Protocol):
 
     conninfo: str
     capture_interval_seconds: float | None
+    clock: EngineClock
 
 
 @dataclass(slots=True)
@@ -56,12 +58,13 @@ class CaptureSupervisor:
     def __init__(self, engine: EngineAddress) -> None:
         self._conninfo = engine.conninfo
         self._interval_seconds = engine.capture_interval_seconds
+        self._clock = engine.clock
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._running: dict[str, RunningJob] = {}
         self._restart_at: dict[str, float] = {}
         self._cleanups: dict[str, threading.Thread] = {}
-        self._next_cleanup = next_cleanup_after(datetime.now())
+        self._next_cleanup = next_cleanup_after(self._clock.now())
         self._next_upkeep = 0.0
 
     def start(self) -> None:
@@ -166,9 +169,9 @@ class CaptureSupervisor:
     # -- cleanup and upkeep -----------------------------------------------------------------------------------------
 
     def _start_daily_cleanup(self) -> None:
-        if datetime.now() < self._next_cleanup:
+        if self._clock.now() < self._next_cleanup:
             return
-        self._next_cleanup = next_cleanup_after(datetime.now())
+        self._next_cleanup = next_cleanup_after(self._clock.now())
         for job in list_jobs(self._run):
             if job.job_type == CLEANUP:
                 self._start_cleanup(job)

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import ZERO_LSN
 from sqlserver_emulator.cdc.postgres import SqlConnection
+from sqlserver_emulator.control.clock import LoggedClock
 
 _NO_TRANSACTION = b"\0"
 _TRANSACTION_ID_BYTES = 6
+_DISORDER_SECONDS = 1.0
+"""Far more than what commits are out of order by; beyond it, where the clock was ever set back, it was just that."""
 _INSERT = """
 INSERT INTO :cdc.lsn_time_mapping (start_lsn, tran_begin_time, tran_end_time, tran_id, tran_begin_lsn)
 SELECT lsn, to_timestamp(seconds)::timestamp, to_timestamp(seconds)::timestamp, id, begin_lsn
@@ -41,9 +44,10 @@ class TimelineEntry:
 class Timeline:
     """The entries of one scan. ``newest_lsn``: the highest LSN written or gathered, b"" when there is none."""
 
-    def __init__(self, connection: SqlConnection, database: CdcDatabase) -> None:
+    def __init__(self, connection: SqlConnection, database: CdcDatabase, clock: LoggedClock) -> None:
         self._connection = connection
         self._database = database
+        self._clock = clock
         self._entries: list[TimelineEntry] = []
         row = connection.execute(database.sql(_NEWEST).encode()).fetchone()
         self.newest_lsn, self._newest_seconds = (bytes(row[0]), float(row[1])) if row else (b"", 0.0)
@@ -52,9 +56,11 @@ class Timeline:
         """A captured transaction; ``committed_at`` in microseconds since 1970.
 
         PostgreSQL takes the time just before it writes the commit record, so two commits may come in the other order;
-        the time shown never goes back.
+        the time shown goes back only when the clock was set back.
         """
-        seconds = max(datetime_seconds(committed_at), self._newest_seconds)
+        seconds = datetime_seconds(committed_at)
+        if self._is_out_of_order(seconds):
+            seconds = self._newest_seconds
         identity = transaction_id.to_bytes(_TRANSACTION_ID_BYTES, "big")
         self._add(TimelineEntry(lsn, seconds, identity, begin_lsn))
 
@@ -80,4 +86,9 @@ class Timeline:
     def _add(self, entry: TimelineEntry) -> None:
         self._entries.append(entry)
         self.newest_lsn = entry.lsn
-        self._newest_seconds = max(self._newest_seconds, entry.seconds)
+        if not self._is_out_of_order(entry.seconds):
+            self._newest_seconds = entry.seconds
+
+    def _is_out_of_order(self, seconds: float) -> bool:
+        behind = self._newest_seconds - seconds
+        return behind > 0 and (behind < _DISORDER_SECONDS or not self._clock.may_go_back)

@@ -21,6 +21,7 @@ from sqlserver_emulator.cdc.scan_sessions import ScanSession
 from sqlserver_emulator.cdc.schema_changes import apply_schema_change, parse_schema_change
 from sqlserver_emulator.cdc.timeline import Timeline, datetime_seconds
 from sqlserver_emulator.cdc.writer import ChangeTableWriter
+from sqlserver_emulator.control.clock import LoggedClock
 
 _SCAN_BYTES = 64 << 20
 
@@ -34,6 +35,7 @@ class TransactionTaker:
         self._writer = ChangeTableWriter(connection)
         self._run = self._writer.run
         self._rows = RowChanges(self._run, database, self._writer)
+        self.clock = LoggedClock(self._run)
         self._timeline: Timeline | None = None
         self._queue: deque[bytes] = deque()
         self._version = -1
@@ -83,7 +85,7 @@ class TransactionTaker:
 
     def open_timeline(self) -> Timeline:
         """``lsn_time_mapping`` as it is now, in the caller's transaction."""
-        self._timeline = Timeline(self._connection, self._database)
+        self._timeline = Timeline(self._connection, self._database, self.clock)
         return self._timeline
 
     def _open(self) -> None:
@@ -118,7 +120,8 @@ class TransactionTaker:
             self._open()
         self.is_in_transaction = True
         self._begin = begin
-        self._seconds = datetime_seconds(begin.commit_time)
+        self._committed_at = self.clock.shown(begin.commit_time)
+        self._seconds = datetime_seconds(self._committed_at)
         self._commit_lsn = lsn_at(begin.commit_position)
         self._begin_lsn = lsn_at(message_position(message))
         self._left_trace = False
@@ -133,7 +136,7 @@ class TransactionTaker:
             self._begin_instance(timeline, object_id)
         if self._left_trace or rows.command_id:
             begin = self._begin
-            timeline.add_transaction(self._commit_lsn, self._begin_lsn, begin.transaction_id, begin.commit_time)
+            timeline.add_transaction(self._commit_lsn, self._begin_lsn, begin.transaction_id, self._committed_at)
             self._session.note_transaction(self._begin_lsn, self._commit_lsn, self._seconds)
             self._session.commands += rows.command_id
             self.scan_transactions += 1

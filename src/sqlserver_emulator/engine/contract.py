@@ -162,4 +162,4 @@ class SystemProcedure:
 
 
 ProcedureRegistry = Mapping[str, SystemProcedure]
-"""Lower-case procedure name (without schema) -> procedure. Found as name, sys.name and db.sys.name."""
+"""Lower-case procedure name -> procedure. Found as name, sys.name and db.sys.name; with a schema, there alone."""

@@ -15,6 +15,8 @@ from types import TracebackType
 
 from sqlserver_emulator.cdc.procedures import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.control.clock import EngineClock
+from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SharedCatalog
@@ -54,7 +56,6 @@ class Engine:
         self.capture_interval_seconds = capture_interval_seconds
         self._sa_password = sa_password
         self._session_ids = _SessionIds()
-        self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES}
         with ExitStack() as opened:
             postgres = cluster.open_cluster(data_dir, databases)
             opened.callback(postgres.stop)
@@ -62,6 +63,8 @@ class Engine:
             """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
             self._owner = OwnerConnection(self.conninfo)
             opened.callback(self._owner.close)
+            self.clock = EngineClock(self._owner.fetch)
+            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self.clock)}
             self._catalog = SharedCatalog(self._owner.fetch)
             opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
             self._translator = TsqlTranslator()
@@ -101,6 +104,7 @@ class Engine:
         access = SessionAccess(
             self.conninfo, self._catalog, login=login, datetimeoffset_oid=self._owner.datetimeoffset_oid
         )
+        self.clock.follow(access.connection)
         try:
             session = PostgresEngineSession(
                 access,
@@ -114,7 +118,7 @@ class Engine:
                 "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
                 " VALUES ($1::int, pg_backend_pid(), $2, $3, $4) ON CONFLICT (session_id) DO UPDATE SET"
                 " backend_pid = excluded.backend_pid, login = excluded.login, application = excluded.application,"
-                " database_name = excluded.database_name, login_time = localtimestamp",
+                " database_name = excluded.database_name, login_time = emulator.now()",
                 [session_id, login, application, database],
             )
         except SqlServerError as error:

@@ -56,14 +56,14 @@ class Calls:
     def call(self, name: Name, arguments: Sequence[RpcArgument], caller: Scope, line: int) -> Call:
         """Raises SqlServerError 2812 and the errors of binding; errors inside are dealt with there."""
         with self._in_database(name.database):
-            key = name.name.lower()
-            if name.schema.lower() in _SYSTEM_SCHEMAS:
+            key, schema = name.name.lower(), name.schema.lower()
+            if schema in _SYSTEM_SCHEMAS:
                 builtin = self.builtins.get(key)
                 if builtin is not None:
                     return (yield from builtin(arguments))
-                system = self._procedures.get(key)
-                if system is not None:
-                    return (yield from self._call_system(system, arguments, caller, line))
+            system = self._procedures.get(key if schema in _SYSTEM_SCHEMAS else f"{schema}.{key}")
+            if system is not None:
+                return (yield from self._call_system(system, arguments, caller, line))
             return (yield from self._call_user(name, arguments, caller, line))
 
     @contextmanager

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS emulator.cdc_jobs (
     pollinginterval bigint NOT NULL,
     retention bigint NOT NULL,
     threshold bigint NOT NULL,
-    date_created timestamp(3) NOT NULL DEFAULT localtimestamp,
+    date_created timestamp(3) NOT NULL DEFAULT emulator.now(),
     PRIMARY KEY (database_id, job_type)
 );
 
@@ -85,7 +85,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
     database_id int NOT NULL,
     session_id int NOT NULL,
     phase_number int NOT NULL,
-    entry_time timestamp(3) NOT NULL DEFAULT localtimestamp,
+    entry_time timestamp(3) NOT NULL DEFAULT emulator.now(),
     error_number int NOT NULL,
     error_severity int NOT NULL,
     error_state int NOT NULL,
@@ -173,5 +173,5 @@ $$;
 CREATE OR REPLACE FUNCTION emulator_cdc.now() RETURNS timestamp(3) LANGUAGE sql STABLE AS $$
     SELECT date_trunc('second', n)
            + make_interval(secs => round(round(extract(microsecond FROM n) % 1000000 * 3 / 10000) * 10 / 3) / 1000.0)
-    FROM (SELECT clock_timestamp()::timestamp AS n) AS now
+    FROM (SELECT emulator.now() AS n) AS now
 $$;

@@ -21,7 +21,7 @@ def create_procedure(scope: DdlScope, name: ObjectName, *, replace: str) -> None
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
     if existing and replace:
         scope.fetch(
-            "UPDATE emulator.objects SET definition = $2, modify_date = localtimestamp WHERE object_id = $1::int",
+            "UPDATE emulator.objects SET definition = $2, modify_date = emulator.now() WHERE object_id = $1::int",
             [existing[0][0], scope.statement],
         )
     elif replace == "ALTER":

@@ -110,7 +110,7 @@ def _rename_object(scope: DdlScope, parts: list[str], new: str, text: str) -> No
     elif type_ in ("PK", "UQ", "C", "F"):
         _rename_constraint(scope, int(parent), int(object_id), str(postgres), fresh, new)
     scope.fetch(
-        "UPDATE emulator.objects SET name = $2, postgres_name = $3, modify_date = localtimestamp WHERE "
+        "UPDATE emulator.objects SET name = $2, postgres_name = $3, modify_date = emulator.now() WHERE "
         "object_id = $1::int",
         [object_id, new, fresh],
     )

@@ -144,4 +144,4 @@ def object_id_of(scope: DdlScope, qualified_name: str) -> int:
 
 def touch(scope: DdlScope, object_id: int) -> None:
     """The table was altered now."""
-    scope.fetch("UPDATE emulator.objects SET modify_date = localtimestamp WHERE object_id = $1::int", [object_id])
+    scope.fetch("UPDATE emulator.objects SET modify_date = emulator.now() WHERE object_id = $1::int", [object_id])

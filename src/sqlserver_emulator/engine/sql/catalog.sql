@@ -1,8 +1,8 @@
 -- The emulator's own catalog: databases, schemas, objects and columns as T-SQL declared them.
 -- Kept in the transaction of the DDL that changes it. Relations are known by their PostgreSQL oid; objects without a
 -- relation (constraints, procedures) take their id from emulator.object_ids. sys_views.sql shows all this as sys.*.
+-- Schema emulator and its clock are there before (control/sql/control.sql).
 
-CREATE SCHEMA emulator;
 CREATE SCHEMA tsql;
 
 CREATE TABLE emulator.settings (name text PRIMARY KEY, value text NOT NULL);
@@ -21,7 +21,7 @@ CREATE DOMAIN emulator.sql_variant AS text;
 CREATE TABLE emulator.databases (
     database_id int PRIMARY KEY,
     name varchar(128) NOT NULL UNIQUE,
-    create_date timestamp(3) NOT NULL DEFAULT localtimestamp,
+    create_date timestamp(3) NOT NULL DEFAULT emulator.now(),
     is_system boolean NOT NULL DEFAULT false,
     is_cdc_enabled boolean NOT NULL DEFAULT false,
     snapshot_isolation_state smallint NOT NULL DEFAULT 0,
@@ -50,8 +50,8 @@ CREATE TABLE emulator.objects (
     type varchar(2) NOT NULL,
     parent_object_id int NOT NULL DEFAULT 0,
     postgres_name text NOT NULL DEFAULT '',
-    create_date timestamp(3) NOT NULL DEFAULT localtimestamp,
-    modify_date timestamp(3) NOT NULL DEFAULT localtimestamp,
+    create_date timestamp(3) NOT NULL DEFAULT emulator.now(),
+    modify_date timestamp(3) NOT NULL DEFAULT emulator.now(),
     is_ms_shipped boolean NOT NULL DEFAULT false,
     is_system boolean NOT NULL DEFAULT false,
     is_tracked_by_cdc boolean NOT NULL DEFAULT false,
@@ -188,7 +188,7 @@ CREATE TABLE emulator.logins (
     is_sysadmin boolean NOT NULL DEFAULT false,
     is_disabled boolean NOT NULL DEFAULT false,
     default_database varchar(128) NOT NULL DEFAULT 'master',
-    create_date timestamp(3) NOT NULL DEFAULT localtimestamp
+    create_date timestamp(3) NOT NULL DEFAULT emulator.now()
 );
 
 -- Database principals. type S: user (of a login), R: role. postgres_role is the PostgreSQL role that GRANTs go to.
@@ -201,7 +201,7 @@ CREATE TABLE emulator.principals (
     default_schema varchar(128),
     is_fixed_role boolean NOT NULL DEFAULT false,
     postgres_role text NOT NULL,
-    create_date timestamp(3) NOT NULL DEFAULT localtimestamp,
+    create_date timestamp(3) NOT NULL DEFAULT emulator.now(),
     PRIMARY KEY (database_id, principal_id),
     UNIQUE (database_id, name)
 );
@@ -222,7 +222,7 @@ CREATE UNLOGGED TABLE emulator.sessions (
     login varchar(128) NOT NULL,
     application varchar(128) NOT NULL,
     database_name varchar(128) NOT NULL,
-    login_time timestamp(3) NOT NULL DEFAULT localtimestamp,
+    login_time timestamp(3) NOT NULL DEFAULT emulator.now(),
     transaction_isolation_level smallint NOT NULL DEFAULT 2
 );
 

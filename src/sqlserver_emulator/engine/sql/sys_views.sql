@@ -355,7 +355,7 @@ SELECT l.name::emulator.sysname AS name, l.principal_id,
 FROM emulator.logins l
 UNION ALL
 SELECT r.name::emulator.sysname, r.id, NULL, 'R'::emulator.char1, 'SERVER_ROLE'::varchar(60), 0,
-    localtimestamp::emulator.datetime, localtimestamp::emulator.datetime, NULL::emulator.sysname, NULL::emulator.sysname, NULL, 1,
+    emulator.now()::emulator.datetime, emulator.now()::emulator.datetime, NULL::emulator.sysname, NULL::emulator.sysname, NULL, 1,
     1::emulator.bit
 FROM (VALUES ('public', 2), ('sysadmin', 3)) AS r (name, id);
 
