@@ -26,7 +26,8 @@ class RawClient:
         self.socket.close()
 
     def send(self, packet_type: int, payload: bytes, status: int = LAST) -> None:
-        self.socket.sendall(struct.pack(">BBHHBB", packet_type, status, len(payload) + 8, 0, 1, 0) + payload)
+        """One message, in as many packets as it needs; ``status`` without LAST leaves it unfinished."""
+        self.socket.sendall(packets(packet_type, payload, status))
 
     def _receive(self, size: int) -> bytes:
         data = b""
@@ -61,6 +62,17 @@ class RawClient:
     def batch(self, text: str, status: int = LAST) -> bytes:
         self.send(BATCH, HEADERS + text.encode("utf-16-le"), status)
         return self.read()
+
+
+def packets(packet_type: int, payload: bytes, status: int = LAST, packet_bytes: int = 32_000) -> bytes:
+    """A message as it goes over the wire. Every packet has the bits of ``status``, LAST only the last one."""
+    pieces = [payload[start : start + packet_bytes] for start in range(0, len(payload), packet_bytes)] or [b""]
+    framed = [
+        struct.pack(">BBHHBB", packet_type, status & ~LAST, len(piece) + 8, 0, 1, 0) + piece for piece in pieces[:-1]
+    ]
+    last = pieces[-1]
+    framed.append(struct.pack(">BBHHBB", packet_type, status, len(last) + 8, 0, 1, 0) + last)
+    return b"".join(framed)
 
 
 def login_message(user: str, password: str, packet_bytes: int) -> bytes:

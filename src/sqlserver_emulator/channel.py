@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlserver_emulator.limits import Capacity
 from sqlserver_emulator.tds.packets import (
     DEFAULT_PACKET_BYTES,
     HEADER_BYTES,
     IGNORE,
     Buffer,
     PacketCutter,
+    PacketHeader,
     PacketType,
     frame_message,
     parse_header,
@@ -17,9 +19,9 @@ from sqlserver_emulator.tds.packets import (
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.transport import Transport
 
-LARGEST_LOGIN_BYTES = 128 << 10
-LARGEST_MESSAGE_BYTES = 1 << 30
 _FLUSH_BYTES = 256 << 10
+_STEP_BYTES = 1 << 20
+"""A message takes memory from what all clients share in steps of this size; one step is everybody's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,11 @@ class Message:
 class Channel:
     """One message at a time in each direction."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, capacity: Capacity) -> None:
         self.transport = transport
-        self.largest_message_bytes = LARGEST_LOGIN_BYTES
+        self.largest_message_bytes = capacity.limits.login_bytes
+        self._memory = capacity.message_bytes
+        self._taken_bytes = 0
         self._buffer = bytearray()
         self._cutter = PacketCutter(PacketType.RESPONSE, DEFAULT_PACKET_BYTES)
 
@@ -51,24 +55,43 @@ class Channel:
         return data
 
     def read_message(self) -> Message | None:
-        """None when the client has gone. Messages that the client itself cancelled are left out."""
+        """None when the client has gone. Messages that the client itself cancelled are left out.
+
+        The message's memory is the client's until it reads the next one or is closed.
+        """
         while True:
+            self.close()
             payload = bytearray()
-            first_status: int | None = None
+            first: PacketHeader | None = None
             while True:
-                if not self._fill(HEADER_BYTES, mid_message=first_status is not None):
+                if not self._fill(HEADER_BYTES, mid_message=first is not None):
                     return None
                 header = parse_header(self._buffer)
                 self._fill(header.length, mid_message=True)
+                if first is not None and header.type is not first.type:
+                    first = _take_over(first, header)
+                    payload.clear()
+                first = first or header
                 payload += memoryview(self._buffer)[HEADER_BYTES : header.length]
                 del self._buffer[: header.length]
-                if len(payload) > self.largest_message_bytes:
-                    raise ProtocolError(f"a message of more than {self.largest_message_bytes} bytes")
-                first_status = header.status if first_status is None else first_status
+                self._take_memory(len(payload))
                 if header.is_last:
                     break
             if not header.status & IGNORE:
-                return Message(header.type, first_status, bytes(payload))
+                return Message(header.type, first.status, bytes(payload))
+
+    def _take_memory(self, size: int) -> None:
+        if size > self.largest_message_bytes:
+            raise ProtocolError(f"a message of more than {self.largest_message_bytes} bytes")
+        while size > self._taken_bytes + _STEP_BYTES:
+            if not self._memory.take(_STEP_BYTES):
+                raise ProtocolError(f"the messages of all clients exceed {self._memory.most} bytes")
+            self._taken_bytes += _STEP_BYTES
+
+    def close(self) -> None:
+        """Give back the memory of the last message."""
+        self._memory.give_back(self._taken_bytes)
+        self._taken_bytes = 0
 
     def _fill(self, size: int, *, mid_message: bool) -> bool:
         while len(self._buffer) < size:
@@ -93,3 +116,10 @@ class Channel:
 
     def send_message(self, packet_type: PacketType, payload: bytes) -> None:
         self.transport.send(frame_message(packet_type, payload))
+
+
+def _take_over(first: PacketHeader, header: PacketHeader) -> PacketHeader:
+    """A packet of another type inside a message: an attention gives up what was sent so far."""
+    if header.type is not PacketType.ATTENTION:
+        raise ProtocolError(f"a packet {header.type.name} inside a message {first.type.name}")
+    return header

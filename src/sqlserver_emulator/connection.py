@@ -7,14 +7,15 @@ import logging
 import socket
 import time
 
+from sqlserver_emulator.channel import Channel
 from sqlserver_emulator.handshake import TlsContexts, log_in, open_channel
 from sqlserver_emulator.interruption import Interruption
+from sqlserver_emulator.limits import Capacity
 from sqlserver_emulator.requests import RequestRunner
-from sqlserver_emulator.session import SessionFactory
+from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds.reading import ProtocolError
 
 _LOG = logging.getLogger(__name__)
-LOGIN_SECONDS = 30.0
 
 
 class ClientConnection:
@@ -26,13 +27,14 @@ class ClientConnection:
         peer: str,
         factory: SessionFactory,
         contexts: TlsContexts,
-        login_seconds: float = LOGIN_SECONDS,
+        capacity: Capacity,
     ) -> None:
         self._socket = client
         self._peer = peer
         self._factory = factory
         self._contexts = contexts
-        self._login_deadline: float | None = time.monotonic() + login_seconds
+        self._capacity = capacity
+        self._login_deadline: float | None = time.monotonic() + capacity.limits.login_seconds
         self._interruption: Interruption | None = None
 
     def run(self) -> None:
@@ -49,11 +51,18 @@ class ClientConnection:
             self._socket.close()
 
     def _serve(self) -> None:
-        channel = open_channel(self._socket, self._contexts)
-        session = log_in(channel, self._factory) if channel is not None else None
-        if channel is None or session is None:
+        channel = open_channel(self._socket, self._contexts, self._capacity)
+        if channel is None:
             return
-        with contextlib.closing(session):
+        with contextlib.closing(channel):
+            session = log_in(channel, self._factory, self._capacity)
+            if session is not None:
+                self._serve_session(channel, session)
+
+    def _serve_session(self, channel: Channel, session: Session) -> None:
+        with contextlib.ExitStack() as at_end:
+            at_end.callback(self._capacity.sessions.give_back, 1)
+            at_end.callback(session.close)
             self._login_deadline = None
             self._interruption = Interruption(channel.transport, session)
             runner = RequestRunner(channel, session, self._interruption)

@@ -8,9 +8,10 @@ import ssl
 from dataclasses import dataclass
 
 from sqlserver_emulator.certificate import CertificateFiles, strict_context, tunnel_context
-from sqlserver_emulator.channel import LARGEST_MESSAGE_BYTES, Channel
+from sqlserver_emulator.channel import Channel
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, Info
+from sqlserver_emulator.limits import Capacity
 from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds import tokens
 from sqlserver_emulator.tds.login import FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
@@ -23,6 +24,7 @@ from sqlserver_emulator.transport import TlsTransport, Transport
 _LOG = logging.getLogger(__name__)
 _CANNOT_OPEN_DATABASE = 4060
 _LOGIN_FAILED = 18456
+_TOO_MANY_CONNECTIONS = 17809
 INTERNAL_ERROR = 50000
 
 
@@ -36,20 +38,21 @@ class TlsContexts:
         return cls(tunnel_context(files), strict_context(files))
 
 
-def open_channel(connection: socket.socket, contexts: TlsContexts) -> Channel | None:
+def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Capacity) -> Channel | None:
     """Agree on encryption. None: the client left without a word."""
-    transport = Transport(connection)
+    stalled_seconds = capacity.limits.stalled_seconds
+    transport = Transport(connection, stalled_seconds)
     if transport.begins_with_tls():
-        strict = TlsTransport(connection, contexts.strict)
+        strict = TlsTransport(connection, contexts.strict, stalled_seconds)
         strict.handshake()
-        channel = Channel(strict)
+        channel = Channel(strict, capacity)
         return channel if _answer_prelogin(channel) is not None else None
-    channel = Channel(transport)
+    channel = Channel(transport, capacity)
     encryption = _answer_prelogin(channel)
     if encryption is None:
         return None
     if encryption is Encryption.ON:
-        tunnel = TlsTransport(connection, contexts.tunnel)
+        tunnel = TlsTransport(connection, contexts.tunnel, stalled_seconds)
         tunnel.handshake_in_packets(channel.take_read_ahead())
         channel.transport = tunnel
     return channel
@@ -66,14 +69,42 @@ def _answer_prelogin(channel: Channel) -> Encryption | None:
     return answer_encryption(request.encryption)
 
 
-def log_in(channel: Channel, factory: SessionFactory) -> Session | None:
-    """Check the login and open its session. None: refused (the client has been told), or the client left."""
+def log_in(channel: Channel, factory: SessionFactory, capacity: Capacity) -> Session | None:
+    """Check the login and open its session. None: refused (the client has been told), or the client left.
+
+    A session counts in ``capacity.sessions`` until the caller gives it back.
+    """
     message = channel.read_message()
     if message is None:
         return None
     if message.type is not PacketType.LOGIN:
         raise ProtocolError(f"message {message.type.name} where LOGIN7 was expected")
     login = parse_login(message.payload)
+    if not capacity.sessions.take(1):
+        error = _too_many_sessions(capacity)
+        _LOG.warning("login of %r refused: %s", login.user, error)
+        _send_refusal(channel, login, error)
+        return None
+    session: Session | None = None
+    try:
+        session = _open_session(channel, factory, login)
+    finally:
+        if session is None:
+            capacity.sessions.give_back(1)
+    if session is not None:
+        channel.largest_message_bytes = capacity.limits.message_bytes
+    return session
+
+
+def _too_many_sessions(capacity: Capacity) -> SqlServerError:
+    text = (
+        f"Could not connect because the maximum number of '{capacity.limits.sessions}' user connections has already "
+        "been reached. The connection has been closed."
+    )
+    return SqlServerError(_TOO_MANY_CONNECTIONS, text, severity=20)
+
+
+def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Session | None:
     try:
         _refuse_unsupported(login)
         session = factory.open_session(
@@ -88,8 +119,11 @@ def log_in(channel: Channel, factory: SessionFactory) -> Session | None:
         text = f"Internal error of sqlserver_emulator ({type(error).__name__}) while logging in."
         _send_refusal(channel, login, SqlServerError(INTERNAL_ERROR, text, severity=20))
         raise
-    _send_acceptance(channel, login, session)
-    channel.largest_message_bytes = LARGEST_MESSAGE_BYTES
+    try:
+        _send_acceptance(channel, login, session)
+    except BaseException:
+        session.close()
+        raise
     return session
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from sqlserver_emulator.connection import ClientConnection
 from sqlserver_emulator.handshake import TlsContexts
+from sqlserver_emulator.limits import Capacity, Limits
 from sqlserver_emulator.session import SessionFactory
 
 _LOG = logging.getLogger(__name__)
@@ -27,8 +28,11 @@ def listen(host: str, port: int) -> socket.socket:
 class EmulatorServer:
     """Serves clients of ``listener`` between ``start`` and ``stop``, or as a context manager; owns the listener."""
 
-    def __init__(self, factory: SessionFactory, contexts: TlsContexts, listener: socket.socket) -> None:
+    def __init__(
+        self, factory: SessionFactory, contexts: TlsContexts, listener: socket.socket, limits: Limits | None = None
+    ) -> None:
         self._factory = factory
+        self._capacity = Capacity(limits or Limits())
         self._contexts = contexts
         self._listener = listener
         self.port: int = listener.getsockname()[1]
@@ -81,15 +85,27 @@ class EmulatorServer:
             self._begin(client, f"{address[0]}:{address[1]}")
 
     def _begin(self, client: socket.socket, peer: str) -> None:
-        connection = ClientConnection(client, peer, self._factory, self._contexts)
+        connection = ClientConnection(client, peer, self._factory, self._contexts, self._capacity)
         thread = threading.Thread(target=self._run, args=(connection,), name=peer, daemon=True)
+        most = self._capacity.limits.clients
         with self._somebody:
-            if self._stopping.is_set():
+            is_one_too_many = len(self._clients) >= most
+            if self._stopping.is_set() or is_one_too_many:
                 client.close()
-                return
-            self._clients[connection] = thread
-            self._somebody.notify_all()
-        thread.start()
+            else:
+                self._clients[connection] = thread
+                self._somebody.notify_all()
+                self._start(thread, connection)
+        if is_one_too_many:
+            _LOG.warning("%s: closed: %d clients are connected already", peer, most)
+
+    def _start(self, thread: threading.Thread, connection: ClientConnection) -> None:
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives no more threads: this client loses, the others go on
+            _LOG.warning("%s: closed: %s", thread.name, error)
+            del self._clients[connection]
+            connection.shut_down()
 
     def _run(self, connection: ClientConnection) -> None:
         try:

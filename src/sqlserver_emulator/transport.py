@@ -5,8 +5,10 @@ Reading and writing belong to the connection's thread; only ``input_state`` may 
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
+import struct
 from enum import Enum
 
 from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_message, parse_header
@@ -14,6 +16,9 @@ from sqlserver_emulator.tds.reading import ProtocolError
 
 _RECEIVE_BYTES = 65_536
 _TLS_FIRST_BYTE = 0x16
+_GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""A client whose machine has gone is noticed after two minutes, where the system allows to say so."""
 
 
 class InputState(Enum):
@@ -24,12 +29,20 @@ class InputState(Enum):
 
 
 class Transport:
-    """``receive`` returns b"" when the client has gone."""
+    """``receive`` returns b"" when the client has gone. ``stalled_seconds``: how long it may leave an answer unread."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, stalled_seconds: float) -> None:
         self._socket = connection
+        self._stalled_seconds = stalled_seconds
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        # The system's own limit: a Python timeout would hold for reading too, where a client may be silent for days.
+        seconds, rest = divmod(stalled_seconds, 1)
+        limit = struct.pack("@ll", int(seconds), int(rest * 1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     @property
     def encrypted(self) -> bool:
@@ -42,10 +55,15 @@ class Transport:
             return b""
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        try:
+            self._socket.sendall(data)
+        except BlockingIOError as error:
+            raise ProtocolError(f"the client read nothing for {self._stalled_seconds:g} seconds") from error
 
     def input_state(self) -> InputState:
-        """What waits unread, without taking it. A closed or broken socket counts as CLOSED."""
+        """What waits unread, without taking it. A closed or broken socket counts as CLOSED, whatever it still holds."""
+        if self._is_gone():
+            return InputState.CLOSED
         try:
             first = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -55,6 +73,14 @@ class Transport:
         if not first:
             return InputState.CLOSED
         return self._classify(first[0])
+
+    def _is_gone(self) -> bool:
+        number = self._socket.fileno()
+        if number < 0:
+            return True
+        waiter = select.poll()
+        waiter.register(number, _GONE)
+        return any(events & _GONE for _number, events in waiter.poll(0))
 
     def _classify(self, first_byte: int) -> InputState:
         return InputState.ATTENTION if first_byte == PacketType.ATTENTION else InputState.OTHER
@@ -67,8 +93,8 @@ class Transport:
 class TlsTransport(Transport):
     """TLS over the same socket through memory buffers, because the handshake may travel inside TDS packets."""
 
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, stalled_seconds: float) -> None:
+        super().__init__(connection, stalled_seconds)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)

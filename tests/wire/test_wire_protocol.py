@@ -36,6 +36,7 @@ from raw_client import (
 from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.connection import ClientConnection
 from sqlserver_emulator.handshake import TlsContexts
+from sqlserver_emulator.limits import Capacity, Limits
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +218,8 @@ def test_a_client_that_never_logs_in_is_sent_away(tmp_path: Path) -> None:
         theirs = socket.create_connection(listener.getsockname())
         ours, _address = listener.accept()
     contexts = TlsContexts.load(provide_certificate(tmp_path, "localhost"))
-    connection = ClientConnection(ours, "stranger", canned.CannedFactory(), contexts, login_seconds=0)
+    capacity = Capacity(Limits(login_seconds=0))
+    connection = ClientConnection(ours, "stranger", canned.CannedFactory(), contexts, capacity)
     thread = threading.Thread(target=connection.run)
     thread.start()
     thread.join(0.2)
