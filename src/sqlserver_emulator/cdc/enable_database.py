@@ -74,6 +74,7 @@ def _create_schema(run: Run, database_id: int, schema: str) -> None:
         " $4::int, $5::text FROM emulator.schemas WHERE database_id = $1::int",
         (database_id, _FIRST_USER_ID, CDC_SCHEMA, principal_id, schema),
     )
+    run(_JOIN_DB_OWNER, (database_id, principal_id))
     home = Home(database_id, CDC_SCHEMA, schema)
     for name, (columns, primary_key) in TABLES.items():
         create_table(run, home, name, columns, primary_key)
@@ -93,3 +94,10 @@ def drop_cdc_schema(run: Run, database: CdcDatabase) -> None:
         drop_job(run, job)
     if not run("SELECT 1 FROM emulator.cdc_databases", ()):
         hide_job_table(run)
+
+
+_JOIN_DB_OWNER = """
+INSERT INTO emulator.role_members (database_id, role_principal_id, member_principal_id)
+SELECT $1::int, r.principal_id, $2::int FROM emulator.principals r
+WHERE r.database_id = $1::int AND r.name = 'db_owner'
+"""

@@ -17,12 +17,14 @@ from sqlserver_emulator.cdc.lsn import lsn_at, parse_position, position_text
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import (
     CDC_SCHEMA,
+    CHANGE_ORDER,
     CHANGE_TABLE_END,
     CHANGE_TABLE_START,
     Declared,
     Home,
     Run,
     create_table,
+    register_clustered_index,
 )
 from sqlserver_emulator.cdc.source import SourceColumn, SourceIndex, SourceTable
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
@@ -194,11 +196,8 @@ def _create_change_table(run: Run, database: CdcDatabase, plan: InstancePlan) ->
     columns = [*CHANGE_TABLE_START, *captured, *CHANGE_TABLE_END]
     object_id = create_table(run, Home(database.database_id, CDC_SCHEMA, database.schema), name, columns)
     # Unique as SQL Server's clustered index is; it also makes a change that is captured twice an error.
-    run(
-        f"CREATE UNIQUE INDEX ON {qualified(database.schema, postgres_name(name))}"
-        ' ("__$start_lsn", "__$command_id", "__$seqval", "__$operation")',
-        (),
-    )
+    relation = qualified(database.schema, postgres_name(name))
+    register_clustered_index(run, object_id, f"{name}_clustered_idx", relation, CHANGE_ORDER)
     return object_id
 
 

@@ -107,6 +107,8 @@ CHANGE_TABLE_START = (
     Declared("__$update_mask", _MASK, "bytea"),
 )
 CHANGE_TABLE_END = (_int("__$command_id"),)
+CHANGE_ORDER = ("__$start_lsn", "__$command_id", "__$seqval", "__$operation")
+"""Columns of the clustered index of a change table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,15 @@ def create_table(run: Run, home: Home, name: str, columns: Sequence[Declared], p
     return int(object_id)
 
 
+def register_clustered_index(run: Run, object_id: int, name: str, relation: str, columns: Sequence[str]) -> None:
+    """Create a change table's unique index and enter it into the catalog as its clustered one."""
+    keys = ", ".join(quote(column) for column in columns)
+    index = postgres_name(name)
+    run(f"CREATE UNIQUE INDEX {quote(index)} ON {relation} ({keys})", ())
+    run(_REGISTER_INDEX, (object_id, name, index))
+    run(_REGISTER_INDEX_COLUMNS, (object_id, json.dumps(list(columns))))
+
+
 def _declaration(column: Declared) -> dict[str, object]:
     return {
         "name": column.name,
@@ -148,6 +159,16 @@ INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, pos
 SELECT $1::regclass::oid::int, $2::int, s.schema_id, $4::varchar, 'U', $5::text, true
 FROM emulator.schemas s WHERE s.database_id = $2::int AND s.name = $3::varchar
 RETURNING object_id
+"""
+_REGISTER_INDEX = """
+INSERT INTO emulator.indexes (object_id, index_id, name, postgres_name, is_clustered, is_unique)
+VALUES ($1::int, 1, $2::varchar, $3::text, true, true)
+"""
+_REGISTER_INDEX_COLUMNS = """
+INSERT INTO emulator.index_columns (object_id, index_id, index_column_id, column_id, key_ordinal)
+SELECT $1::int, 1, k.place, c.column_id, k.place
+FROM jsonb_array_elements_text($2::jsonb) WITH ORDINALITY AS k(name, place)
+JOIN emulator.columns c ON c.object_id = $1::int AND c.name = k.name
 """
 _DECLARE_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
-from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
 from sqlserver_emulator.cdc.source import find_table
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
@@ -62,13 +61,12 @@ def _help(call: ProcedureCall) -> Iterator[Event]:
             raise cdc_error(22985, table.schema, table.name)
         source = table.object_id
     rows = run(_visible(database, _INSTANCES), (source, None))
-    yield from result_set(_HELP_COLUMNS, [(*row, *_column_lists(run, database, row[3])) for row in rows])
-
-
-def _column_lists(run: Run, database: CdcDatabase, object_id: Any) -> tuple[str | None, str | None]:
-    keys = run(database.sql(_INDEX_COLUMN_NAMES), (object_id,))
-    captured = run(database.sql(_CAPTURED_COLUMN_NAMES), (object_id,))
-    return _list_names(keys), _list_names(captured)
+    shown: list[tuple[object, ...]] = []
+    for row in rows:
+        keys, captured = (_list_names(run(database.sql(sql), (row[3],))) for sql in _NAME_LISTS)
+        # The real procedure keeps the key of the row before where an instance has none.
+        shown.append((*row, shown[-1][-2] if keys is None and shown else keys, captured))
+    yield from result_set(_HELP_COLUMNS, shown)
 
 
 def _list_names(rows: list[tuple[Any, ...]]) -> str | None:
@@ -133,12 +131,11 @@ WHERE ($1::int IS NULL OR t.source_object_id = $1::int)
   AND :sys.cdc_may_read(t.object_id)
 ORDER BY s.name, o.name, t.create_date, t.object_id
 """
-_INDEX_COLUMN_NAMES = (
-    "SELECT column_name::text FROM :cdc.index_columns WHERE object_id = $1::int ORDER BY index_ordinal"
+_NAME_LISTS = (
+    "SELECT column_name::text FROM :cdc.index_columns WHERE object_id = $1::int ORDER BY index_ordinal",
+    "SELECT column_name::text FROM :cdc.captured_columns WHERE object_id = $1::int ORDER BY column_ordinal",
 )
-_CAPTURED_COLUMN_NAMES = (
-    "SELECT column_name::text FROM :cdc.captured_columns WHERE object_id = $1::int ORDER BY column_ordinal"
-)
+"""Of the key, of what is captured."""
 _COLUMNS = """
 SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, c.type_name::text, c.length,
        c.precision::int, c.scale::int

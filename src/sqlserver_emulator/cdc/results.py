@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.engine.contract import ProcedureCall
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import TsqlType
 
@@ -49,6 +51,16 @@ def required_text(call: ProcedureCall, name: str) -> str:
     if not value:
         raise cdc_error(22963, name)
     return value
+
+
+@contextmanager
+def inner_procedure(name: str) -> Iterator[None]:
+    """Errors from inside name the procedure that the public one calls."""
+    try:
+        yield
+    except SqlServerError as error:
+        error.procedure = error.procedure or name
+        raise
 
 
 def require_owner(call: ProcedureCall) -> None:

@@ -30,7 +30,15 @@ from sqlserver_emulator.cdc.jobs import (
 )
 from sqlserver_emulator.cdc.messages import cdc_error, cdc_warning
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.results import printed, require_cdc, require_owner, required_text, sql_of, text_argument
+from sqlserver_emulator.cdc.results import (
+    inner_procedure,
+    printed,
+    require_cdc,
+    require_owner,
+    required_text,
+    sql_of,
+    text_argument,
+)
 from sqlserver_emulator.cdc.source import SourceTable, find_table
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
@@ -73,8 +81,8 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
     run = sql_of(call)
     if call.arguments["@enable_extended_ddl_handling"]:
         raise cdc_error(22874)
-    request = _request(call)
-    with call.engine.atomic():
+    with inner_procedure("sp_cdc_enable_table_internal"), call.engine.atomic():
+        request = _request(call)
         lock_instances(run, database.database_id)
         table = _source_table(call)
         plan = plan_instance(run, database, table, request)
@@ -148,7 +156,7 @@ def _disable_table(call: ProcedureCall) -> Iterator[Event]:
     database = require_cdc(call)
     run = sql_of(call)
     instance = required_text(call, "@capture_instance")
-    with call.engine.atomic():
+    with inner_procedure("sp_cdc_disable_table_internal"), call.engine.atomic():
         lock_instances(run, database.database_id)
         table = _source_table(call)
         if not table.is_tracked:
