@@ -66,6 +66,18 @@ def padded(value: Value) -> str:
     return f"{value.sql}::bpchar"
 
 
+def has_blanks_at_end(value: Value) -> bool:
+    """Whether blanks at the end of the value would count without ``padded``: char(n) has a type that ignores them."""
+    return (
+        value.kind == TEXT and not value.is_null and (isinstance(value, LiteralValue) or not is_fixed_text(value.type))
+    )
+
+
+def distinct_key(value: Value) -> str:
+    """The value as it is told apart by GROUP BY, DISTINCT and PARTITION BY."""
+    return padded(value) if has_blanks_at_end(value) else value.sql
+
+
 def unpadded(sql: str) -> str:
     """Back from ``padded``, with the blanks that are there (a cast to text would cut them off)."""
     return f"tsql.unpadded({sql}, -1, false)"

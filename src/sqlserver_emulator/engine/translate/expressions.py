@@ -19,7 +19,7 @@ from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.functions.aggregates import window, within_group
 from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
 from sqlserver_emulator.engine.translate.scope import Scope
-from sqlserver_emulator.engine.translate.type_rules import family
+from sqlserver_emulator.engine.translate.type_rules import TEXT, family
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
@@ -43,10 +43,17 @@ class ExpressionTranslator:
         handler = _VALUES.get(type(node))
         if handler is None:
             operator = operators.BINARY_OPERATORS.get(type(node))
-            if operator is not None:
-                return operators.binary(operator, self.value(node.this), self.value(node.expression))
-            raise unsupported_node(node)
-        return handler(self, node)
+            if operator is None:
+                raise unsupported_node(node)
+            return self._as_grouped(operators.binary(operator, self.value(node.this), self.value(node.expression)))
+        return self._as_grouped(handler(self, node))
+
+    def _as_grouped(self, value: Value) -> Value:
+        """The value, in the form of GROUP BY where it is one of its strings."""
+        grouped = self.scope.grouped_texts
+        if not grouped or value.constant or value.sql not in grouped:
+            return value
+        return Value(comparisons.unpadded(comparisons.padded(value)), value.type, kind=TEXT, nullable=value.nullable)
 
     def sql(self, node: exp.Expression) -> str:
         return self.value(node).sql

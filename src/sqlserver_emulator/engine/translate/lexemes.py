@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sqlserver_emulator.errors import SqlServerError
+
 _STRING = r"(?:(?<![\w@#$])[nN])?'[^']*(?:''[^']*)*'"
 _NUMBER = (
     r"(?<![\w@#$])0[xX][0-9a-fA-F]*"
@@ -44,6 +46,7 @@ NULL = "0"
 
 _MARKS = {kind: f"\x01{kind}" for kind in (INT, DECIMAL, FLOAT, MONEY, STRING, NATIONAL, BINARY, NULL)}
 _MAX_INT = 2147483647
+_MAX_PRECISION = 38
 
 
 def classify(lexeme: str) -> str:  # noqa: PLR0911  (called for every literal: no detours)
@@ -52,7 +55,7 @@ def classify(lexeme: str) -> str:  # noqa: PLR0911  (called for every literal: n
     if first == "'":
         return STRING
     if lexeme.isdigit():
-        return INT if len(lexeme) < 10 or int(lexeme) <= _MAX_INT else DECIMAL
+        return INT if len(lexeme) < 10 or _whole_number(lexeme) <= _MAX_INT else DECIMAL
     if first in "nN":
         return NATIONAL if lexeme[1] == "'" else NULL
     if first in '["-/':
@@ -61,7 +64,23 @@ def classify(lexeme: str) -> str:  # noqa: PLR0911  (called for every literal: n
         return MONEY
     if lexeme[1:2] in ("x", "X"):
         return BINARY
-    return FLOAT if "e" in lexeme or "E" in lexeme else DECIMAL
+    if "e" in lexeme or "E" in lexeme:
+        return FLOAT
+    if len(lexeme) > _MAX_PRECISION:
+        _check_precision(lexeme)
+    return DECIMAL
+
+
+def _whole_number(digits: str) -> int:
+    _check_precision(digits)
+    return int(digits)
+
+
+def _check_precision(number: str) -> None:
+    """Raises 1007 for a number that no decimal holds."""
+    if len(number.replace(".", "").lstrip("0")) > _MAX_PRECISION:
+        message = f"The number '{number}' is out of the range for numeric representation (maximum precision 38)."
+        raise SqlServerError(1007, message, severity=15)
 
 
 def text_of(kind: str, lexeme: str) -> str | None:

@@ -7,7 +7,7 @@ change no result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -22,13 +22,14 @@ from sqlserver_emulator.engine.translate.clauses import (
     starred,
     top_with_ties,
 )
+from sqlserver_emulator.engine.translate.comparisons import distinct_key, has_blanks_at_end, padded, unpadded
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
-from sqlserver_emulator.engine.translate.scope import CommonTable, Scope, SourceColumn
+from sqlserver_emulator.engine.translate.scope import CommonTable, OuterGroupError, Scope, SourceColumn, quote
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
-from sqlserver_emulator.engine.translate.type_rules import family, is_text, storage_type, unify
+from sqlserver_emulator.engine.translate.type_rules import family, is_fixed_text, is_text, storage_type, unify
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -72,31 +73,42 @@ class QueryTranslator:
     # -- SELECT ------------------------------------------------------------------------------------------------
 
     def select(self, node: exp.Select, parent: Scope | None) -> Query:
+        """Strings are grouped without regard to blanks at their end, unless a subquery needs the plain column."""
+        scope = Scope(parent)
+        try:
+            return self._select(node, scope, ignores_blanks=True)
+        except OuterGroupError as error:
+            if error.owner is not scope:
+                raise
+        return self._select(node, Scope(parent), ignores_blanks=False)
+
+    def _select(self, node: exp.Select, scope: Scope, *, ignores_blanks: bool) -> Query:
         refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
         if node.args.get("for_"):
             raise NotSupportedByEmulatorError(f"FOR {node.args['for_'].args.get('kind')}")
         if not node.expressions:
             raise SqlServerError(102, "Incorrect syntax near 'FROM'.", severity=15)
-        scope = Scope(parent)
         with_ = self.with_clause(node, scope)
         from_sql = SourceTranslator(self, scope).from_clause(node)
         expressions = ExpressionTranslator(self.emission, scope, self)
         compares = bool(node.args.get("group") or node.args.get("distinct"))
         with self.emission.inline_literals(compares):
+            group = self._group(node, expressions, ignores_blanks=ignores_blanks)
             names, values = self._projections(node, expressions)
-            group = self._group(node, expressions)
             having = node.args.get("having")
             having_sql = f" HAVING {expressions.condition(having.this)}" if having else ""
         where = node.args.get("where")
         where_sql = f" WHERE {expressions.condition(where.this)}" if where else ""
+        is_distinct = bool(node.args.get("distinct"))
         with self.emission.inline_literals(compares):
-            order = self._order(node, expressions, names, values)
+            order = self._order(node, expressions, names, values, is_distinct=is_distinct)
         columns = output_columns(names, values)
-        distinct = "DISTINCT " if node.args.get("distinct") else ""
         limit = self._limit(node, expressions)
-        listed = projected(columns, values)
-        sql = f"{with_}SELECT {distinct}{listed}{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
-        return Query(sql, columns, values)
+        rest = f"{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
+        if is_distinct and any(has_blanks_at_end(value) for value in values):
+            return _without_blanks(with_, columns, values, rest)
+        distinct = "DISTINCT " if is_distinct else ""
+        return Query(f"{with_}SELECT {distinct}{projected(columns, values)}{rest}", columns, values)
 
     def with_clause(self, node: exp.Expression, scope: Scope) -> str:
         """The WITH of a statement; its common tables are entered into the scope."""
@@ -172,11 +184,17 @@ class QueryTranslator:
             expanded += [(column.name, source.value(column)) for column in source.columns]
         return expanded
 
-    def _group(self, node: exp.Select, expressions: ExpressionTranslator) -> str:
+    def _group(self, node: exp.Select, expressions: ExpressionTranslator, *, ignores_blanks: bool) -> str:
         group = node.args.get("group")
         if group is None:
             return ""
         refuse_clauses(group, {"expressions", "rollup", "cube", "grouping_sets"}, "GROUP BY")
+        keys = _GroupKeys(expressions, ignores_blanks)
+        sql = self._grouping(group, keys)
+        expressions.scope.grouped_texts |= keys.texts
+        return sql
+
+    def _grouping(self, group: exp.Group, expressions: _GroupKeys) -> str:
         items = [_grouping_item(expressions, item) for item in group.expressions]
         for key in ("rollup", "cube"):
             if any(not item.expressions for item in group.args.get(key) or []):
@@ -186,7 +204,13 @@ class QueryTranslator:
         return f" GROUP BY {', '.join(items)}"
 
     def _order(
-        self, node: exp.Select, expressions: ExpressionTranslator, names: Sequence[str], values: Sequence[Value]
+        self,
+        node: exp.Select,
+        expressions: ExpressionTranslator,
+        names: Sequence[str],
+        values: Sequence[Value],
+        *,
+        is_distinct: bool,
     ) -> str:
         order = node.args.get("order")
         if order is None:
@@ -199,7 +223,8 @@ class QueryTranslator:
                 items.append(order_item(str(position + 1), bool(item.args.get("desc")), nullable=nullable))
             else:
                 value = expressions.value(item.this)
-                items.append(order_item(value.sql, bool(item.args.get("desc")), nullable=value.nullable))
+                sql = distinct_key(value) if is_distinct else value.sql
+                items.append(order_item(sql, bool(item.args.get("desc")), nullable=value.nullable))
         return f" ORDER BY {', '.join(items)}"
 
     def _position(self, node: exp.Expression, names: Sequence[str], values: Sequence[Value]) -> int | None:
@@ -252,11 +277,15 @@ class QueryTranslator:
             )
         columns = [_merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
-        sql = f"{_aligned(left, columns)} {word} {_aligned(right, columns)}"
+        tells_apart = not word.endswith(" ALL")
+        sql = f"{_aligned(left, columns, tells_apart)} {word} {_aligned(right, columns, tells_apart)}"
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
         values = [Value("", column.type) for column in columns]
         order = self._set_order(node, columns)
-        return Query(f"{with_}{sql}{order}{self._limit(node, expressions)}", columns, values)
+        sql = f"{with_}{sql}{order}{self._limit(node, expressions)}"
+        if tells_apart and any(_ignores_blanks(column) for column in columns):
+            return _kept_blanks(sql, columns, [_ignores_blanks(column) for column in columns])
+        return Query(sql, columns, values)
 
     def _set_order(self, node: exp.Expression, columns: list[SourceColumn]) -> str:
         order = node.args.get("order")
@@ -328,7 +357,48 @@ def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
     return f"({expressions.converted(node, BIGINT)})"
 
 
-def _grouping_item(expressions: ExpressionTranslator, item: exp.Expression) -> str:
+@dataclass(slots=True)
+class _GroupKeys:
+    """Translates the items of GROUP BY; ``texts``: the strings that are grouped without the blanks at their end."""
+
+    expressions: ExpressionTranslator
+    ignores_blanks: bool
+    texts: set[str] = field(default_factory=set)
+
+    def sql(self, node: exp.Expression) -> str:
+        value = self.expressions.value(node)
+        if not self.ignores_blanks or value.constant or not has_blanks_at_end(value):
+            return value.sql
+        self.texts.add(value.sql)
+        return padded(value)
+
+
+def _without_blanks(with_: str, columns: list[SourceColumn], values: list[Value], rest: str) -> Query:
+    """SELECT DISTINCT to which 'a' and 'a ' are one."""
+    listed = ", ".join(
+        f"{padded(value) if has_blanks_at_end(value) else finished(value)} AS {column.sql}"
+        for column, value in zip(columns, values, strict=True)
+    )
+    return _kept_blanks(f"{with_}SELECT DISTINCT {listed}{rest}", columns, [has_blanks_at_end(v) for v in values])
+
+
+def _kept_blanks(sql: str, columns: list[SourceColumn], is_padded: list[bool]) -> Query:
+    """The result of ``sql`` with its strings as plain ones again."""
+    alias = "~d"
+    items = [
+        f"{unpadded(f'{quote(alias)}.{column.sql}')} AS {column.sql}" if changed else f"{quote(alias)}.{column.sql}"
+        for column, changed in zip(columns, is_padded, strict=True)
+    ]
+    columns = [replace(c, direct=c.direct and not changed) for c, changed in zip(columns, is_padded, strict=True)]
+    values = [Value("", column.type) for column in columns]
+    return Query(select_from(", ".join(items), f"({sql}) AS {quote(alias)}"), columns, values)
+
+
+def _ignores_blanks(column: SourceColumn) -> bool:
+    return is_text(column.type) and not column.untyped and not is_fixed_text(column.type)
+
+
+def _grouping_item(expressions: _GroupKeys, item: exp.Expression) -> str:
     if isinstance(item, (exp.Rollup, exp.Cube)):
         inner = ", ".join(expressions.sql(part) for part in item.expressions)
         return f"{type(item).__name__.upper()} ({inner})"
@@ -364,8 +434,11 @@ def _merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
     return SourceColumn(left.name, left.sql, type, nullable, direct)
 
 
-def _aligned(query: Query, columns: list[SourceColumn]) -> str:
-    """One side of a set operation, converted where its types differ from the common ones."""
+def _aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str:
+    """One side of a set operation, converted where its types differ from the common ones.
+
+    tells_apart: the operation compares rows, and blanks at the end of a string shall not count.
+    """
     conversions = []
     changed = False
     for own, common in zip(query.columns, columns, strict=True):
@@ -373,6 +446,9 @@ def _aligned(query: Query, columns: list[SourceColumn]) -> str:
         both = own.type is not None and common.type is not None
         if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
             sql = _as_type(sql, own, common)
+            changed = True
+        elif tells_apart and _ignores_blanks(common):
+            sql = f"{sql}::bpchar"
             changed = True
         conversions.append(f"{sql} AS {common.sql}")
     if not changed:

@@ -32,7 +32,7 @@ class SourceColumn:
     """It is the constant NULL, whose type anything else decides."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Source:
     """One item of a FROM clause. ``columns`` None: unknown, PostgreSQL will know.
 
@@ -75,11 +75,16 @@ def named(columns: tuple[SourceColumn, ...], name: str) -> SourceColumn | None:
 
 @dataclass(slots=True)
 class Scope:
-    """The sources of one query, inside another one or none. ``ctes`` are those defined by this query's WITH."""
+    """The sources of one query, inside another one or none. ``ctes`` are those defined by this query's WITH.
+
+    grouped_texts: the SQL of the strings it groups by; grouped without regard to blanks at their end, they must be
+    written in that form wherever else they stand.
+    """
 
     parent: Scope | None = None
     sources: list[Source] = field(default_factory=list)
     ctes: dict[str, CommonTable] = field(default_factory=dict)
+    grouped_texts: set[str] = field(default_factory=set)
 
     def cte(self, name: str) -> CommonTable | None:
         scope: Scope | None = self
@@ -102,7 +107,20 @@ class Scope:
         column = source.column(parts[-1])
         if column is None:
             raise invalid_column(parts[-1])
-        return source.value(column)
+        value = source.value(column)
+        self._refuse_outer_group(value, self._owner(source))
+        return value
+
+    def _owner(self, source: Source) -> Scope:
+        scope: Scope | None = self
+        while scope is not None and source not in scope.sources:
+            scope = scope.parent
+        return scope or self
+
+    def _refuse_outer_group(self, value: Value, owner: Scope) -> None:
+        """PostgreSQL does not find the grouped form of a column in a subquery."""
+        if owner is not self and value.sql in owner.grouped_texts:
+            raise OuterGroupError(owner)
 
     def source(self, qualifier: tuple[str, ...]) -> Source | None:
         folded = tuple(part.lower() for part in qualifier)
@@ -122,11 +140,21 @@ class Scope:
                 raise SqlServerError(209, f"Ambiguous column name '{name}'.")
             if matches:
                 source, column = matches[0]
-                return source.value(column)
+                value = source.value(column)
+                self._refuse_outer_group(value, scope)
+                return value
             if any(source.columns is None for source in scope.sources):
                 return Value(quote(name), None)
             scope = scope.parent
         raise invalid_column(name)
+
+
+class OuterGroupError(Exception):
+    """A subquery reads a string by which the query around it groups: that one must group by the plain string."""
+
+    def __init__(self, owner: Scope) -> None:
+        super().__init__()
+        self.owner = owner
 
 
 def _answers_to(source: Source, qualifier: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.clauses import unsupported_node
+from sqlserver_emulator.engine.translate.comparisons import distinct_key, padded
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import Function
 from sqlserver_emulator.engine.translate.type_rules import (
@@ -55,7 +56,7 @@ def _count(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -
         call = "count(*)"
     else:
         distinct, value = _argument(self, nodes[0], name)
-        call = f"count({distinct}{value.sql})"
+        call = f"count({distinct}{distinct_key(value) if distinct else value.sql})"
     if name == "count_big":
         return call, _same, BIGINT
     return call, lambda sql: f"{sql}::int4", INT
@@ -117,11 +118,20 @@ def _string_agg(self: ExpressionTranslator, name: str, nodes: list[exp.Expressio
 
 
 def _approximate(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
-    return f"count(DISTINCT {self.value(nodes[0]).sql})", _same, BIGINT
+    return f"count(DISTINCT {distinct_key(self.value(nodes[0]))})", _same, BIGINT
 
 
 def _grouping(self: ExpressionTranslator, _name: str, nodes: list[exp.Expression]) -> Built:
-    return f"grouping({', '.join(self.sql(node) for node in nodes)})", _same, INT
+    return f"grouping({', '.join(_group_key(self, node) for node in nodes)})", _same, INT
+
+
+def _group_key(self: ExpressionTranslator, node: exp.Expression) -> str:
+    """The argument as GROUP BY has it."""
+    grouped = self.scope.grouped_texts
+    self.scope.grouped_texts = set()
+    value = self.value(node)
+    self.scope.grouped_texts = grouped
+    return padded(value) if value.sql in grouped else value.sql
 
 
 def _ranking(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
@@ -216,10 +226,10 @@ def _over(self: ExpressionTranslator, node: exp.Expression) -> str:
     clauses: list[str] = []
     partition = node.args.get("partition_by")
     if partition:
-        clauses.append("PARTITION BY " + ", ".join(self.sql(item) for item in partition))
+        clauses.append("PARTITION BY " + ", ".join(distinct_key(self.value(item)) for item in partition))
     order = node.args.get("order")
     if order:
-        clauses.append("ORDER BY " + ", ".join(ordered(self, item) for item in order.expressions))
+        clauses.append("ORDER BY " + ", ".join(_ranked(self, item) for item in order.expressions))
     spec = node.args.get("spec")
     if spec:
         start = _bound(self, spec, "start")
@@ -233,6 +243,12 @@ def _bound(self: ExpressionTranslator, spec: exp.Expression, side: str) -> str:
     bound, word = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
     text = bound.upper() if isinstance(bound, str) else self.converted(bound, BIGINT)
     return f"{text} {word}".strip()
+
+
+def _ranked(self: ExpressionTranslator, node: exp.Expression) -> str:
+    """One item of a window's ORDER BY, where what is equal has one rank."""
+    value = self.value(node.this)
+    return order_item(distinct_key(value), bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
 
 
 def ordered(self: ExpressionTranslator, node: exp.Expression) -> str:
