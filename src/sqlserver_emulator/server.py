@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import sys
 import threading
 from types import TracebackType
 
@@ -17,6 +18,9 @@ _LOG = logging.getLogger(__name__)
 _BACKLOG = 128
 _WATCH_SECONDS = 0.02
 _STOP_SECONDS = 10.0
+_STACK_BYTES = 64 << 20
+_RECURSION = 10_000
+"""Long chains of AND, + or UNION ALL are deep trees: so deep, and with a stack that holds it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,6 +49,8 @@ class EmulatorServer:
         ]
 
     def start(self) -> None:
+        threading.stack_size(_STACK_BYTES)
+        sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
         for thread in self._threads:
             thread.start()
 

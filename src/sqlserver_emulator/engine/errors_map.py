@@ -14,7 +14,7 @@ from typing import Protocol
 
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
 from sqlserver_emulator.engine.pipeline import StatementFailedError
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 CANCELLED = 3617
 VALUE_TOO_LONG = "22001"
@@ -239,6 +239,14 @@ _HANDLERS: dict[str, _Handler] = {
         "Snapshot isolation transaction aborted due to update conflict. Retry the transaction or change the isolation "
         "level for the update/delete statement.",
         state=2,
+    ),
+    "54001": _fixed(
+        191,
+        "Some part of your SQL statement is nested too deeply. Rewrite the query or break it up into smaller queries.",
+        severity=15,
+    ),
+    "54011": _fixed(
+        NotSupportedByEmulatorError.NUMBER, "sqlserver_emulator does not support more than 1,664 columns in a result."
     ),
     "55P03": _fixed(1222, "Lock request time out period exceeded.", state=51),
     "57014": _fixed(CANCELLED, "The statement was cancelled.", severity=11),

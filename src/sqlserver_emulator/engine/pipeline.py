@@ -17,6 +17,8 @@ from psycopg import generators, pq
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import wait
 
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+
 Parameters = Sequence[bytes | None]
 
 _PREPARE_AT_USE = 2
@@ -70,6 +72,13 @@ def _failure(result: PGresult) -> StatementFailedError:
 
 def _field(result: PGresult, field: pq.DiagnosticField) -> str:
     return (result.error_field(field) or b"").decode(errors="replace")
+
+
+def _encoded(sql: str) -> bytes:
+    """libpq ends a statement at U+0000, which would leave a shorter one to run."""
+    if "\0" in sql:
+        raise NotSupportedByEmulatorError("the character U+0000 in names")
+    return sql.encode()
 
 
 class PipelinedConnection:
@@ -137,9 +146,10 @@ class PipelinedConnection:
 
     def describe(self, sql: str, before: Sequence[str] = ()) -> PGresult:
         """The result columns of a statement, which is prepared but not run."""
+        _encoded(sql)
         self._pgconn.enter_pipeline_mode()
         for command in before:
-            self._pgconn.send_query_params(command.encode(), None)
+            self._pgconn.send_query_params(_encoded(command), None)
         self._pgconn.send_describe_prepared(self._prepare(sql))
         self._flush()
         return self._last_result()
@@ -147,7 +157,7 @@ class PipelinedConnection:
     def script(self, sql: str, before: Sequence[str] = ()) -> None:
         """Several statements without parameters or results that matter."""
         for text in (*before, sql):
-            self._pgconn.send_query(text.encode())
+            self._pgconn.send_query(_encoded(text))
             self._flush()
             self._last_result()
 
@@ -171,18 +181,19 @@ class PipelinedConnection:
     def _send(self, sql: str, parameters: Parameters, before: Sequence[str]) -> int:
         """Send everything; returns how many commands' results come before the statement's own."""
         pgconn = self._pgconn
+        encoded, ahead = _encoded(sql), [_encoded(command) for command in before]
         prepared = self._prepared.get(sql)
         prepare = prepared is None and self._used_often(sql)
         commands = len(before) + len(self._to_forget) + prepare
         if commands:
             pgconn.enter_pipeline_mode()
             self._send_forgotten()
-            for command in before:
-                pgconn.send_query_params(command.encode(), None)
+            for command in ahead:
+                pgconn.send_query_params(command, None)
         if prepare:
             prepared = self._prepare(sql)
         if prepared is None:
-            pgconn.send_query_params(sql.encode(), parameters, result_format=pq.Format.BINARY)
+            pgconn.send_query_params(encoded, parameters, result_format=pq.Format.BINARY)
         else:
             pgconn.send_query_prepared(prepared, parameters, result_format=pq.Format.BINARY)
         self._flush()
@@ -203,7 +214,7 @@ class PipelinedConnection:
             return known
         self._prepared_count += 1
         name = b"s%d" % self._prepared_count
-        self._pgconn.send_prepare(name, sql.encode())
+        self._pgconn.send_prepare(name, _encoded(sql))
         self._prepared[sql] = name
         self._unconfirmed.append(sql)
         if len(self._prepared) > _PREPARED_MAX:

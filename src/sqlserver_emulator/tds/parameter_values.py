@@ -171,10 +171,10 @@ def _read_plp(reader: MessageReader) -> bytes | None:
     total = reader.read_u64()
     if total == _NULL_PLP:
         return None
-    chunks = []
+    chunks = bytearray()  # not a list: a chunk of one byte would take fifty
     while size := reader.read_u32():
-        chunks.append(reader.read_bytes(size))
-    data = b"".join(chunks)
+        chunks += reader.read_bytes(size)
+    data = bytes(chunks)
     if total not in (_UNKNOWN_PLP, len(data)):
         raise ProtocolError(f"a value announced with {total} bytes has {len(data)}")
     return data

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tds.parameter_values import read_wire_type
 from sqlserver_emulator.tds.reading import MessageReader, ProtocolError, skip_all_headers
@@ -13,6 +15,7 @@ _BY_NUMBER = 0xFFFF
 _SEPARATORS = (0xFF, 0xFE)
 """Between two calls; 0xFE (NoExec) is sent by no known driver."""
 
+MOST_PARAMETERS = 2100
 _OUTPUT = 0x01
 _DEFAULT = 0x02
 
@@ -45,13 +48,15 @@ class RpcCall:
 
 
 def parse_calls(payload: bytes) -> Iterator[RpcCall]:
-    """Calls in order. Raises NotSupportedByEmulatorError for a parameter of a refused type; the rest of the message
-    cannot be read then."""
+    """Calls in order. Raises NotSupportedByEmulatorError for a parameter of a refused type, or 8003 for too many; the
+    rest of the message is not read then."""
     reader = MessageReader(payload)
     skip_all_headers(reader)
     while True:
         procedure = _read_procedure(reader)
-        arguments = tuple(_read_arguments(reader))
+        arguments = tuple(islice(_read_arguments(reader), MOST_PARAMETERS + 1))
+        if len(arguments) > MOST_PARAMETERS:
+            raise _too_many_parameters()
         is_last = reader.at_end
         if not is_last:
             reader.read_u8()
@@ -59,6 +64,14 @@ def parse_calls(payload: bytes) -> Iterator[RpcCall]:
         yield RpcCall(procedure, arguments, is_last)
         if is_last:
             return
+
+
+def _too_many_parameters() -> SqlServerError:
+    message = (
+        f"The incoming request has too many parameters. The server supports a maximum of {MOST_PARAMETERS} parameters. "
+        "Reduce the number of parameters and resend the request."
+    )
+    return SqlServerError(8003, message)
 
 
 def _read_procedure(reader: MessageReader) -> str:

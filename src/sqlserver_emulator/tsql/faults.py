@@ -16,8 +16,8 @@ FATAL_SEVERITY: Final = 20
 
 _SCOPE_ENDING: Final = frozenset(
     {
-        102, 105, 107, 121, 128, 137, 145, 148, 156, 164, 170, 174, 178, 189, 195, 205, 207, 208, 209, 213, 243, 256,
-        257, 319, 402, 1003, 1087, 2715, 4104, 4121, 4145, 8120, 8155, 8156, 8159, 8163,
+        102, 105, 107, 121, 128, 137, 145, 148, 156, 164, 170, 174, 178, 189, 191, 195, 205, 207, 208, 209, 213, 243,
+        256, 257, 319, 402, 1003, 1087, 2715, 4104, 4121, 4145, 8120, 8155, 8156, 8159, 8163,
     }
 )  # fmt: skip
 """Found when the statement is compiled: its batch or procedure ends there, and a TRY around it in the same scope does
@@ -32,6 +32,13 @@ transaction is doomed."""
 
 class CallError(SqlServerError):
     """A call whose arguments do not fit: ends the calling statement only, whatever its number."""
+
+
+def nested_too_deeply() -> SqlServerError:
+    message = (
+        "Some part of your SQL statement is nested too deeply. Rewrite the query or break it up into smaller queries."
+    )
+    return SqlServerError(191, message, severity=15)
 
 
 class Weight(Enum):

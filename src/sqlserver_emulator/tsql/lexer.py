@@ -42,6 +42,10 @@ GLOBAL: Final = "global"
 OPERATOR: Final = "operator"
 """Operators, compound assignments and punctuation: + - * / % = <> != += :: ( ) , . ; and the like."""
 
+MOST_TOKENS: Final = 2_000_000
+"""Of one batch: they take a quarter of a kilobyte each."""
+_OUT_OF_MEMORY: Final = "There is insufficient system memory in resource pool 'default' to run this query."
+
 LITERALS: Final = frozenset((STRING, NSTRING, HEX, INTEGER, DECIMAL, FLOAT, MONEY))
 IDENTIFIERS: Final = frozenset((NAME, BRACKETED, QUOTED))
 
@@ -87,7 +91,10 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of ``text``. Raises SqlServerError 105 (unclosed quotation mark), 113 (unclosed comment) or 102."""
+    """All tokens of ``text``.
+
+    Raises SqlServerError 105 (unclosed quotation mark), 113 (unclosed comment), 102, or 701 for too many of them.
+    """
     tokens: list[Token] = []
     append, make, match = tokens.append, Token._make, _PATTERN.match
     newlines = _newline_offsets(text)
@@ -107,6 +114,8 @@ def tokenize(text: str) -> list[Token]:
                 continue
             raise _invalid(text, position - 1)
         start = position - len(piece)
+        if len(tokens) == MOST_TOKENS:
+            raise SqlServerError(701, _OUT_OF_MEMORY, severity=17, line=line)
         while next_newline < start:
             line += 1
             next_newline = newlines.pop()

@@ -21,6 +21,7 @@ from sqlserver_emulator.tsql.faults import (
     ScopeEnd,
     ScopeError,
     Weight,
+    nested_too_deeply,
     weigh,
 )
 from sqlserver_emulator.tsql.parsing.batch import parse_batch
@@ -86,6 +87,9 @@ class Runner:
             except SqlServerError as error:
                 yield from self.fail(error, scope, error.line, Origin.COMPILATION)
                 return
+            except RecursionError:
+                yield from self.fail(nested_too_deeply(), scope, 1, Origin.COMPILATION)
+                return
         except ScopeEnd:
             return
         except ScopeError as scoped:
@@ -127,6 +131,9 @@ class Runner:
             outcome = yield from self._handlers[type(statement)](statement, scope)
         except SqlServerError as error:
             yield from self.fail(error, scope, statement.line)
+            return Outcome.NEXT
+        except RecursionError:  # of the translator: nothing was sent to the engine
+            yield from self.fail(nested_too_deeply(), scope, statement.line)
             return Outcome.NEXT
         if not isinstance(statement, _KEEPS_ERROR):
             state.system.error.value = 0
