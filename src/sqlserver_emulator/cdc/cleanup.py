@@ -19,29 +19,33 @@ Atomic = Callable[[], AbstractContextManager[object]]
 
 
 def check_low_water_mark(run: Run, database: CdcDatabase, instance: str, mark: bytes) -> None:
-    """Raises 22964 when the mark is no entry of lsn_time_mapping, 22957 when it is outside the time line."""
+    """Raises 22964 when the mark is no entry of lsn_time_mapping, 22957 when it is below the instance's low end."""
     shown = f"0x{mark.hex().upper()}"
     if not run(database.sql("SELECT 1 FROM :cdc.lsn_time_mapping WHERE start_lsn = $1::bytea"), (mark,)):
         raise cdc_error(22964, shown)
-    ((low, high),) = run(database.sql("SELECT min(start_lsn), max(start_lsn) FROM :cdc.lsn_time_mapping"), ())
+    ((low, high),) = run(database.sql(_TIMELINE), (instance,))
     if not low <= mark <= high:
         raise cdc_error(22957, shown, instance, f"0x{low.hex().upper()}", f"0x{high.hex().upper()}")
 
 
-def clean_instance(
-    run: Run, database: CdcDatabase, object_id: int, mark: bytes | None, *, threshold: int, atomic: Atomic
-) -> None:
-    """Remove what one instance holds below ``mark``, an entry of the time line; None: below its low end."""
+def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes | None, *, atomic: Atomic) -> bytes:
+    """Make ``mark``, an entry of the time line, the low end of an instance; None: leave it. Returns what may go below.
+
+    datetime is coarse: transactions that share its tick are kept or removed together.
+    """
     if mark is None:
-        ((mark,),) = run(
-            database.sql("SELECT start_lsn FROM :cdc.change_tables WHERE object_id = $1::int"), (object_id,)
-        )
-    else:
-        with atomic():
-            # datetime is coarse: transactions that share its tick are kept or removed together.
-            ((mark,),) = run(database.sql(_FIRST_OF_TICK), (mark,))
-            run(database.sql(_RAISE_LOW_END), (object_id, mark))
-    _delete_changes(run, object_id, bytes(mark or b""), threshold)
+        low_end = "SELECT start_lsn FROM :cdc.change_tables WHERE object_id = $1::int"
+        ((mark,),) = run(database.sql(low_end), (object_id,))
+        return bytes(mark or b"")
+    with atomic():
+        ((mark,),) = run(database.sql(_FIRST_OF_TICK), (mark,))
+        run(database.sql(_RAISE_LOW_END), (object_id, mark))
+    return bytes(mark)
+
+
+def purge_instance(run: Run, database: CdcDatabase, object_id: int, mark: bytes, *, threshold: int) -> None:
+    """Remove what one instance holds below ``mark``, and what no instance needs of the time line."""
+    _delete_changes(run, object_id, mark, threshold)
     _trim_timeline(run, database, threshold)
 
 
@@ -82,6 +86,10 @@ def _delete_in_batches(run: Run, statement: str, mark: bytes, threshold: int) ->
 
 _DELETE_BATCH = """
 DELETE FROM :table WHERE ctid = ANY (ARRAY(SELECT ctid FROM :table WHERE :lsn < $1::bytea LIMIT $2::bigint)) RETURNING 1
+"""
+_TIMELINE = """
+SELECT start_lsn, (SELECT max(m.start_lsn) FROM :cdc.lsn_time_mapping m) FROM :cdc.change_tables
+WHERE lower(capture_instance) = lower($1::varchar)
 """
 _FIRST_OF_TICK = """
 SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m

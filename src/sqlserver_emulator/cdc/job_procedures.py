@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
 from sqlserver_emulator.cdc.capture import Capture
-from sqlserver_emulator.cdc.cleanup import check_low_water_mark, clean_instance
+from sqlserver_emulator.cdc.cleanup import check_low_water_mark, purge_instance, raise_low_end
 from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import (
@@ -37,7 +37,8 @@ from sqlserver_emulator.cdc.jobs import (
     request_stop,
 )
 from sqlserver_emulator.cdc.log import LogReaderError
-from sqlserver_emulator.cdc.messages import agent_error, cdc_error
+from sqlserver_emulator.cdc.messages import AgentError, cdc_error, cdc_warning
+from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.postgres import server_conninfo
 from sqlserver_emulator.cdc.results import (
     ResultColumn,
@@ -51,7 +52,8 @@ from sqlserver_emulator.cdc.results import (
     text_argument,
 )
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
-from sqlserver_emulator.events import Event
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.events import ErrorRaised, Event, StatementDone
 from sqlserver_emulator.types import BIGINT, BIT, INT, LSN, SYSNAME, TsqlType
 
 _JOB_TYPE = TsqlType("nvarchar", 20)
@@ -61,6 +63,8 @@ _HELP_COLUMNS: tuple[ResultColumn, ...] = (
 )  # fmt: skip
 _STOPPING_SECONDS = 5.0
 _RETRY_SECONDS = 0.02
+_DELETE_FAILURES = frozenset({1205, 1222})
+"""Deadlock and lock timeout: cleanup says so and goes on."""
 _SETTINGS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
 _CAPTURE_SETTINGS = frozenset(_SETTINGS[:4])
 
@@ -100,16 +104,15 @@ def _add_job(call: ProcedureCall) -> Iterator[Event]:
     kind = _job_type(call)
     run = sql_of(call)
     if find_job(run, database.database_id, kind) is not None:
-        raise agent_error(f"The specified @name ('cdc.{database.name}_{kind}') already exists.")
+        raise SqlServerError(14261, f"The specified @name ('cdc.{database.name}_{kind}') already exists.")
     settings = _with(DEFAULTS[kind], _given(call), kind)
     if not settings.continuous:
         settings = replace(settings, pollinginterval=0)
     check_settings(kind, settings)
     with call.engine.atomic():
         job = add_job(run, database.database_id, database.name, kind, settings)
-        said = request_start(run, job, call.engine.login) if call.arguments["@start_job"] else None
-    if said is not None:
-        yield printed(said)
+    if call.arguments["@start_job"]:
+        yield from _ask_agent(call, job, request_start)
 
 
 def _change_job(call: ProcedureCall) -> Iterator[Event]:
@@ -143,13 +146,23 @@ def _drop_job(call: ProcedureCall) -> Iterator[Event]:
 def _start_job(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     job = _own_job(call, require_cdc(call))
-    yield printed(request_start(sql_of(call), job, call.engine.login))
+    yield from _ask_agent(call, job, request_start)
 
 
 def _stop_job(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     job = _own_job(call, require_cdc(call))
-    yield printed(request_stop(sql_of(call), job, call.engine.login))
+    yield from _ask_agent(call, job, request_stop)
+
+
+def _ask_agent(call: ProcedureCall, job: Job, request: Callable[[Run, Job, str], str]) -> Iterator[Event]:
+    """The Agent is no part of the engine: what it refuses goes to the client, and no CATCH sees it."""
+    try:
+        yield printed(request(sql_of(call), job, call.engine.login))
+    except AgentError as refusal:
+        call.return_code = 1
+        yield ErrorRaised(refusal)
+        yield StatementDone(failed=True)
 
 
 def _help_jobs(call: ProcedureCall) -> Iterator[Event]:
@@ -221,13 +234,19 @@ def _cleanup(call: ProcedureCall) -> Iterator[Event]:
     )
     if not rows:
         raise cdc_error(22920, instance, name)
-    mark = call.arguments["@low_water_mark"]
-    low_water_mark = bytes(mark) if isinstance(mark, bytes | bytearray) else None
+    given = call.arguments["@low_water_mark"]
+    low_water_mark = bytes(given) if isinstance(given, bytes | bytearray) else None
     if low_water_mark is not None:
         check_low_water_mark(run, database, instance, low_water_mark)
-    clean_instance(run, database, rows[0][0], low_water_mark, threshold=threshold, atomic=call.engine.atomic)
+    mark = raise_low_end(run, database, rows[0][0], low_water_mark, atomic=call.engine.atomic)
     call.outputs["@fCleanupFailed"] = False
-    yield from ()
+    try:
+        purge_instance(run, database, rows[0][0], mark, threshold=threshold)
+    except SqlServerError as error:
+        if error.number not in _DELETE_FAILURES:
+            raise
+        call.outputs["@fCleanupFailed"] = True
+        yield cdc_warning(22852, name, "DELETE", error.number, error.message)
 
 
 _CHANGE_PARAMETERS = (

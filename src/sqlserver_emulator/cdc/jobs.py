@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlserver_emulator.cdc.messages import agent_error, cdc_error
+from sqlserver_emulator.cdc.messages import AgentError, cdc_error
 from sqlserver_emulator.cdc.metadata import Run
 
 CHANNEL = "emulator_cdc_jobs"
@@ -68,14 +68,14 @@ def check_settings(job_type: str, settings: JobSettings) -> None:
 
 def check_scan_settings(settings: JobSettings) -> None:
     """The settings of a capture job, or the arguments of sp_cdc_scan."""
-    if settings.maxtrans <= 0:
-        raise cdc_error(22991)
-    if settings.maxscans <= 0:
-        raise cdc_error(22970)
     if not 0 <= settings.pollinginterval <= MAX_POLLING_INTERVAL:
         raise cdc_error(22990)
     if not settings.continuous and settings.pollinginterval:
         raise cdc_error(22999)
+    if settings.maxtrans <= 0:
+        raise cdc_error(22991)
+    if settings.maxscans <= 0:
+        raise cdc_error(22970)
 
 
 def add_job(run: Run, database_id: int, database: str, job_type: str, settings: JobSettings) -> Job:
@@ -145,11 +145,11 @@ def is_requested(run: Run, database_id: int) -> bool:
 def request_start(run: Run, job: Job, login: str) -> str:
     """Ask the agent to run the job; returns what it says. Raises 22022 when it refuses or is not there."""
     if not is_agent_running(run):
-        raise agent_error(AGENT_STOPPED)
+        raise AgentError(AGENT_STOPPED)
     rows = run(_REQUEST_START, (job.job_id, login))
     if not rows:
         ((by,),) = run("SELECT requested_by FROM emulator.cdc_job_activity WHERE job_id = $1::uuid", (job.job_id,))
-        raise agent_error(
+        raise AgentError(
             f"Request to run job {job.name} (from User {login}) refused because the job is already running"
             f" from a request by User {by}."
         )
@@ -160,14 +160,14 @@ def request_start(run: Run, job: Job, login: str) -> str:
 def request_stop(run: Run, job: Job, login: str) -> str:
     """Ask the agent to end the job, which it does a moment later. Raises 22022."""
     if not is_agent_running(run):
-        raise agent_error(AGENT_STOPPED)
+        raise AgentError(AGENT_STOPPED)
     rows = run(
         "UPDATE emulator.cdc_job_activity SET is_requested = false"
         " WHERE job_id = $1::uuid AND is_requested RETURNING 1",
         (job.job_id,),
     )
     if not rows:
-        raise agent_error(
+        raise AgentError(
             f"Request to stop job {job.name} (from User {login}) refused because the job is not currently running."
         )
     notify_agent(run)

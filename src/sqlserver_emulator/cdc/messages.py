@@ -88,6 +88,9 @@ _TEXTS = {
 }
 _WARNINGS = {
     22901: _TEXTS[22901],
+    22852: "Could not delete change table entries made obsolete by a change in one or more low water marks for capture "
+    "instances of database %s. The failure occurred when executing the command '%s'. The error returned was %s: '%s'. "
+    "Use the action and error to determine the cause of the failure and resubmit the request.",
     22855: "Warning: The @allow_partition_switch parameter is set to 1. Table partition switching is allowed, and "
     "its changes are not captured.",
     22857: "Warning: The @allow_partition_switch parameter is set to 0 and ignored because the table is not "
@@ -113,6 +116,8 @@ def cdc_warning(number: int, *values: object) -> Info:
     return Info(number, text % values if values else text, severity=10)
 
 
-def agent_error(text: str) -> SqlServerError:
+class AgentError(SqlServerError):
     """What SQL Server Agent says; its number is 22022 whatever happened."""
-    return SqlServerError(22022, f"SQLServerAgent Error: {text}")
+
+    def __init__(self, text: str) -> None:
+        super().__init__(22022, f"SQLServerAgent Error: {text}")
