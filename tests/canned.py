@@ -6,16 +6,20 @@ Run as a process of its own (bulk clients hold the interpreter lock while they w
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
+import psutil
 import pyarrow as pa
 
+from emulator_process import Emulator
 from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
@@ -35,6 +39,7 @@ from sqlserver_emulator.events import (
     TransactionChanged,
 )
 from sqlserver_emulator.handshake import TlsContexts
+from sqlserver_emulator.limits import Limits
 from sqlserver_emulator.server import EmulatorServer, listen
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_MAX, TsqlType
@@ -223,9 +228,29 @@ class CannedFactory:
         return CannedSession(login, database or "master")
 
 
+@contextmanager
+def running_canned_server(tls_dir: Path, log: Path | None = None, **limits: float) -> Iterator[Emulator]:
+    """The server in a process of its own. ``limits``: fields of Limits; ``log``: where its stderr goes.
+
+    Give it the TLS folder of the shared emulator: a driver in this process reads its file of trusted CAs only once.
+    """
+    command = [sys.executable, __file__, str(tls_dir), json.dumps(limits)]
+    with ExitStack() as opened:
+        stderr = opened.enter_context(log.open("wb")) if log is not None else None
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        assert process.stdin and process.stdout
+        ready = json.loads(process.stdout.readline())
+        port, ca_file = ready["port"], Path(ready["ca_file"])
+        yield Emulator("127.0.0.1", port, "sa", PASSWORD, ca_file, ("Canned",), psutil.Process(process.pid))
+        process.stdin.close()
+        assert process.wait(20) == 0
+        process.stdout.close()
+
+
 def main() -> None:
     files = provide_certificate(Path(sys.argv[1]), "127.0.0.1")
-    with EmulatorServer(CannedFactory(), TlsContexts.load(files), listen("127.0.0.1", 0)) as server:
+    limits = Limits(**json.loads(sys.argv[2]))
+    with EmulatorServer(CannedFactory(), TlsContexts.load(files), listen("127.0.0.1", 0), limits) as server:
         print(json.dumps({"port": server.port, "ca_file": str(files.ca_file)}), flush=True)
         sys.stdin.read()  # until the test closes the pipe
 

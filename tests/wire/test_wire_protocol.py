@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import canned
@@ -41,23 +37,8 @@ from sqlserver_emulator.limits import Capacity, Limits
 
 @pytest.fixture(scope="module")
 def canned_server(emulator_dir: Path) -> Iterator[Emulator]:
-    # The certificate of the shared emulator: a driver in this process reads its file of trusted CAs only once.
-    command = [sys.executable, str(Path(canned.__file__)), str(emulator_dir / "tls")]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin and process.stdout
-    ready = json.loads(process.stdout.readline())
-    yield Emulator(
-        "127.0.0.1",
-        ready["port"],
-        "sa",
-        canned.PASSWORD,
-        Path(ready["ca_file"]),
-        ("Canned",),
-        psutil.Process(process.pid),
-    )
-    process.stdin.close()
-    assert process.wait(20) == 0
-    process.stdout.close()
+    with canned.running_canned_server(emulator_dir / "tls") as server:
+        yield server
 
 
 @pytest.fixture
