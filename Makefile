@@ -4,9 +4,9 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down status check test bench format
+.PHONY: help setup run up down status check test test-clients bench format
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: .venv/.synced ## install the locked packages into .venv
 .venv/.synced: pyproject.toml uv.lock bin/setup
@@ -28,8 +28,11 @@ check: setup ## lint, types, import contracts, unit tests
 	@.venv/bin/lint-imports
 	@$(PY) -m pytest -q tests/unit
 
-test: check ## everything
-	@$(PY) -m pytest -q --ignore=tests/unit tests
+test: check ## everything but the clients of test-clients
+	@$(PY) -m pytest -q --ignore=tests/unit --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
+
+test-clients: setup ## tests with clients from npm and Debian, which it sets up
+	@bin/test-clients
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks

@@ -1,8 +1,9 @@
 """Every statement that was seen on the wire from real drivers has its right answer, or its right error.
 
 ``wire_statements.yaml`` holds them with who sends them, their parameters, what has to be there before, and what comes
-back: the columns of each result set with the rows, or only how many rows where they differ from run to run (LSNs, object
-ids, times), or some of them. Drivers send the parameterised ones by sp_executesql, sp_prepexec and sp_execute; the first is used here.
+back: the columns of each result set with the rows, or some of them, or only how many where they differ from run to run
+(LSNs, object ids, times). Drivers send the parameterised ones by sp_executesql, sp_prepexec and sp_execute; the first
+is used here.
 """
 
 from __future__ import annotations

@@ -113,12 +113,17 @@ def _converted(argument: RpcArgument, to: TsqlType, convert: Convert) -> object:
         raise CallError(8114, message, state=5) from error
 
 
+_OTHER_NAMES = {"@statement": "@stmt", "@parameters": "@params"}
+"""sp_executesql's own names, which tedious uses, for the documented ones."""
+
+
 def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[list[RpcArgument | None], int]:
     """The arguments of a procedure that forwards the rest: by name or position for ``names``; how many there were."""
     found: list[RpcArgument | None] = [None] * len(names)
     taken = 0
     for position, argument in enumerate(arguments[: len(names)]):
         name = argument.name.lower()
+        name = _OTHER_NAMES.get(name, name)
         if name and name not in names:
             break
         found[names.index(name) if name else position] = argument
