@@ -79,6 +79,7 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND f.returns IS NOT NULL
 """
+_TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable FROM emulator.user_types t
 JOIN emulator.databases d ON d.database_id = t.database_id
@@ -139,6 +140,9 @@ class CatalogCache:
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._remember(("scalar", database, schema, name), self._load_scalar, database, schema, name)
 
+    def has_triggers(self) -> bool:
+        return self._remember(("triggers",), self._load_has_triggers)
+
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         return self._remember(("function", database, schema, name), self._load_function, database, schema, name)
 
@@ -193,6 +197,9 @@ class CatalogCache:
         )
         typed, defaults = _described_parameters(parameters)
         return InlineFunction(real_database, real_schema, real_name, typed, body, described, defaults)
+
+    def _load_has_triggers(self) -> bool:
+        return bool(self._fetch(_TRIGGERS, [])[0][0])
 
     def _load_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         rows = cast(list[tuple[Any, ...]], self._fetch(_USER_FUNCTION, [database, schema, name]))
@@ -269,9 +276,23 @@ class SessionCatalog:
         self._temporary: dict[str, Relation] = {}
         self._temporary_version: tuple[int, int] | None = None
         self.default_schema = "dbo"
+        self._scope_depth = 0
+        self._images: list[tuple[Relation, ...]] = []
+        self._image_versions: dict[tuple[object, ...], int] = {}
 
     @property
     def version(self) -> int:
+        version = self._version_without_images
+        if not self._images:
+            return version
+        key = (version, *(image.table.postgres_name for image in self._images[-1]))
+        if key not in self._image_versions:
+            self._image_versions = {k: v for k, v in self._image_versions.items() if k[0] == version}
+            self._image_versions[key] = self._shared.next_version()
+        return self._image_versions[key]
+
+    @property
+    def _version_without_images(self) -> int:
         if self._own_version is not None:
             return self._own_version
         shared = self._shared.version
@@ -308,6 +329,8 @@ class SessionCatalog:
         if name.startswith(("#", "@")):
             temporary = self._temporary.get(name.lower())
             return temporary.table if temporary else None
+        if self._images and not schema and (image := self._image(name)) is not None:
+            return image.table
         schemas = (schema,) if schema else (self.default_schema, *_IMPLIED_SCHEMAS)
         for candidate in schemas:
             if (found := self._cache.table(database, candidate, name)) is not None:
@@ -359,7 +382,8 @@ class SessionCatalog:
         """Whether ``origin`` would have to use the session's own connection."""
         if self._own_version is None or self._own.has_table(object_id):
             return False
-        return all(temporary.table.object_id != object_id for temporary in self._temporary.values())
+        known = (*self._temporary.values(), *(image for images in self._images for image in images))
+        return all(relation.table.object_id != object_id for relation in known)
 
     def add_temporary(self, relation: Relation) -> None:
         self._temporary[relation.table.name.lower()] = relation
@@ -369,16 +393,38 @@ class SessionCatalog:
         self._temporary.pop(name.lower(), None)
         self._temporary_version = None
 
+    @property
+    def has_triggers(self) -> bool:
+        return self._cache.has_triggers()
+
+    @contextmanager
+    def images(self, images: Sequence[Relation]) -> Iterator[None]:
+        """``inserted`` and ``deleted`` while a trigger runs; only the innermost trigger's are seen."""
+        self._images.append(tuple(images))
+        try:
+            yield
+        finally:
+            self._images.pop()
+
+    def _image(self, name: str) -> Relation | None:
+        return next((image for image in self._images[-1] if image.table.name == name.lower()), None)
+
     @contextmanager
     def table_variables(self) -> Iterator[None]:
         """A scope of its own for table variables: those outside are not seen in it, and those made in it go with it."""
         outside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
         self._replace_variables(outside, {})
+        self._scope_depth += 1
         try:
             yield
         finally:
+            self._scope_depth -= 1
             inside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
             self._replace_variables(inside, outside)
+
+    def variable_name(self, name: str) -> str:
+        """The PostgreSQL name of a table variable of the running scope."""
+        return postgres_name(f"{name}~{self._scope_depth}" if self._scope_depth else name)
 
     def _replace_variables(self, old: dict[str, Relation], new: dict[str, Relation]) -> None:
         if not old and not new:
@@ -391,7 +437,7 @@ class SessionCatalog:
         return tuple(relation.table for relation in self._temporary.values())
 
     def _relation(self, object_id: int) -> Relation | None:
-        for temporary in self._temporary.values():
+        for temporary in (*self._temporary.values(), *(image for images in self._images for image in images)):
             if temporary.table.object_id == object_id:
                 return temporary
         return self._cache.table_by_id(object_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlserver_emulator.events import Column, Command, Event, Rows, RowsArrow
 from sqlserver_emulator.types import TsqlType
@@ -41,6 +41,54 @@ class StatementResult:
     batches: Iterator[Rows | RowsArrow] = field(default_factory=lambda: iter(()))
     row_count: int | None = None
     assigned_variables: Mapping[str, object] = field(default_factory=dict)
+
+
+class TableChange(Protocol):
+    """What one statement did to a table with triggers."""
+
+    @property
+    def row_count(self) -> int: ...
+
+    @property
+    def updated(self) -> frozenset[str] | None:
+        """Lower-case names of the columns that it assigned; None: all."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, int], ...]:
+        """Lower-case name and id of each column of the table."""
+
+
+class TriggerSource(Protocol):
+    """A trigger that fires."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+class Triggers(Protocol):
+    @property
+    def may_fire(self) -> bool:
+        """Whether there is any trigger: only then need a change run in a transaction."""
+
+    def forget(self) -> None: ...
+
+    def take_changes(self) -> Sequence[TableChange]:
+        """What the last statement did, for tables with triggers, in the order it happened."""
+
+    def triggers(self, change: Any) -> Sequence[TriggerSource]: ...
+
+    def inside(self, change: Any, trigger: Any) -> AbstractContextManager[None]:
+        """While a trigger runs: ``inserted`` and ``deleted`` are tables."""
+
+
+class BulkTarget(Protocol):
+    """Where bulk-loaded rows go, as ``EngineSession.bulk_target`` found it. ``columns``: their names."""
+
+    @property
+    def columns(self) -> Sequence[str]: ...
 
 
 class EngineSession(Protocol):
@@ -90,6 +138,13 @@ class EngineSession(Protocol):
 
         Runs with the emulator's own rights, not the caller's.
         """
+
+    @property
+    def triggers(self) -> Triggers:
+        """What this session's changes fire."""
+
+    def inner_scope(self) -> AbstractContextManager[None]:
+        """A procedure, trigger or dynamic batch: its table variables and its SCOPE_IDENTITY() are its own."""
 
     def atomic(self) -> AbstractContextManager[None]:
         """Several ``fetch_all`` that succeed or fail as one, in the open transaction or in one of their own."""

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from sqlserver_emulator.engine.names import qualified, quote, quote_literal
@@ -16,7 +17,6 @@ _LAST_ROWVERSION = """
 SELECT int8send(pg_sequence_last_value(d.rowversion_sequence::regclass)) FROM emulator.databases d
 WHERE d.name = current_setting('emulator.database')
 """
-_CURRENT_VALUE = ("@@identity", "@@scope_identity")
 
 
 class Fetches(Protocol):
@@ -29,12 +29,15 @@ class IdentityValues:
     def __init__(self, access: Fetches) -> None:
         self._access = access
         self._last: CatalogObject | None = None
+        self._last_in_scope: CatalogObject | None = None
         self._explicit_for: CatalogObject | None = None
 
     def variable(self, name: str) -> object:
         """The value of @@IDENTITY and the like as a parameter; KeyError for any other name."""
-        if name in _CURRENT_VALUE:
-            return self._current_value()
+        if name == "@@identity":
+            return self._current_value(self._last)
+        if name == "@@scope_identity":
+            return self._current_value(self._last_in_scope)
         if name == "@@dbts":
             return self._access.fetch(_LAST_ROWVERSION)[0][0]
         raise KeyError(name)
@@ -80,17 +83,26 @@ class IdentityValues:
         table = translated.identity_of
         if table is None or row_count == 0:
             return
-        self._last = table
+        self._last = self._last_in_scope = table
         if _OVERRIDING in translated.sql:
             self._access.fetch(_advance_sql(table))
 
     def forget(self) -> None:
-        self._last = self._explicit_for = None
+        self._last = self._last_in_scope = self._explicit_for = None
 
-    def _current_value(self) -> object:
-        if self._last is None:
+    @contextmanager
+    def inner_scope(self) -> Iterator[None]:
+        """A procedure, trigger or dynamic batch: what it inserts does not change the SCOPE_IDENTITY() of its caller."""
+        outside, self._last_in_scope = self._last_in_scope, None
+        try:
+            yield
+        finally:
+            self._last_in_scope = outside
+
+    def _current_value(self, table: CatalogObject | None) -> object:
+        if table is None:
             return None
-        return self._access.fetch(f"SELECT currval({_sequence(self._last)})")[0][0]
+        return self._access.fetch(f"SELECT currval({_sequence(table)})")[0][0]
 
 
 def _identity_column(table: CatalogObject) -> str:

@@ -29,6 +29,7 @@ from sqlserver_emulator.engine.rows import Row
 from sqlserver_emulator.engine.transaction import SavepointMissingError
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
 from sqlserver_emulator.engine.truncation import truncation_error
+from sqlserver_emulator.engine.triggers import SessionTriggers
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import TsqlType
@@ -71,6 +72,7 @@ class PostgresEngineSession:
         self._queries = QueryResults(access, self._errors)
         self._seen_version = self._catalog.version
         self._connection.set_context("emulator.session_id", str(session_id))
+        self.triggers = SessionTriggers(access)
         self._enter(database)
 
     # -- statements -------------------------------------------------------------------------------------------------
@@ -190,7 +192,12 @@ class PostgresEngineSession:
         before = self._deferred.messages(translated)
         reads = translated.command is Command.SELECT
         result = self._connection.run(translated.sql, values, reads=reads, before=before)
+        self.triggers.forget()
+        self.triggers.assigned = translated.assigned_columns
         if self._connection.in_transaction:
+        if self.triggers.has_changes and translated.returns_rows:
+            self._connection.undo_statement()
+            raise _output_beside_triggers(self.triggers.take_changes()[0].table.name)
             self._deferred.done(translated)
         return self._access.rows(result), result
 
@@ -268,6 +275,11 @@ class PostgresEngineSession:
             self._ddl.rename(name, new_name, kind, self.database)
 
     def change_role_member(self, role: str, member: str, *, adds: bool) -> None:
+    @contextmanager
+    def inner_scope(self) -> Iterator[None]:
+        with self._catalog.table_variables(), self._identity.inner_scope():
+            yield
+
         with self._errors("ALTER"):
             self._ddl.change_role_member(role, member, self.database, adds=adds)
 
@@ -340,6 +352,14 @@ class VariableTypes(Mapping[str, TsqlType]):
 
     def __len__(self) -> int:
         return len(self._variables)
+def _output_beside_triggers(table: str) -> SqlServerError:
+    message = (
+        f"The target table '{table}' of the DML statement cannot have any enabled triggers if the statement contains "
+        "an OUTPUT clause without INTO clause."
+    )
+    return SqlServerError(334, message)
+
+
 
 
 _PROCEDURE = """

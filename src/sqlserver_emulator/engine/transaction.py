@@ -74,7 +74,19 @@ class TransactionalConnection:
             except GeneratorExit:
                 # Closed early, which cancelled the statement: that must not cost the transaction either.
                 if self.pipeline.transaction_status == pq.TransactionStatus.INERROR:
-                    self._undo_statement()
+                    self.undo_statement()
+                raise
+
+    def copy_in(self, sql: str, pieces: Iterator[bytes], *, before: Sequence[str] = ()) -> PGresult:
+        """COPY … FROM STDIN of what ``pieces`` yields: a statement like any other; so is one that ``pieces`` ends."""
+        with self._guarding():
+            try:
+                return self.pipeline.copy_in(sql, pieces, [*self._prefix(reads=False), *before])
+            except StatementFailedError:
+                raise
+            except BaseException:
+                if not self._atomic:
+                    self.undo_statement()
                 raise
 
     def describe(self, sql: str) -> PGresult:
@@ -101,7 +113,7 @@ class TransactionalConnection:
                 yield
             except BaseException:
                 self._atomic = False
-                self.rollback() if own else self._undo_statement()
+                self.rollback() if own else self.undo_statement()
                 raise
             self._atomic = False
         if own:
@@ -219,10 +231,11 @@ class TransactionalConnection:
             if self.pipeline.is_broken:
                 self._forget_transaction()
             elif not self._atomic:
-                self._undo_statement()
+                self.undo_statement()
             raise
 
-    def _undo_statement(self) -> None:
+    def undo_statement(self) -> None:
+        """Take back the last statement of the open transaction."""
         self._applied.clear()
         if not self.in_transaction or self.pipeline.transaction_status == pq.TransactionStatus.IDLE:
             return

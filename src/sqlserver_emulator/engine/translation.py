@@ -138,6 +138,8 @@ class Translated:
     deferred_update_of: CatalogObject | None = None
     """An UPDATE or MERGE whose SET list assigns a key column of this table: SQL Server logs it as delete + insert."""
     ddl: exp.Expression | None = None
+    assigned_columns: frozenset[str] = frozenset()
+    """Lower-case names of the columns that the SET list of an UPDATE or MERGE assigns, for UPDATE() in triggers."""
 
 
 class StatementTranslator(Protocol):

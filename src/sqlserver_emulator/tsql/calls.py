@@ -118,8 +118,13 @@ class Calls:
             raise SqlServerError(217, message)
         return self._state.new_scope(depth=depth, procedure=procedure)
 
-    def run_inner(self, events: Iterator[Event], caller: Scope, line: int) -> Iterator[Event]:
-        """Run an inner scope: options and database come back at its end, and @@TRANCOUNT must be as before (266)."""
+    def run_inner(
+        self, events: Iterator[Event], caller: Scope, line: int, *, keeps_count: bool = True
+    ) -> Iterator[Event]:
+        """Run an inner scope: options and database come back at its end.
+
+        ``keeps_count``: @@TRANCOUNT must be as before (266).
+        """
         state = self._state
         options, database, count = state.options.copy(), state.engine.database, state.transactions.count
         level = state.system.nestlevel
@@ -127,13 +132,14 @@ class Calls:
         level.value = caller.depth + 1
         implicit = options.implicit_transactions
         try:
-            yield from events
+            with state.engine.inner_scope():
+                yield from events
         finally:
             level.value = before
             implicit = implicit or state.options.implicit_transactions
             state.apply_options(options)
             state.return_to(database)
-        if state.transactions.count != count and not implicit:
+        if keeps_count and state.transactions.count != count and not implicit:
             yield from self._runner.fail(_count_mismatch(count, state.transactions.count), caller, line)
 
     def _run_for_procedure(self, text: str) -> Iterator[Event]:

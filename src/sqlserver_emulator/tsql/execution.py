@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ReturnStatus, StatementDone
@@ -50,7 +51,11 @@ class Execution:
             yield from captured.drain(call)
         finally:
             state.is_inserting = False
-        count = self._sql.insert_rows(statement.insert, captured.columns, captured.rows)
+        insert = partial(self._sql.insert_rows, statement.insert, captured.columns, captured.rows)
+        if state.engine.triggers.may_fire:
+            count = yield from self._sql.triggers.around(insert, scope, statement.line)
+        else:
+            count = insert()
         state.system.set_row_count(count)
         yield StatementDone(Command.INSERT, None if state.options.nocount else count)
         return Outcome.NEXT

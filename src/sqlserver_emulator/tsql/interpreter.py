@@ -22,6 +22,7 @@ from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
 from sqlserver_emulator.tsql.verbs import Verbs
+from sqlserver_emulator.tsql.triggers import TriggerRunner
 
 _ISOLATION = {
     1: "READ UNCOMMITTED",
@@ -49,6 +50,7 @@ class TsqlSession:
         self._dynamic = DynamicSql(state, runner, self._calls)
         Execution(state, runner, sql, self._calls, self._dynamic)
 
+        sql.triggers = TriggerRunner(state, runner, self._calls)
     @property
     def database(self) -> str:
         return self._engine.database

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from sqlserver_emulator.engine.contract import StatementResult, Variable
@@ -12,6 +13,7 @@ from sqlserver_emulator.tsql.faults import BatchEnd
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.tsql.transactions import doomed_error
+from sqlserver_emulator.tsql.triggers import TriggerRunner
 
 _STARTS_TRANSACTION: Final = frozenset(
     {"ALTER", "CREATE", "DELETE", "DENY", "DROP", "GRANT", "INSERT", "MERGE", "REVOKE", "TRUNCATE", "UPDATE"}
@@ -23,6 +25,10 @@ _ROWS_PER_INSERT: Final = 100
 
 
 class SqlRunner:
+    """``triggers``: given by the session's wiring, as it needs the runner."""
+
+    triggers: TriggerRunner
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
 
@@ -38,7 +44,11 @@ class SqlRunner:
         limit = state.options.rowcount
         if limit and statement.verb in _DML:
             raise NotSupportedByEmulatorError(f"SET ROWCOUNT for {statement.verb}")
-        result = state.engine.execute(statement.text, scope.variables)
+        if statement.verb in _DML and state.engine.triggers.may_fire:
+            change = partial(state.engine.execute, statement.text, scope.variables)
+            result = yield from self.triggers.around(change, scope, statement.line)
+        else:
+            result = state.engine.execute(statement.text, scope.variables)
         if statement.temp_table and scope.depth:
             scope.tables.append(statement.temp_table)
         if result.columns is None:

@@ -307,3 +307,14 @@ class Function:
     body: Batch | None = None
     is_strict: bool = False
     is_schema_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A parsed CREATE TRIGGER. ``events``: INSERT, UPDATE, DELETE."""
+
+    name: Name
+    table: Name
+    events: frozenset[str]
+    is_instead_of: bool
+    body: Batch

@@ -26,6 +26,7 @@ class Transactions:
         self._name = ""
         self._descriptor = 0
         self.count = 0
+        self._is_statement = False
 
     @property
     def is_doomed(self) -> bool:
@@ -47,6 +48,26 @@ class Transactions:
             return
         self._set(self.count + 1)
 
+    def begin_statement(self) -> None:
+        """A statement and its triggers outside a transaction: the client is not told of theirs."""
+        self._engine.begin()
+        self._name = ""
+        self._is_statement = True
+        self._set(1)
+
+    def end_statement(self) -> None:
+        """Nothing to do when a trigger ended the transaction."""
+        if self._is_statement and self.count:
+            self._set(0)
+            self._is_statement = False
+            self._engine.commit()
+
+    def abandon_statement(self) -> None:
+        if self._is_statement and self.count:
+            self._set(0)
+            self._engine.rollback()
+        self._is_statement = False
+
     def commit(self) -> Iterator[Event]:
         if self.count == 0:
             raise SqlServerError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
@@ -58,9 +79,9 @@ class Transactions:
         try:
             self._engine.commit()
         except SqlServerError:
-            yield self._ended(TransactionAction.ROLLED_BACK)
+            yield from self._ended(TransactionAction.ROLLED_BACK)
             raise
-        yield self._ended(TransactionAction.COMMITTED)
+        yield from self._ended(TransactionAction.COMMITTED)
 
     def rollback(self, name: str = "") -> Iterator[Event]:
         """The whole transaction, or back to the savepoint ``name``. Raises 3903, 3931 or 6401."""
@@ -76,7 +97,7 @@ class Transactions:
             self._engine.rollback_to(name)
             return
         self._engine.rollback()
-        yield self._ended(TransactionAction.ROLLED_BACK)
+        yield from self._ended(TransactionAction.ROLLED_BACK)
 
     def save(self, name: str) -> Iterator[Event]:
         if self.count == 0:
@@ -89,11 +110,13 @@ class Transactions:
     def notice_loss(self) -> Iterator[Event]:
         """After an error: the engine may have ended the transaction (deadlock, update conflict)."""
         if self.count and not self._engine.in_transaction:
-            yield self._ended(TransactionAction.ROLLED_BACK)
+            yield from self._ended(TransactionAction.ROLLED_BACK)
 
-    def _ended(self, action: TransactionAction) -> TransactionChanged:
+    def _ended(self, action: TransactionAction) -> Iterator[Event]:
         self._set(0)
-        return TransactionChanged(action, self._descriptor)
+        if not self._is_statement:
+            yield TransactionChanged(action, self._descriptor)
+        self._is_statement = False
 
     def _set(self, depth: int) -> None:
         self.count = depth

@@ -21,6 +21,7 @@ from sqlserver_emulator.engine.ddl.remove import drop_columns, drop_constraints
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.ddl.tables import stamp_rowversion
+from sqlserver_emulator.engine.ddl.triggers import switch_triggers
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -43,7 +44,7 @@ def alter_table(scope: DdlScope, name: ObjectName, change: Change) -> None:
     elif isinstance(change, ConstraintSwitch):
         _switch(scope, table, change)
     elif isinstance(change, TriggerSwitch):
-        raise NotSupportedByEmulatorError("triggers")
+        switch_triggers(scope, table, change.names, enabled=change.enabled)
     rows.touch(scope, table.object_id)
 
 

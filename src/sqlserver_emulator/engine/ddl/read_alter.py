@@ -58,7 +58,10 @@ class ConstraintSwitch:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSwitch:
-    """ENABLE / DISABLE TRIGGER, of which there are none."""
+    """ENABLE / DISABLE TRIGGER. ``names`` empty: ALL."""
+
+    names: tuple[str, ...]
+    enabled: bool
 
 
 Change = Additions | ColumnChange | Removals | ConstraintSwitch | TriggerSwitch
@@ -80,8 +83,7 @@ def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
     elif cursor.word in ("CHECK", "NOCHECK"):
         change = _read_switch(cursor, validate)
     elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "TRIGGER":
-        cursor.at = len(cursor.tokens) - 1
-        change = TriggerSwitch()
+        change = _read_trigger_switch(cursor)
     else:
         raise NotSupportedByEmulatorError(f"ALTER TABLE … {cursor.word} {cursor.word_after()}".rstrip())
     expect_end(cursor)
@@ -131,6 +133,17 @@ def _read_removals(cursor: Cursor) -> Removals:
         skip_storage_options(cursor)
         if not cursor.accept(","):
             return Removals(tuple(columns), tuple(constraints), if_exists)
+
+
+def _read_trigger_switch(cursor: Cursor) -> TriggerSwitch:
+    enabled = cursor.take().word == "ENABLE"
+    cursor.expect("TRIGGER")
+    if cursor.accept("ALL"):
+        return TriggerSwitch((), enabled)
+    names = [cursor.take_identifier()]
+    while cursor.accept(","):
+        names.append(cursor.take_identifier())
+    return TriggerSwitch(tuple(names), enabled)
 
 
 def _read_switch(cursor: Cursor, validate: bool) -> ConstraintSwitch:

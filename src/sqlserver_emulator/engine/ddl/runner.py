@@ -20,7 +20,7 @@ from sqlserver_emulator.tsql.lexer import quote_string
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
 _DDL = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|DENY|SET\s+IDENTITY_INSERT)\b",
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|DENY|ENABLE|DISABLE|SET\s+IDENTITY_INSERT)\b",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -14,6 +14,7 @@ from sqlserver_emulator.engine.ddl import (
     programs,
     read_program,
     tables,
+    triggers,
     views,
 )
 from sqlserver_emulator.engine.ddl.declarations import IndexDeclaration, ObjectName
@@ -179,6 +180,40 @@ def _drop_function(scope: DdlScope, cursor: Cursor) -> Command:
     return Command.NONE
 
 
+def _trigger(replace: str) -> Statement:
+    def apply(scope: DdlScope, cursor: Cursor) -> Command:
+        triggers.create_trigger(scope, replace=replace)
+        return Command.NONE
+
+    return apply
+
+
+def _drop_trigger(scope: DdlScope, cursor: Cursor) -> Command:
+    if_exists = cursor.accept("IF", "EXISTS")
+    names = take_names(cursor)
+    if cursor.word == "ON":
+        raise NotSupportedByEmulatorError(f"triggers ON {cursor.word_after()}")
+    expect_end(cursor)
+    triggers.drop_triggers(scope, names, if_exists=if_exists)
+    return Command.NONE
+
+
+def _switch_trigger(enabled: bool) -> Statement:
+    """`ENABLE TRIGGER a, b ON t`, `DISABLE TRIGGER ALL ON t`."""
+
+    def apply(scope: DdlScope, cursor: Cursor) -> Command:
+        names = [] if cursor.accept("ALL") else [name.name for name in take_names(cursor)]
+        cursor.expect("ON")
+        if cursor.word in ("DATABASE", "ALL"):
+            raise NotSupportedByEmulatorError(f"triggers ON {cursor.word}")
+        table = scope.existing_table(take_name(cursor))
+        expect_end(cursor)
+        triggers.switch_triggers(scope, table, names, enabled=enabled)
+        return Command.NONE
+
+    return apply
+
+
 def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
     if not cursor.accept("FROM"):
@@ -216,6 +251,12 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("CREATE OR ALTER FUNCTION", _function("CREATE OR ALTER")),
     ("ALTER FUNCTION", _function("ALTER")),
     ("DROP FUNCTION", _drop_function),
+    ("CREATE TRIGGER", _trigger("")),
+    ("CREATE OR ALTER TRIGGER", _trigger("CREATE OR ALTER")),
+    ("ALTER TRIGGER", _trigger("ALTER")),
+    ("DROP TRIGGER", _drop_trigger),
+    ("ENABLE TRIGGER", _switch_trigger(True)),
+    ("DISABLE TRIGGER", _switch_trigger(False)),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
     ("CREATE DATABASE", database_options.create_database),

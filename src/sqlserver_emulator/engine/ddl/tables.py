@@ -30,7 +30,9 @@ def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
     if name.is_temporary and scope.table(name) is not None:
         raise SqlServerError(2714, f"There is already an object named '{name.name}' in the database.", state=6)
     home = _TEMPORARY_HOME if name.is_temporary else scope.schema(name)
-    empty = CatalogObject(0, home.database, home.name, name.name, "U", home.postgres_name, postgres_name(name.name), ())
+    is_variable = name.name.startswith("@")
+    own_name = scope.access.catalog.variable_name(name.name) if is_variable else postgres_name(name.name)
+    empty = CatalogObject(0, home.database, home.name, name.name, "U", home.postgres_name, own_name, ())
     keys = [c for c in declaration.constraints if isinstance(c, KeyDeclaration)]
     planned = plan_columns(scope, empty, declaration.columns, keys)
     object_id = _create_in_postgres(scope, home, empty, planned)

@@ -12,3 +12,111 @@ CREATE TABLE IF NOT EXISTS emulator.functions (
 
 -- The columns of an inline function with their declared types: [{"name": …, "type": …, "length": …, "nullable": …}].
 ALTER TABLE emulator.inline_functions ADD COLUMN IF NOT EXISTS columns jsonb NOT NULL DEFAULT '[]';
+
+CREATE TABLE IF NOT EXISTS emulator.triggers (
+    object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
+    parent_object_id int NOT NULL,
+    events text[] NOT NULL,
+    is_instead_of boolean NOT NULL,
+    is_disabled boolean NOT NULL DEFAULT false
+);
+
+-- Triggers run in the interpreter, after the statement and in its transaction. PostgreSQL's part is to keep the rows
+-- before and after the change as temporary tables, and to tell the session by a notice which these are. Their names
+-- are the same whenever the same event comes at the same depth of triggers, so that translated statements are found
+-- again.
+CREATE OR REPLACE FUNCTION emulator.image_name(relation oid, event text, image text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT format('~%s.%s.%s.%s', relation, event, coalesce(nullif(current_setting('emulator.trigger_depth', true), ''), '0'),
+                  image)
+$$;
+
+CREATE OR REPLACE FUNCTION emulator.make_image(name text, query text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF to_regclass(format('pg_temp.%I', name)) IS NOT NULL THEN
+        EXECUTE format('DROP TABLE pg_temp.%I', name);
+    END IF;
+    EXECUTE format('CREATE TEMPORARY TABLE %I ON COMMIT DROP AS %s', name, query);
+    EXECUTE format('GRANT SELECT ON pg_temp.%I TO PUBLIC', name);
+END $$;
+
+CREATE OR REPLACE FUNCTION emulator.tell_change(relation oid, event text, instead boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    added text := emulator.image_name(relation, event, 'inserted');
+    removed text := emulator.image_name(relation, event, 'deleted');
+    changed bigint;
+BEGIN
+    EXECUTE format('SELECT count(*) FROM pg_temp.%I', CASE event WHEN 'DELETE' THEN removed ELSE added END) INTO changed;
+    RAISE NOTICE USING MESSAGE = 'emulator.change', DETAIL = json_build_object(
+        'table', relation::int, 'event', event, 'instead', instead, 'rows', changed, 'inserted', added, 'deleted', removed,
+        'inserted_id', format('pg_temp.%I', added)::regclass::oid::int,
+        'deleted_id', format('pg_temp.%I', removed)::regclass::oid::int)::text;
+END $$;
+
+CREATE OR REPLACE FUNCTION emulator.after_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    empty text := format('SELECT * FROM %s LIMIT 0', TG_RELID::regclass);
+    added text;
+    removed text;
+BEGIN
+    -- With an INSTEAD OF trigger for the same event, only what that trigger itself does counts.
+    IF TG_NARGS > 0 AND NOT emulator.changes_itself(TG_RELID) THEN
+        RETURN NULL;
+    END IF;
+    added := emulator.image_name(TG_RELID, TG_OP, 'inserted');
+    removed := emulator.image_name(TG_RELID, TG_OP, 'deleted');
+    PERFORM emulator.make_image(added, empty);
+    PERFORM emulator.make_image(removed, empty);
+    -- The rows are known in this very function only.
+    IF TG_OP <> 'DELETE' THEN
+        EXECUTE format('INSERT INTO pg_temp.%I SELECT * FROM inserted', added);
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        EXECUTE format('INSERT INTO pg_temp.%I SELECT * FROM deleted', removed);
+    END IF;
+    PERFORM emulator.tell_change(TG_RELID, TG_OP, false);
+    RETURN NULL;
+END $$;
+
+-- INSTEAD OF: before the statement two empty images, each row into them, and after it the notice.
+CREATE OR REPLACE FUNCTION emulator.before_instead() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    empty text := format('SELECT * FROM %s LIMIT 0', TG_RELID::regclass);
+BEGIN
+    IF emulator.changes_itself(TG_RELID) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'inserted'), empty);
+    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'deleted'), empty);
+    RETURN NULL;
+END $$;
+
+-- What an INSTEAD OF trigger does to its own table is done.
+CREATE OR REPLACE FUNCTION emulator.changes_itself(relation oid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting('emulator.instead_of', true), '') = relation::text
+$$;
+
+CREATE OR REPLACE FUNCTION emulator.each_instead() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF emulator.changes_itself(TG_RELID) THEN
+        IF TG_OP = 'DELETE' THEN
+            RETURN OLD;
+        END IF;
+        RETURN NEW;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        EXECUTE format('INSERT INTO pg_temp.%I SELECT ($1).*', emulator.image_name(TG_RELID, TG_OP, 'inserted')) USING NEW;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        EXECUTE format('INSERT INTO pg_temp.%I SELECT ($1).*', emulator.image_name(TG_RELID, TG_OP, 'deleted')) USING OLD;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION emulator.after_instead() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF NOT emulator.changes_itself(TG_RELID) THEN
+        PERFORM emulator.tell_change(TG_RELID, TG_OP, true);
+    END IF;
+    RETURN NULL;
+END $$;

@@ -139,12 +139,19 @@ SELECT o.database_id AS database, o.object_id, o.definition, 1::emulator.bit AS 
 FROM emulator.objects o WHERE o.type IN ('P', 'V', 'IF', 'FN', 'TF', 'TR') AND NOT o.is_system;
 
 CREATE VIEW emulator_sys.triggers AS
-SELECT d.database_id AS database, NULL::emulator.sysname AS name, NULL::int AS object_id, NULL::emulator.tinyint AS parent_class,
-    NULL::varchar(60) AS parent_class_desc, NULL::int AS parent_id, NULL::emulator.char2 AS type,
-    NULL::varchar(60) AS type_desc, NULL::emulator.datetime AS create_date, NULL::emulator.datetime AS modify_date,
-    NULL::emulator.bit AS is_ms_shipped, NULL::emulator.bit AS is_disabled, NULL::emulator.bit AS is_not_for_replication,
-    NULL::emulator.bit AS is_instead_of_trigger
-FROM emulator.databases d WHERE false;
+SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id, 1::emulator.tinyint AS parent_class,
+    'OBJECT_OR_COLUMN'::varchar(60) AS parent_class_desc, t.parent_object_id AS parent_id, o.type::emulator.char2 AS type,
+    'SQL_TRIGGER'::varchar(60) AS type_desc, o.create_date::emulator.datetime AS create_date,
+    o.modify_date::emulator.datetime AS modify_date, 0::emulator.bit AS is_ms_shipped,
+    t.is_disabled::int::emulator.bit AS is_disabled, 0::emulator.bit AS is_not_for_replication,
+    t.is_instead_of::int::emulator.bit AS is_instead_of_trigger
+FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id;
+
+CREATE VIEW emulator_sys.trigger_events AS
+SELECT o.database_id AS database, t.object_id, (CASE e.event WHEN 'INSERT' THEN 1 WHEN 'UPDATE' THEN 2 ELSE 3 END) AS type,
+    e.event::varchar(128) AS type_desc, 0::emulator.bit AS is_first, 0::emulator.bit AS is_last,
+    NULL::int AS event_group_type, NULL::varchar(128) AS event_group_type_desc, 1::emulator.bit AS is_trigger_event
+FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id, unnest(t.events) AS e(event);
 
 CREATE VIEW emulator_sys.synonyms AS
 SELECT a.*, NULL::varchar(1035) AS base_object_name FROM emulator_sys.all_objects a WHERE a.type = 'SN';

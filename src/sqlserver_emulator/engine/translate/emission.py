@@ -77,6 +77,7 @@ class Emission:
         self.read_only = True
         self.identity_of: CatalogObject | None = None
         self.deferred_update_of: CatalogObject | None = None
+        self.assigned_columns: set[str] = set()
         self._literals = literals
         self._folded = folded
         self._places: dict[int | str, str] = {}

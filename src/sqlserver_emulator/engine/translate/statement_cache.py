@@ -46,6 +46,7 @@ class Template:
             made.identity_of,
             made.deferred_update_of,
             made.ddl,
+            made.assigned_columns,
         )
 
 

@@ -21,7 +21,8 @@ from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.inserts import translate_insert
 from sqlserver_emulator.engine.translate.merges import translate_merge
 from sqlserver_emulator.engine.translate.modifying import Modification
-from sqlserver_emulator.engine.translate.queries import QueryTranslator, SetOperation, finished
+from sqlserver_emulator.engine.translate.queries import QueryTranslator, SetOperation
+from sqlserver_emulator.engine.translate.rows import finished
 from sqlserver_emulator.engine.translate.scope import Scope, SourceColumn
 from sqlserver_emulator.engine.translate.updates import translate_delete, translate_update
 from sqlserver_emulator.engine.translation import Translated
@@ -109,6 +110,7 @@ def _modification(command: Command, emission: Emission, done: Modification) -> T
         column_names=tuple(column.name for column in columns) if done.output is not None else None,
         identity_of=emission.identity_of,
         deferred_update_of=emission.deferred_update_of,
+        assigned_columns=frozenset(emission.assigned_columns),
     )
 
 

@@ -155,6 +155,7 @@ def _variable(
 
 
 def note_key_assignment(emission: Emission, table: CatalogObject, column: CatalogColumn) -> None:
+    emission.assigned_columns.add(column.name.lower())
     if column.name in table.key_columns:
         emission.deferred_update_of = table
 

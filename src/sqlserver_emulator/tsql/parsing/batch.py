@@ -138,8 +138,6 @@ _REFUSED: Final = {
     "CLOSE": "cursors (CLOSE)",
     "DBCC": "DBCC",
     "DEALLOCATE": "cursors (DEALLOCATE)",
-    "DISABLE": "DISABLE TRIGGER",
-    "ENABLE": "ENABLE TRIGGER",
     "EXEC": "EXECUTE AS",
     "EXECUTE": "EXECUTE AS",
     "FETCH": "cursors (FETCH)",
@@ -189,6 +187,10 @@ def _check_module(cursor: Cursor, start: int, end: int) -> int:
 
         cursor.at = start
         take_function(cursor)
+    elif kind == "TRIGGER":
+        from sqlserver_emulator.tsql.parsing.trigger import parse_trigger  # noqa: PLC0415
+
+        parse_trigger(cursor.text)
     return end
 
 

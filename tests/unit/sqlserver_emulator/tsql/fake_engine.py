@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
 from sqlserver_emulator.engine.contract import StatementResult, Variables
@@ -33,7 +33,13 @@ def broken_rows(error: SqlServerError) -> StatementResult:
     return StatementResult(Command.SELECT, (Column("c", INT),), batches())
 
 
+class NoTriggers:
+    may_fire = False
+
+
 class FakeEngine:
+    triggers = NoTriggers()
+
     def __init__(self, answers: Mapping[str, Callable[[], Answer] | Answer] | None = None) -> None:
         self.login = "sa"
         self.database = "master"
@@ -45,6 +51,9 @@ class FakeEngine:
         self.savepoints: list[str] = []
         self.isolation = "READ COMMITTED"
         self.lock_timeout = -1
+
+    def inner_scope(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def use(self, database: str) -> None:
         found = next((name for name in self.databases if name.lower() == database.lower()), None)

@@ -257,7 +257,6 @@ KNOWN_BUT_REFUSED = [
     ("BULK INSERT t FROM 'x.csv' WITH (FIRSTROW = 2)", "BULK INSERT"),
     ("BACKUP DATABASE d TO DISK = 'x' WITH INIT", "BACKUP"),
     ("EXECUTE AS USER = 'bob'", "EXECUTE AS"),
-    ("DISABLE TRIGGER x ON t;", "DISABLE TRIGGER"),
     ("DBCC CHECKIDENT ('t', RESEED, 1)", "DBCC"),
     ("KILL 55", "KILL"),
     ("FETCH NEXT FROM c INTO @p0", "cursors (FETCH)"),
