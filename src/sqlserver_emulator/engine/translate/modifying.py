@@ -11,7 +11,8 @@ from sqlserver_emulator.engine.translate.clauses import named_projection, select
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-from sqlserver_emulator.engine.translate.queries import Query, QueryTranslator, output_columns, projected
+from sqlserver_emulator.engine.translate.queries import QueryTranslator
+from sqlserver_emulator.engine.translate.rows import Query, output_columns, projected
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import resolve_table, table_columns, table_parts
 from sqlserver_emulator.engine.translate.values import Value, null

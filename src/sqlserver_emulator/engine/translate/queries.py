@@ -7,7 +7,6 @@ change no result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -15,21 +14,31 @@ from sqlserver_emulator.engine.translate.choices import unified
 from sqlserver_emulator.engine.translate.clauses import (
     column_list,
     named_projection,
-    output_names,
     refuse_clauses,
     renamed,
     select_from,
     starred,
     top_with_ties,
 )
-from sqlserver_emulator.engine.translate.comparisons import distinct_key, has_blanks_at_end, padded, unpadded
+from sqlserver_emulator.engine.translate.comparisons import distinct_key, has_blanks_at_end
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
-from sqlserver_emulator.engine.translate.scope import CommonTable, OuterGroupError, Scope, SourceColumn, quote
+from sqlserver_emulator.engine.translate.grouping import GroupKeys, grouping
+from sqlserver_emulator.engine.translate.rows import (
+    Query,
+    aligned,
+    distinct_query,
+    ignores_blanks_at_end,
+    kept_blanks,
+    merged,
+    output_columns,
+    projected,
+)
+from sqlserver_emulator.engine.translate.scope import CommonTable, OuterGroupError, Scope, SourceColumn
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
-from sqlserver_emulator.engine.translate.type_rules import family, is_fixed_text, is_text, storage_type, unify
+from sqlserver_emulator.engine.translate.type_rules import family, storage_type
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -41,15 +50,6 @@ _KNOWN_CLAUSES = frozenset(
     )
 )  # fmt: skip
 SetOperation = (exp.Union, exp.Except, exp.Intersect)
-
-
-@dataclass(slots=True)
-class Query:
-    """A translated query. columns: of its result, named as T-SQL names them ('' for an unnamed expression)."""
-
-    sql: str
-    columns: list[SourceColumn]
-    values: list[Value] = field(default_factory=list)
 
 
 class QueryTranslator:
@@ -106,7 +106,7 @@ class QueryTranslator:
         limit = self._limit(node, expressions)
         rest = f"{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
         if is_distinct and any(has_blanks_at_end(value) for value in values):
-            return _without_blanks(with_, columns, values, rest)
+            return distinct_query(with_, columns, values, rest)
         distinct = "DISTINCT " if is_distinct else ""
         return Query(f"{with_}SELECT {distinct}{projected(columns, values)}{rest}", columns, values)
 
@@ -189,19 +189,10 @@ class QueryTranslator:
         if group is None:
             return ""
         refuse_clauses(group, {"expressions", "rollup", "cube", "grouping_sets"}, "GROUP BY")
-        keys = _GroupKeys(expressions, ignores_blanks)
-        sql = self._grouping(group, keys)
+        keys = GroupKeys(expressions, ignores_blanks)
+        sql = grouping(group, keys)
         expressions.scope.grouped_texts |= keys.texts
         return sql
-
-    def _grouping(self, group: exp.Group, expressions: _GroupKeys) -> str:
-        items = [_grouping_item(expressions, item) for item in group.expressions]
-        for key in ("rollup", "cube"):
-            if any(not item.expressions for item in group.args.get(key) or []):
-                return f" GROUP BY {key.upper()} ({', '.join(items)})"  # GROUP BY … WITH ROLLUP
-        for key in ("rollup", "cube", "grouping_sets"):
-            items += [_grouping_item(expressions, item) for item in group.args.get(key) or []]
-        return f" GROUP BY {', '.join(items)}"
 
     def _order(
         self,
@@ -275,16 +266,16 @@ class QueryTranslator:
                 "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
                 " expressions in their target lists.",
             )
-        columns = [_merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
+        columns = [merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
         tells_apart = not word.endswith(" ALL")
-        sql = f"{_aligned(left, columns, tells_apart)} {word} {_aligned(right, columns, tells_apart)}"
+        sql = f"{aligned(left, columns, tells_apart)} {word} {aligned(right, columns, tells_apart)}"
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
         values = [Value("", column.type) for column in columns]
         order = self._set_order(node, columns)
         sql = f"{with_}{sql}{order}{self._limit(node, expressions)}"
-        if tells_apart and any(_ignores_blanks(column) for column in columns):
-            return _kept_blanks(sql, columns, [_ignores_blanks(column) for column in columns])
+        if tells_apart and any(ignores_blanks_at_end(column) for column in columns):
+            return kept_blanks(sql, columns, [ignores_blanks_at_end(column) for column in columns])
         return Query(sql, columns, values)
 
     def _set_order(self, node: exp.Expression, columns: list[SourceColumn]) -> str:
@@ -329,84 +320,8 @@ class QueryTranslator:
         return Query(sql, columns)
 
 
-def finished(value: Value) -> str:
-    """The value as it leaves the query: of the storage of its type, so that PostgreSQL's own widening does not show."""
-    if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
-        return value.sql
-    type = value.type
-    if type is None or value.kind in ("text", "binary", "variant"):
-        return value.sql
-    storage = storage_type(type)
-    return value.sql if value.sql.endswith(f"::{storage}") else f"{value.sql}::{storage}"
-
-
-def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[SourceColumn]:
-    """The columns a query offers to the one around it, or to the client."""
-    return [
-        SourceColumn(name, sql_name, value.type, value.nullable, value.direct, untyped=value.is_null)
-        for name, sql_name, value in zip(names, output_names(names), values, strict=True)
-    ]
-
-
-def projected(columns: Sequence[SourceColumn], values: Sequence[Value]) -> str:
-    """A select list."""
-    return ", ".join(f"{finished(value)} AS {column.sql}" for column, value in zip(columns, values, strict=True))
-
-
 def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
     return f"({expressions.converted(node, BIGINT)})"
-
-
-@dataclass(slots=True)
-class _GroupKeys:
-    """Translates the items of GROUP BY; ``texts``: the strings that are grouped without the blanks at their end."""
-
-    expressions: ExpressionTranslator
-    ignores_blanks: bool
-    texts: set[str] = field(default_factory=set)
-
-    def sql(self, node: exp.Expression) -> str:
-        value = self.expressions.value(node)
-        if not self.ignores_blanks or value.constant or not has_blanks_at_end(value):
-            return value.sql
-        self.texts.add(value.sql)
-        return padded(value)
-
-
-def _without_blanks(with_: str, columns: list[SourceColumn], values: list[Value], rest: str) -> Query:
-    """SELECT DISTINCT to which 'a' and 'a ' are one."""
-    listed = ", ".join(
-        f"{padded(value) if has_blanks_at_end(value) else finished(value)} AS {column.sql}"
-        for column, value in zip(columns, values, strict=True)
-    )
-    return _kept_blanks(f"{with_}SELECT DISTINCT {listed}{rest}", columns, [has_blanks_at_end(v) for v in values])
-
-
-def _kept_blanks(sql: str, columns: list[SourceColumn], is_padded: list[bool]) -> Query:
-    """The result of ``sql`` with its strings as plain ones again."""
-    alias = "~d"
-    items = [
-        f"{unpadded(f'{quote(alias)}.{column.sql}')} AS {column.sql}" if changed else f"{quote(alias)}.{column.sql}"
-        for column, changed in zip(columns, is_padded, strict=True)
-    ]
-    columns = [replace(c, direct=c.direct and not changed) for c, changed in zip(columns, is_padded, strict=True)]
-    values = [Value("", column.type) for column in columns]
-    return Query(select_from(", ".join(items), f"({sql}) AS {quote(alias)}"), columns, values)
-
-
-def _ignores_blanks(column: SourceColumn) -> bool:
-    return is_text(column.type) and not column.untyped and not is_fixed_text(column.type)
-
-
-def _grouping_item(expressions: _GroupKeys, item: exp.Expression) -> str:
-    if isinstance(item, (exp.Rollup, exp.Cube)):
-        inner = ", ".join(expressions.sql(part) for part in item.expressions)
-        return f"{type(item).__name__.upper()} ({inner})"
-    if isinstance(item, exp.GroupingSets):
-        return f"GROUPING SETS ({', '.join(_grouping_item(expressions, part) for part in item.expressions)})"
-    if isinstance(item, exp.Tuple):
-        return f"({', '.join(expressions.sql(part) for part in item.expressions)})"
-    return expressions.sql(item)
 
 
 def _refers_to(node: exp.Expression, name: str) -> bool:
@@ -422,44 +337,3 @@ def _cast_to(column: SourceColumn) -> str:
         return column.sql
     cast = "text" if family(column.type) == "text" else storage_type(column.type)
     return f"{column.sql}::{cast}"
-
-
-def _merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
-    nullable = left.nullable or right.nullable
-    if left.untyped or right.untyped:
-        type = right.type if left.untyped else left.type
-        return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped)
-    type = left.type if left.type == right.type else unify(left.type, right.type)
-    direct = left.direct and right.direct and left.type == right.type
-    return SourceColumn(left.name, left.sql, type, nullable, direct)
-
-
-def _aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str:
-    """One side of a set operation, converted where its types differ from the common ones.
-
-    tells_apart: the operation compares rows, and blanks at the end of a string shall not count.
-    """
-    conversions = []
-    changed = False
-    for own, common in zip(query.columns, columns, strict=True):
-        sql = f"u.{own.sql}"
-        both = own.type is not None and common.type is not None
-        if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
-            sql = _as_type(sql, own, common)
-            changed = True
-        elif tells_apart and _ignores_blanks(common):
-            sql = f"{sql}::bpchar"
-            changed = True
-        conversions.append(f"{sql} AS {common.sql}")
-    if not changed:
-        return f"({query.sql})"
-    return f"({select_from(', '.join(conversions), f'({query.sql}) AS u')})"
-
-
-def _as_type(sql: str, own: SourceColumn, common: SourceColumn) -> str:
-    if own.type is None or common.type is None:
-        return sql
-    storage = storage_type(common.type)
-    if own.untyped:
-        return f"NULL::{storage}"
-    return f"{convert(Value(sql, own.type), common.type, IMPLICIT).sql}::{storage}"
