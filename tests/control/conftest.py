@@ -29,4 +29,4 @@ def shop(controlled_emulator: Emulator) -> Iterator[CdcDatabase]:
         try:
             yield database
         finally:
-            database.run("EXEC emulator.reset_clock")
+            database.run("EXEC emulator.reset")

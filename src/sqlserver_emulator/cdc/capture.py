@@ -36,10 +36,13 @@ class ScanStoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """transactions: captured ones. drained: nothing is left that had been committed when the scan began."""
+    """transactions: captured ones. drained: nothing is left that had been committed when the scan began.
+    is_held: what is left is too young for a scan that stays behind.
+    """
 
     transactions: int
     drained: bool
+    is_held: bool = False
 
 
 class Capture:
@@ -73,14 +76,24 @@ class Capture:
         """Whether the log grew since the last scan that drained it. One cheap question, no transaction."""
         return self._taker.has_messages or self._flush_position() > self._seen_flush
 
-    def scan(self, max_transactions: int) -> ScanResult:
-        """Capture up to ``max_transactions`` transactions of what is committed now."""
+    def scan(
+        self, max_transactions: int, *, delay_seconds: float = 0.0, pause: Callable[[], object] = lambda: None
+    ) -> ScanResult:
+        """Capture up to ``max_transactions`` transactions of what is committed now.
+
+        ``delay_seconds``: leave what was committed after that, by the emulator's clock. ``pause`` is called before
+        what was found is stored.
+        """
         target = self._flush_position()
         session = ScanSession()
         taker = self._taker
         taker.begin_scan(max_transactions, session)
         try:
+            if delay_seconds:
+                taker.hold_after(self._now() - int(delay_seconds * 1_000_000))
             drained = self._read_until(target)
+            if taker.has_written:
+                pause()
             self._store(session)
         except BaseException:
             self._connection.rollback()
@@ -90,11 +103,11 @@ class Capture:
             self._reader.confirm(max(self._stored, self._reader.position))
         else:
             self._reader.confirm(self._stored)
-        return ScanResult(taker.scan_transactions, drained)
+        return ScanResult(taker.scan_transactions, drained, taker.is_holding)
 
     def write_idle_row(self) -> bool:
         """After 300 s without an entry, mark in lsn_time_mapping how far the log has been read. Call when drained."""
-        now = self._taker.clock.shown(int(time.time() * 1_000_000))
+        now = self._now()
         timeline = self._taker.open_timeline()
         lsn = lsn_at(self._reader.position, IDLE_SLOT)
         is_due = timeline.seconds_since_newest(now / 1_000_000) > IDLE_ROW_SECONDS and lsn > timeline.newest_lsn
@@ -108,6 +121,10 @@ class Capture:
         """Show scans that found nothing in sys.dm_cdc_log_scan_sessions."""
         record_empty_scans(self._run, self.database.database_id, count, started_at)
         self._connection.commit()
+
+    def _now(self) -> int:
+        """The emulator's time in microseconds since 1970."""
+        return self._taker.clock.shown(int(time.time() * 1_000_000))
 
     def _read_until(self, target: int) -> bool:
         """Take messages until the log is read up to ``target`` or the scan is full; True when it was read."""

@@ -12,6 +12,8 @@ from datetime import datetime
 from sqlserver_emulator.cdc.lsn import ZERO_LSN, lsn_text
 from sqlserver_emulator.cdc.metadata import Run
 
+LOG_SCAN_FAILED = 22859
+
 _KEPT_SESSIONS = 32
 _NO_LSN = lsn_text(ZERO_LSN)
 

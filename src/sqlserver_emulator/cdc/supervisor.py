@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -20,17 +20,21 @@ import psycopg
 from sqlserver_emulator.cdc.cleanup import clean_database
 from sqlserver_emulator.cdc.guard import GUARD
 from sqlserver_emulator.cdc.instances import read_database
+from sqlserver_emulator.cdc.job_process import JobProcess
 from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, list_jobs
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
-from sqlserver_emulator.cdc.scan_sessions import forget_sessions
+from sqlserver_emulator.cdc.scan_sessions import LOG_SCAN_FAILED, forget_sessions, record_error
 from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
 from sqlserver_emulator.control.clock import EngineClock
+from sqlserver_emulator.control.faults import CaptureFaults, FaultBoard
 from sqlserver_emulator.engine.ddl import hooks
 
 _LOOK_SECONDS = 0.25
 _RESTART_SECONDS = 1.0
 _UPKEEP_SECONDS = 10.0
 _STOP_SECONDS = 10.0
+_ANSWER_SECONDS = 600.0
+_PAUSE_SECONDS = 0.02
 _CLEANUP_HOUR = 2
 
 
@@ -40,16 +44,7 @@ class EngineAddress(Protocol):
     conninfo: str
     capture_interval_seconds: float | None
     clock: EngineClock
-
-
-@dataclass(slots=True)
-class RunningJob:
-    """A capture job's process. ``stopping``: it was asked to end."""
-
-    job: Job
-    process: subprocess.Popen[bytes]
-    started_at: float = field(default_factory=time.monotonic)
-    stopping: bool = False
+    faults: FaultBoard
 
 
 class CaptureSupervisor:
@@ -59,10 +54,13 @@ class CaptureSupervisor:
         self._conninfo = engine.conninfo
         self._interval_seconds = engine.capture_interval_seconds
         self._clock = engine.clock
+        self._faults = engine.faults
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._running: dict[str, RunningJob] = {}
+        self._running: dict[str, JobProcess] = {}
         self._restart_at: dict[str, float] = {}
+        self._starting = threading.Lock()
+        self._failed: dict[str, int] = {}
         self._cleanups: dict[str, threading.Thread] = {}
         self._next_cleanup = next_cleanup_after(self._clock.now())
         self._next_upkeep = 0.0
@@ -87,6 +85,25 @@ class CaptureSupervisor:
             thread.join()
             self._connection.close()
 
+    def apply_faults(self, database_id: int) -> None:
+        """The faults of the database's capture changed; returns when its job does as they say."""
+        faults = self._faults.of_capture(database_id)
+        if faults.failure is None:
+            self.tell(database_id, told_of(faults))
+            return
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self._find(database_id) is not None and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+
+    def tell(self, database_id: int, told: Mapping[str, object]) -> bool:
+        """Tell the database's capture job and wait until it has done so; False when it does not run."""
+        running = self._find(database_id)
+        return running is not None and running.tell(told, _ANSWER_SECONDS)
+
+    def _find(self, database_id: int) -> JobProcess | None:
+        with self._starting:  # a job that is just starting may not know yet what there is to know
+            return next((r for r in list(self._running.values()) if r.job.database_id == database_id), None)
+
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
@@ -104,6 +121,11 @@ class CaptureSupervisor:
     def _look(self) -> None:
         """Make the processes what is asked for."""
         wanted = {job.job_id: job for job in self._requested(CAPTURE)}
+        for job in list(wanted.values()):
+            failure = self._faults.of_capture(job.database_id).failure
+            if failure is not None:
+                self._fail(wanted.pop(job.job_id), failure)
+        self._restart_failed()
         for job_id in list(self._running):
             self._check_running(job_id, wanted)
         for job_id, job in wanted.items():
@@ -121,14 +143,9 @@ class CaptureSupervisor:
     # -- capture ----------------------------------------------------------------------------------------------------
 
     def _start_capture(self, job: Job) -> None:
-        command = [
-            sys.executable, "-m", "sqlserver_emulator.cdc.process",
-            "--conninfo", self._conninfo, "--database-id", str(job.database_id),
-        ]  # fmt: skip
-        if self._interval_seconds is not None:
-            command += ["--interval", str(self._interval_seconds)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
-        self._running[job.job_id] = RunningJob(job, process)
+        with self._starting:
+            told = told_of(self._faults.of_capture(job.database_id))
+            self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, told)
         self._run(
             "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL"
             " WHERE job_id = $1::uuid",
@@ -138,11 +155,11 @@ class CaptureSupervisor:
     def _check_running(self, job_id: str, wanted: dict[str, Job]) -> None:
         running = self._running[job_id]
         if job_id not in wanted and not running.stopping:
-            _ask_to_end(running)
+            running.ask_to_end()
         code = running.process.poll()
         if code is None:
             return
-        del self._running[job_id]
+        self._running.pop(job_id).forget()
         # Ended by itself: a job that is not continuous has done its work; one that failed is started again.
         is_done = code == 0 and job_id in wanted and not running.stopping
         if code != 0:
@@ -153,16 +170,33 @@ class CaptureSupervisor:
             (job_id, is_done),
         )
 
+    def _fail(self, job: Job, message: str) -> None:
+        """A fault: the job dies, as the agent sees it when the log cannot be read, and waits for somebody to act."""
+        running = self._running.pop(job.job_id, None)
+        if running is not None:
+            running.process.kill()
+            running.process.wait()
+            running.forget()
+        self._run(_JOB_FAILED, (job.job_id,))
+        record_error(self._run, job.database_id, LOG_SCAN_FAILED, message)
+        self._failed[job.job_id] = job.database_id
+
+    def _restart_failed(self) -> None:
+        for job_id, database_id in list(self._failed.items()):
+            if self._faults.of_capture(database_id).failure is None:
+                del self._failed[job_id]
+                self._run("UPDATE emulator.cdc_job_activity SET is_requested = true WHERE job_id = $1::uuid", (job_id,))
+
     def _end_all(self) -> None:
         for running in self._running.values():
-            _ask_to_end(running)
+            running.ask_to_end()
         deadline = time.monotonic() + _STOP_SECONDS
         for running in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(max(0.0, deadline - time.monotonic()))
-                continue
             running.process.kill()
             running.process.wait()
+            running.forget()
         for thread in self._cleanups.values():
             thread.join(_STOP_SECONDS)
 
@@ -215,10 +249,9 @@ def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
         )
 
 
-def _ask_to_end(running: RunningJob) -> None:
-    running.stopping = True
-    if running.process.stdin is not None:
-        running.process.stdin.close()
+def told_of(faults: CaptureFaults) -> dict[str, object]:
+    """What a capture job is told of its faults (see ``process``)."""
+    return {"delay_seconds": faults.delay_seconds, "scan_seconds": faults.scan_seconds}
 
 
 def next_cleanup_after(now: datetime) -> datetime:
@@ -242,4 +275,8 @@ INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start
 VALUES ($1::uuid, false, 'sa', emulator_cdc.now())
 ON CONFLICT (job_id) DO UPDATE SET is_requested = false, start_execution_date = excluded.start_execution_date,
     stop_execution_date = NULL
+"""
+_JOB_FAILED = """
+UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now(),
+    start_execution_date = coalesce(start_execution_date, emulator_cdc.now()) WHERE job_id = $1::uuid
 """

@@ -53,6 +53,12 @@ class TransactionTaker:
         self._session = session
         self._rows.written_bytes = 0
         self._is_open = False
+        self._hold_after: int | None = None
+        self.is_holding = False
+
+    def hold_after(self, microseconds: int) -> None:
+        """Until the next scan, leave transactions that were committed after that moment by the emulator's clock."""
+        self._hold_after = microseconds
 
     @property
     def has_messages(self) -> bool:
@@ -73,9 +79,18 @@ class TransactionTaker:
                 self._take_commit(message)
                 if self.scan_transactions >= self._max_transactions or self._rows.written_bytes > _SCAN_BYTES:
                     return True
+            elif self._hold_after is not None and self._is_too_young(kind, message):
+                queue.appendleft(message)
+                self.is_holding = True
+                return True
             else:
                 self._take_other(kind, message)
         return False
+
+    def _is_too_young(self, kind: int, message: bytes) -> bool:
+        if kind != pgoutput.BEGIN or self._hold_after is None:
+            return False
+        return self.clock.shown(pgoutput.read_begin(message, PAYLOAD_AT).commit_time) > self._hold_after
 
     def flush(self) -> None:
         """Write what the scan gathered."""

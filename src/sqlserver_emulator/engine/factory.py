@@ -16,6 +16,7 @@ from types import TracebackType
 from sqlserver_emulator.cdc.procedures import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.control.clock import EngineClock
+from sqlserver_emulator.control.faults import FaultBoard
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
@@ -64,13 +65,14 @@ class Engine:
             self._owner = OwnerConnection(self.conninfo)
             opened.callback(self._owner.close)
             self.clock = EngineClock(self._owner.fetch)
-            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self.clock)}
+            self.faults = FaultBoard(self.clock.now)
             self._catalog = SharedCatalog(self._owner.fetch)
             opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
             self._translator = TsqlTranslator()
-            supervisor = CaptureSupervisor(self)
-            supervisor.start()
-            opened.callback(supervisor.stop)
+            self.supervisor = CaptureSupervisor(self)
+            self.supervisor.start()
+            opened.callback(self.supervisor.stop)
+            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self)}
             self._opened = opened.pop_all()
 
     @property

@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS emulator.cdc_job_activity (
 );
 
 CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_sessions (
-    database_id int NOT NULL,
+    database_id int NOT NULL REFERENCES emulator.cdc_databases ON DELETE CASCADE,
     session_id int NOT NULL,
     start_time timestamp(3) NOT NULL,
     end_time timestamp(3),
@@ -82,7 +82,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_sessions (
 );
 
 CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
-    database_id int NOT NULL,
+    database_id int NOT NULL REFERENCES emulator.cdc_databases ON DELETE CASCADE,
     session_id int NOT NULL,
     phase_number int NOT NULL,
     entry_time timestamp(3) NOT NULL DEFAULT emulator.now(),

@@ -1,0 +1,68 @@
+"""``emulator.help_faults`` and ``clear_faults``, and the faults that client sessions meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.control.calls import control_procedure, refusal, whole
+from sqlserver_emulator.control.faults import CAPTURE_KINDS, Fault, FaultBoard
+from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.types import DATETIME, INT, NVARCHAR_4000, SYSNAME, TsqlType
+
+_FLOAT: Final = TsqlType("float", precision=53)
+_COLUMNS: Final = (
+    ("fault_id", INT), ("fault", SYSNAME), ("database_name", SYSNAME), ("login_name", SYSNAME),
+    ("table_name", NVARCHAR_4000), ("text", NVARCHAR_4000), ("error_number", INT), ("value", _FLOAT),
+    ("times_left", INT), ("since", DATETIME),
+)  # fmt: skip
+
+
+class FaultHost(Protocol):
+    """The part of the engine that is used."""
+
+    faults: FaultBoard
+    supervisor: CaptureSupervisor
+
+
+class FaultControl:
+    def __init__(self, host: FaultHost) -> None:
+        self._host = host
+
+    def procedures(self) -> tuple[SystemProcedure, ...]:
+        return (
+            control_procedure("help_faults", (), self._help),
+            control_procedure("clear_faults", (Parameter("@fault_id", INT, None),), self._clear),
+        )
+
+    def clear(self, fault_id: int | None = None) -> tuple[Fault, ...]:
+        """Remove one or all; returns what was removed when nothing feels it any more."""
+        gone = self._host.faults.clear(fault_id)
+        for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
+            self._host.supervisor.apply_faults(database_id)
+        return gone
+
+    def _help(self, _call: ProcedureCall) -> Iterator[Event]:
+        yield ResultStart(tuple(Column(name, type_) for name, type_ in _COLUMNS))
+        rows = [_row(fault) for fault in self._host.faults.active]
+        if rows:
+            yield Rows(rows)
+        yield StatementDone(Command.SELECT, row_count=len(rows))
+
+    def _clear(self, call: ProcedureCall) -> Iterator[Event]:
+        fault_id = None
+        if call.arguments["@fault_id"] is not None:
+            fault_id = whole(call, "@fault_id", 1, 2**31 - 1)
+        if not self.clear(fault_id) and fault_id is not None:
+            raise refusal(f"There is no fault {fault_id}; emulator.help_faults lists them.")
+        yield from ()
+
+
+def _row(fault: Fault) -> tuple[object, ...]:
+    """NULL stands for what the fault does not ask or have; times_left NULL: until it is cleared."""
+    match = fault.match
+    words = (match.database, match.login, match.table, match.text)
+    numbers = (fault.number or None, fault.value, fault.times or None)
+    return (fault.fault_id, fault.kind.value, *(word or None for word in words), *numbers, fault.since)

@@ -1,0 +1,133 @@
+"""Capture and cleanup driven from outside, and a capture job that lags, fails or is slow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from cdc_database import CdcDatabase, wait_until
+
+STOP = "EXEC sys.sp_cdc_stop_job"
+ACTIVITY = (
+    "SELECT a.start_execution_date AS began, a.stop_execution_date AS ended FROM msdb.dbo.sysjobactivity a"
+    " JOIN msdb.dbo.cdc_jobs j ON j.job_id = a.job_id WHERE j.job_type = 'capture' AND j.database_id = DB_ID()"
+)
+
+
+def captured(shop: CdcDatabase) -> list[int]:
+    return [row["id"] for row in shop.change_table("dbo_t")]
+
+
+def insert(shop: CdcDatabase, *ids: int) -> None:
+    shop.run(*(f"INSERT dbo.t (id, v) VALUES ({number}, 'a')" for number in ids))
+
+
+@pytest.mark.parametrize("before", ["EXEC emulator.delay_capture 0", STOP, "EXEC emulator.fail_capture"])
+def test_run_capture_captures_all_that_is_committed_whatever_the_job_does(shop: CdcDatabase, before: str) -> None:
+    shop.run("EXEC emulator.delay_capture 3600", before)
+    insert(shop, 1, 2)
+    shop.run("EXEC emulator.run_capture")
+    assert captured(shop) == [1, 2]
+    insert(shop, 3)
+    shop.run(f"USE master; EXEC emulator.run_capture @database = N'{shop.name.upper()}'; USE [{shop.name}]")
+    assert captured(shop) == [1, 2, 3]
+
+
+def test_idle_row_comes_300_seconds_after_the_last_entry(shop: CdcDatabase) -> None:
+    shop.run(STOP)
+    insert(shop, 1)
+    entries = "SELECT start_lsn, tran_id, tran_end_time AS ended FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC"
+    shop.run("EXEC emulator.run_capture", "EXEC emulator.advance_clock 290", "EXEC emulator.run_capture")
+    before = shop.query(entries)
+    shop.run("EXEC emulator.advance_clock 11", "EXEC emulator.run_capture")
+    (idle, *rest) = shop.query(entries)
+    assert rest == before
+    assert idle["tran_id"] == b"\0"
+    assert 300 < (idle["ended"] - before[0]["ended"]).total_seconds() < 360
+
+
+def test_delayed_job_captures_when_its_time_has_come_by_the_clock(shop: CdcDatabase) -> None:
+    shop.run("EXEC emulator.delay_capture @seconds = 600")
+    insert(shop, 1)
+    shop.run("EXEC emulator.advance_clock 300")
+    insert(shop, 2)
+    shop.run("EXEC emulator.advance_clock 301")
+    wait_until(lambda: captured(shop) != [])
+    assert captured(shop) == [1]
+    shop.run("EXEC emulator.delay_capture 0")
+    wait_until(lambda: captured(shop) == [1, 2])
+
+
+def test_failed_job_is_down_as_the_agent_and_the_views_tell_and_comes_back_when_cleared(shop: CdcDatabase) -> None:
+    insert(shop, 1)
+    wait_until(lambda: captured(shop) == [1])
+    shop.run("EXEC emulator.fail_capture @message = N'The log is on fire.'")
+    insert(shop, 2)
+    wait_until(lambda: shop.query("SELECT 1 AS x FROM sys.dm_cdc_errors") != [])
+    (error,) = shop.query("SELECT error_number, error_message FROM sys.dm_cdc_errors")
+    assert error == {"error_number": 22859, "error_message": "The log is on fire."}
+    (activity,) = shop.query(ACTIVITY)
+    assert activity["ended"] >= activity["began"]
+    assert shop.error_of(STOP) == 22022
+    shop.run("EXEC sys.sp_cdc_start_job")
+    wait_until(lambda: len(shop.query("SELECT 1 AS x FROM sys.dm_cdc_errors")) == 2)
+    assert captured(shop) == [1]
+    shop.run("EXEC emulator.clear_faults")
+    wait_until(lambda: captured(shop) == [1, 2])
+    assert shop.query(ACTIVITY)[0]["ended"] is None
+
+
+def test_slow_scan_shows_in_the_scan_sessions(shop: CdcDatabase) -> None:
+    shop.run("EXEC emulator.slow_scan @seconds = 2")
+    insert(shop, 1)
+    wait_until(lambda: captured(shop) == [1])
+    (session,) = shop.query(
+        "SELECT TOP 1 duration, latency FROM sys.dm_cdc_log_scan_sessions WHERE tran_count > 0 ORDER BY session_id DESC"
+    )
+    assert session["duration"] >= 2
+    assert session["latency"] >= 2
+
+
+def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop: CdcDatabase) -> None:
+    shop.run(STOP)
+    insert(shop, 1)
+    shop.run("EXEC emulator.advance_clock 10")
+    insert(shop, 2)
+    shop.run("EXEC emulator.advance_clock 259201", "EXEC emulator.run_cleanup")
+    insert(shop, 3)
+    shop.run("EXEC emulator.run_capture", "EXEC emulator.run_cleanup @retention = 4322")
+    assert captured(shop) == [1, 2, 3]
+    low = shop.scalar("sys.fn_cdc_get_min_lsn('dbo_t')")
+    shop.run("EXEC emulator.run_cleanup")
+    assert captured(shop) == [2, 3]  # the newest entry that is old enough is kept
+    assert shop.scalar("sys.fn_cdc_get_min_lsn('dbo_t')") > low
+    assert shop.scalar("(SELECT COUNT(*) FROM cdc.lsn_time_mapping)") <= 2
+
+
+def test_active_faults_are_listed_until_they_are_cleared(shop: CdcDatabase) -> None:
+    shop.run("EXEC emulator.delay_capture 5", "EXEC emulator.delay_capture 7", "EXEC emulator.slow_scan 1")
+    delay, slow = shop.query("EXEC emulator.help_faults")
+    assert (delay["fault"], delay["database_name"], delay["value"]) == ("capture delay", shop.name, 7.0)
+    assert abs((delay["since"] - datetime.now()).total_seconds()) < 60
+    shop.run(f"EXEC emulator.clear_faults @fault_id = {delay['fault_id']}")
+    assert shop.query("EXEC emulator.help_faults") == [slow]
+    shop.run("EXEC emulator.reset")
+    assert shop.query("EXEC emulator.help_faults") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("delay_capture -1", 49998),
+        ("delay_capture NULL", 49998),
+        ("slow_scan 1e12", 49998),
+        ("run_cleanup @retention = -1", 49998),
+        ("run_cleanup @threshold = 0", 49998),
+        ("run_capture @database = N'nowhere'", 49998),
+        ("run_capture @database = N'master'", 22901),
+        ("clear_faults 7777", 49998),
+    ],
+)
+def test_value_that_means_nothing_is_refused(shop: CdcDatabase, call: str, number: int) -> None:
+    assert shop.error_of(f"EXEC emulator.{call}") == number
