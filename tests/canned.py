@@ -239,12 +239,12 @@ def running_canned_server(tls_dir: Path, log: Path | None = None, **limits: floa
         stderr = opened.enter_context(log.open("wb")) if log is not None else None
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
         assert process.stdin and process.stdout
+        opened.enter_context(process)
         ready = json.loads(process.stdout.readline())
         port, ca_file = ready["port"], Path(ready["ca_file"])
         yield Emulator("127.0.0.1", port, "sa", PASSWORD, ca_file, ("Canned",), psutil.Process(process.pid))
         process.stdin.close()
         assert process.wait(20) == 0
-        process.stdout.close()
 
 
 def main() -> None:
