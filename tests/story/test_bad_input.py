@@ -22,11 +22,15 @@ import psutil
 import pytest
 import yaml
 
+from cutting_proxy import cutting_proxy
 from floodmark_laptop.stack import Stack
 
 pytestmark = pytest.mark.timeout(600)
 
 _DATABASE = "Mishaps"
+_CUT_BYTES = 1_000_000
+"""More than all that a run says and hears but the rows themselves."""
+_MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
 _FLOODMARK = str(Path(sys.executable).parent / "floodmark")
 
 
@@ -88,6 +92,12 @@ class Mishaps:
     def warehouse(self, sql: str) -> list[tuple[Any, ...]]:
         with self.stack.connect_warehouse() as connection:
             return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+
+    def windows(self, config: Path) -> list[tuple[Any, ...]]:
+        """Number and state of each window of the pipeline, oldest first."""
+        return self.warehouse(
+            f"SELECT window_id, state::text FROM floodmark.windows WHERE pipeline = '{config.stem}' ORDER BY window_id"
+        )
 
     def wait_until_captured(self, table: str, where: str) -> None:
         self.stack.airflow.wait_for(
@@ -212,11 +222,10 @@ def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mis
     output, _ = process.communicate(timeout=300)
     assert process.returncode != 0, output
     assert "Traceback (most recent call last)" not in output.splitlines()[-1]
-    opened = mishaps.warehouse("SELECT window_id, state::text FROM floodmark.windows WHERE pipeline = 'killed'")
-    assert [state for _, state in opened] == ["planned"]
+    ((opened, state),) = mishaps.windows(config)
+    assert state == "planned"
     mishaps.succeeds(config)
-    after = mishaps.warehouse("SELECT window_id, state::text FROM floodmark.windows WHERE pipeline = 'killed'")
-    assert after == [(opened[0][0], "advanced")]
+    assert mishaps.windows(config) == [(opened, "advanced")]
     mishaps.assert_equal(config)
 
 
@@ -243,6 +252,30 @@ def test_run_that_cannot_reach_the_source_says_so_and_a_later_one_goes_on(mishap
     output = mishaps.fails(config, AIRFLOW_CONN_WAREHOUSE=json.dumps(warehouse))
     assert "warehouse" in output
     mishaps.succeeds(config)
+    mishaps.assert_equal(config)
+
+
+@pytest.mark.parametrize("cut", ["source", "warehouse"])
+def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishaps: Mishaps, cut: str) -> None:
+    table = f"Cut{cut}"
+    mishaps.make_table(table, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
+    config = mishaps.config(table.lower(), _table(table))
+    mishaps.succeeds(config)
+    mishaps.source(
+        f"INSERT INTO dbo.{table} (ID, V) SELECT 2 + ROW_NUMBER() OVER (ORDER BY a.ID), REPLICATE(N'flood', 200) "
+        f"FROM (SELECT TOP 100 ID FROM {_MANY}) a CROSS JOIN (SELECT TOP 100 ID FROM {_MANY}) b"
+    )
+    mishaps.wait_until_captured(table, "ID = 10002")
+    variable = {"source": "AIRFLOW_CONN_BAD_MSSQL", "warehouse": "AIRFLOW_CONN_WAREHOUSE"}[cut]
+    connection = json.loads(mishaps.stack.airflow.environment()[variable])
+    with cutting_proxy(connection["port"], _CUT_BYTES) as proxy:
+        output = mishaps.fails(config, **{variable: json.dumps(connection | {"port": proxy.port})})
+        assert proxy.cuts > 0, output
+    assert f"the {cut} " in output.splitlines()[-1], output
+    *_, (opened, state) = mishaps.windows(config)
+    assert state == "planned"
+    mishaps.succeeds(config)
+    assert mishaps.windows(config)[-1] == (opened, "advanced")
     mishaps.assert_equal(config)
 
 

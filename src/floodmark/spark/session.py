@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -36,6 +36,8 @@ _SETTINGS = {
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
+_TWICE_TOLD = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+"""They print the stack trace of a failed task, which the driver gets as an exception: ours to tell in one message."""
 _WARM_UP_ROWS = (
     "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
 )
@@ -51,8 +53,16 @@ def open_session(application: str) -> SparkSession:
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    _silence(session, _TWICE_TOLD)
     _warm_up(session)
     return session
+
+
+def _silence(session: SparkSession, loggers: Sequence[str]) -> None:
+    jvm = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    for name in loggers:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 
 class WarmUp(DataSource):  # type: ignore[misc]

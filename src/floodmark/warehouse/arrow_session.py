@@ -118,6 +118,8 @@ class _Guarded:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches
+        except GeneratorExit:  # the reader has given up, for an error of its own
+            raise
         except BaseException as error:
             self.error = error
             raise
@@ -131,5 +133,6 @@ def _translate(error: adbc.Error, subject: str) -> FloodmarkError:
             "Correct the value at the source.",
         )
     if error.sqlstate is None:
-        return WarehouseUnavailableError(subject, f"the warehouse is not available: {error}.", "It is tried again.")
+        reason = " ".join(str(error).split()).rstrip(".")
+        return WarehouseUnavailableError(subject, f"the warehouse is not available: {reason}.", "It is tried again.")
     return by_sqlstate(error.sqlstate, str(error), subject)
