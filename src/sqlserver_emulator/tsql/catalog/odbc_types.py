@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sqlserver_emulator.types import TsqlType
+
 _INT_MAX: Final = 2147483647
 
 
@@ -91,6 +93,13 @@ def describe_column(name: str, max_length: int, precision: int, scale: int) -> O
     if name in ("text", "ntext", "image"):
         return replace(base, octets=base.length)
     return base
+
+
+def describe_type(type: TsqlType) -> tuple[str, OdbcType]:
+    """Of a declared type: the name that is shown, and the description of a column of it."""
+    name = "timestamp" if type.name == "rowversion" else type.name
+    wide = 2 if name in ("nchar", "nvarchar", "sysname") and not type.is_max else 1
+    return name, describe_column(name, type.length * wide, type.precision, type.scale)
 
 
 def _sized_column(base: OdbcType, name: str, max_length: int) -> OdbcType:
