@@ -111,6 +111,10 @@ class Channel:
         self.transport.send(self._cutter.cut())
         return True
 
+    def send_unfinished(self) -> None:
+        """What there is of a message whose end will not come."""
+        self.transport.send(self._cutter.cut_all())
+
     def end_message(self) -> None:
         self.transport.send(self._cutter.finish())
 

@@ -25,6 +25,10 @@ class SqlServerError(Exception):
         return f"Msg {self.number}, Level {self.severity}, State {self.state}: {self.message}"
 
 
+class ConnectionCutError(ConnectionAbortedError):
+    """The connection ends here, as if the network had failed; what was sent so far has arrived."""
+
+
 class NotSupportedByEmulatorError(SqlServerError):
     """The real server could do this, the emulator cannot. Number 40000 + severity 16: no real server sends it.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
 from sqlserver_emulator.channel import Channel, Message
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import ConnectionCutError, NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
 from sqlserver_emulator.handshake import INTERNAL_ERROR
 from sqlserver_emulator.interruption import Interruption
@@ -122,6 +122,9 @@ class RequestRunner:
                 self._write_events(events, encoder)
             except SqlServerError as error:
                 self._write_events(_refusal(error), encoder)
+            except ConnectionCutError:
+                self._channel.send_unfinished()
+                raise
             except (OSError, ProtocolError):
                 raise
             except Exception as error:  # noqa: BLE001 - the edge: a bug must not leave the client without an answer

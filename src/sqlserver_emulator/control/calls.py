@@ -12,8 +12,6 @@ from sqlserver_emulator.events import Event
 SCHEMA: Final = "emulator"
 REFUSED: Final = 49998
 """The number of every refusal of a value. No real server sends it."""
-EVERY: Final = 0
-"""``@times`` of what goes on until it is cleared."""
 
 Run = Callable[[ProcedureCall], Iterator[Event]]
 
@@ -62,3 +60,11 @@ def seconds(call: ProcedureCall, name: str, most: float) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= most:
         raise refusal(f"{name} must be from 0 to {most:.0f} seconds, not {value}.")
     return float(value)
+
+
+def existing_database(call: ProcedureCall, name: str) -> str:
+    """The database's real name."""
+    rows = call.engine.fetch_all("SELECT name::text FROM emulator.databases WHERE lower(name) = lower($1)", (name,))
+    if not rows:
+        raise refusal(f"There is no database '{name}'.")
+    return str(rows[0][0])

@@ -15,7 +15,7 @@ from sqlserver_emulator.cdc.log import LogReaderError
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
-from sqlserver_emulator.control.calls import control_procedure, refusal, seconds, text, whole
+from sqlserver_emulator.control.calls import control_procedure, existing_database, seconds, text, whole
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Event
@@ -115,13 +115,7 @@ def capture_everything(conninfo: str, database_id: int) -> None:
 
 def _database(call: ProcedureCall) -> CdcDatabase:
     """The database that is named, or the current one. Raises 49998 and 22901."""
-    name = text(call, "@database")
-    if name:
-        rows = call.engine.fetch_all("SELECT name::text FROM emulator.databases WHERE lower(name) = lower($1)", (name,))
-        if not rows:
-            raise refusal(f"There is no database '{name}'.")
-        name = str(rows[0][0])
-    name = name or call.engine.database
+    name = existing_database(call, text(call, "@database") or call.engine.database)
     database = find_database(call.engine.fetch_all, name)
     if database is None:
         raise cdc_error(22901, name)

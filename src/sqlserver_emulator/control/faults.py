@@ -103,14 +103,20 @@ class FaultBoard:
             self._put(tuple(f for f in self._faults if f not in gone))
             return gone
 
-    def strike(self, kinds: frozenset[FaultKind], statement: str, database: str, login: str) -> Fault | None:
-        """The oldest fault of these kinds that fits, counted as having happened; None when there is none."""
+    def find(self, kind: FaultKind, statement: str, database: str, login: str) -> Fault | None:
+        """The oldest fault of the kind that fits; whether it happens is another question."""
+        fits = (f for f in self.statement_faults if f.kind is kind and f.match.fits(statement, database, login))
+        return next(fits, None)
+
+    def happens(self, fault: Fault) -> bool:
+        """Count it; False when it has happened often enough or was cleared since it was found."""
         with self._lock:
-            for fault in self.statement_faults:
-                if fault.kind in kinds and fault.match.fits(statement, database, login):
-                    self._count(fault)
-                    return fault
-            return None
+            current = next((f for f in self._faults if f.fault_id == fault.fault_id), None)
+            if current is not None and current.times:
+                left = replace(current, times=current.times - 1)
+                rest = tuple(left if f is current else f for f in self._faults)
+                self._put(tuple(f for f in rest if f is not left or left.times))
+            return current is not None
 
     def of_capture(self, database_id: int) -> CaptureFaults:
         found = {f.kind: f for f in self._faults if f.kind in CAPTURE_KINDS and f.database_id == database_id}
@@ -119,12 +125,6 @@ class FaultBoard:
         return CaptureFaults(
             delay.value if delay else 0.0, slow.value if slow else 0.0, failure.detail if failure else None
         )
-
-    def _count(self, fault: Fault) -> None:
-        if fault.times == 0:
-            return
-        rest = [replace(f, times=f.times - 1) if f is fault else f for f in self._faults]
-        self._put(tuple(f for f in rest if f.fault_id != fault.fault_id or f.times))
 
     def _put(self, faults: tuple[Fault, ...]) -> None:
         self._faults = faults

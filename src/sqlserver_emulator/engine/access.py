@@ -40,6 +40,10 @@ class SessionAccess:
         with self.connection.as_owner():
             return self.rows(self.connection.run(sql, bind.to_parameters(parameters)))
 
+    def sleep(self, seconds: float) -> None:
+        """Wait as a statement does: the client may cancel it."""
+        self.fetch("SELECT pg_sleep($1::float8)", [seconds])
+
     def script(self, sql: str) -> None:
         """Several PostgreSQL statements without parameters or results."""
         with self.connection.as_owner():

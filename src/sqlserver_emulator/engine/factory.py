@@ -18,6 +18,7 @@ from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.control.clock import EngineClock
 from sqlserver_emulator.control.faults import FaultBoard
 from sqlserver_emulator.control.procedures import control_procedures
+from sqlserver_emulator.control.statement_faults import SessionFaults
 from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SharedCatalog
@@ -115,6 +116,7 @@ class Engine:
                 database=database,
                 session_id=session_id,
                 on_close=lambda: self._session_ids.give_back(session_id),
+                faults=SessionFaults(self.faults, login),
             )
             access.fetch(
                 "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"

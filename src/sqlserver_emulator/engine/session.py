@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -45,6 +45,18 @@ _ENDS_TRANSACTION = (1205, 3960)
 _T = TypeVar("_T")
 
 
+class StatementFaults(Protocol):
+    """Faults on demand (package ``control``), asked for each statement while there are any."""
+
+    @property
+    def are_active(self) -> bool: ...
+
+    def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
+        """Raises what the statement is to fail with."""
+
+    def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult: ...
+
+
 class PostgresEngineSession:
     """``access``: the connection, catalog and row reader of this session."""
 
@@ -57,10 +69,12 @@ class PostgresEngineSession:
         database: str,
         session_id: int,
         on_close: Callable[[], None],
+        faults: StatementFaults | None = None,
     ) -> None:
         self.login = login
         self.database = database
         self._on_close = on_close
+        self._faults = faults
         self._access = access
         self._connection = access.connection
         self._catalog = access.catalog
@@ -79,6 +93,14 @@ class PostgresEngineSession:
 
     def execute(self, statement: str, variables: Variables) -> StatementResult:
         self._queries.give_up()
+        faults = self._faults
+        if faults is None or not faults.are_active:
+            return self._execute(statement, variables)
+        with self._errors("SELECT"):
+            faults.meet(statement, self.database, self._access.sleep)
+        return faults.cut(self._execute(statement, variables), statement, self.database)
+
+    def _execute(self, statement: str, variables: Variables) -> StatementResult:
         with self._errors("CREATE"):
             result = self._ddl.run(statement, self.database, variables)
         if result is not None:

@@ -112,6 +112,13 @@ class PacketCutter:
         del self._pending[: count * size]
         return packets
 
+    def cut_all(self) -> bytes:
+        """Everything so far, of a message that will have no end."""
+        packets = self.cut()
+        rest = bytes(self._pending)
+        self._pending.clear()
+        return packets + self._header(0, len(rest)) + rest if rest else packets
+
     def finish(self) -> bytes:
         """The rest of the message, its last packet marked so; the cutter may then be used for another message."""
         packets = self.cut()
