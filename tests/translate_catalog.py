@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from sqlserver_emulator.engine.translate.type_rules import storage_type
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction, ScalarFunction
+from sqlserver_emulator.engine.translation import (
+    CatalogColumn,
+    CatalogObject,
+    InlineFunction,
+    ScalarFunction,
+    SequenceObject,
+)
 from sqlserver_emulator.types import LSN, MAX_LENGTH, TsqlType
 
 _SIZED = ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary")
@@ -115,6 +121,9 @@ class FakeCatalog:
         )
         parameters = (("@from_lsn", LSN), ("@to_lsn", LSN), ("@row_filter_option", TsqlType("nvarchar", 30)))
         return InlineFunction(database, "cdc", "fn_cdc_get_all_changes_dbo_Orders", parameters, body)
+
+    def sequence(self, database: str, schema: str | None, name: str) -> SequenceObject | None:
+        return None
 
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         return None

@@ -15,8 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from sqlserver_emulator.engine.names import postgres_name
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction, ScalarFunction
+from sqlserver_emulator.engine.names import postgres_name, qualified
+from sqlserver_emulator.engine.translation import (
+    CatalogColumn,
+    CatalogObject,
+    InlineFunction,
+    ScalarFunction,
+    SequenceObject,
+)
 from sqlserver_emulator.types import TsqlType
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
@@ -79,6 +85,13 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND f.returns IS NOT NULL
 """
+_SEQUENCE = """
+SELECT q.type_name, q.precision, s.postgres_name, o.postgres_name
+FROM emulator.sequences q JOIN emulator.objects o ON o.object_id = q.object_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3)
+"""
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable FROM emulator.user_types t
@@ -140,6 +153,9 @@ class CatalogCache:
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._remember(("scalar", database, schema, name), self._load_scalar, database, schema, name)
 
+    def sequence(self, database: str, schema: str, name: str) -> SequenceObject | None:
+        return self._remember(("sequence", database, schema, name), self._load_sequence, database, schema, name)
+
     def has_triggers(self) -> bool:
         return self._remember(("triggers",), self._load_has_triggers)
 
@@ -197,6 +213,13 @@ class CatalogCache:
         )
         typed, defaults = _described_parameters(parameters)
         return InlineFunction(real_database, real_schema, real_name, typed, body, described, defaults)
+
+    def _load_sequence(self, database: str, schema: str, name: str) -> SequenceObject | None:
+        rows = cast(list[tuple[Any, ...]], self._fetch(_SEQUENCE, [database, schema, name]))
+        if not rows:
+            return None
+        type_name, precision, postgres_schema, own_name = rows[0]
+        return SequenceObject(qualified(postgres_schema, own_name), TsqlType(type_name, precision=precision))
 
     def _load_has_triggers(self) -> bool:
         return bool(self._fetch(_TRIGGERS, [])[0][0])
@@ -392,6 +415,9 @@ class SessionCatalog:
     def drop_temporary(self, name: str) -> None:
         self._temporary.pop(name.lower(), None)
         self._temporary_version = None
+
+    def sequence(self, database: str, schema: str | None, name: str) -> SequenceObject | None:
+        return self._cache.sequence(database, schema or self.default_schema, name)
 
     @property
     def has_triggers(self) -> bool:

@@ -220,6 +220,11 @@ _HANDLERS: dict[str, _Handler] = {
     "42P01": _missing_relation,
     "42703": _missing_column,
     VALUE_TOO_LONG: _fixed(8152, "String or binary data would be truncated.", state=30),
+    "2200H": _fixed(
+        11728,
+        "The sequence object has reached its minimum or maximum value. Restart the sequence object to allow new values"
+        " to be generated.",
+    ),
     "22012": _fixed(8134, "Divide by zero error encountered."),
     "22P02": _not_a_value,
     "22003": _out_of_range,

@@ -72,6 +72,14 @@ class ScalarFunction:
     is_volatile: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SequenceObject:
+    """``postgres_name``: qualified and quoted."""
+
+    postgres_name: str
+    type: TsqlType
+
+
 class CatalogReader(Protocol):
     """Names to objects, case-insensitively with exact matches preferred. Answers from a cache that DDL invalidates."""
 
@@ -89,6 +97,9 @@ class CatalogReader(Protocol):
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         """The qualified, quoted PostgreSQL function for `schema.fn(...)` (such as sys.fn_cdc_get_max_lsn), or None."""
+
+    def sequence(self, database: str, schema: str | None, name: str) -> SequenceObject | None:
+        """``schema`` None: the caller's default schema."""
 
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         """A scalar function of the user."""

@@ -15,6 +15,7 @@ _OBJECT = """
 SELECT object_id, type, name, postgres_name, parent_object_id FROM emulator.objects
 WHERE database_id = $1::int AND schema_id = $2::int AND lower(name) = lower($3) AND NOT is_system
 """
+_RELATIONS = {"U": "TABLE", "V": "VIEW", "SO": "SEQUENCE"}
 _KINDS = frozenset(("", "OBJECT", "COLUMN", "INDEX"))
 
 
@@ -104,8 +105,8 @@ def _rename_object(scope: DdlScope, parts: list[str], new: str, text: str) -> No
     if scope.fetch(_OBJECT, [home.database_id, home.schema_id, new]):
         raise _taken(new, "object")
     fresh = postgres_name(new)
-    if type_ in ("U", "V"):
-        kind = "TABLE" if type_ == "U" else "VIEW"
+    if type_ in _RELATIONS:
+        kind = _RELATIONS[type_]
         scope.run(f"ALTER {kind} {qualified(home.postgres_name, postgres)} RENAME TO {quote(fresh)}")
     elif type_ in ("PK", "UQ", "C", "F"):
         _rename_constraint(scope, int(parent), int(object_id), str(postgres), fresh, new)

@@ -23,6 +23,7 @@ from sqlserver_emulator.engine.translation import (
     InlineFunction,
     LiteralParameter,
     ScalarFunction,
+    SequenceObject,
     StatementTranslator,
     Translated,
 )
@@ -208,6 +209,9 @@ class DeclaredTableCatalog:
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._catalog.scalar_function(database, schema, name)
+
+    def sequence(self, database: str, schema: str | None, name: str) -> SequenceObject | None:
+        return self._catalog.sequence(database, schema, name)
 
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         return self._catalog.user_function(database, schema, name)

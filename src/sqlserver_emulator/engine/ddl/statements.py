@@ -13,6 +13,7 @@ from sqlserver_emulator.engine.ddl import (
     principals,
     programs,
     read_program,
+    sequences,
     tables,
     triggers,
     views,
@@ -214,6 +215,25 @@ def _switch_trigger(enabled: bool) -> Statement:
     return apply
 
 
+def _create_sequence(scope: DdlScope, cursor: Cursor) -> Command:
+    sequences.create_sequence(scope, cursor, take_name(cursor))
+    return Command.NONE
+
+
+def _alter_sequence(scope: DdlScope, cursor: Cursor) -> Command:
+    sequences.alter_sequence(scope, cursor, take_name(cursor))
+    return Command.NONE
+
+
+def _drop_sequence(scope: DdlScope, cursor: Cursor) -> Command:
+    if_exists = cursor.accept("IF", "EXISTS")
+    names = take_names(cursor)
+    expect_end(cursor)
+    for name in names:
+        sequences.drop_sequence(scope, name, if_exists=if_exists)
+    return Command.NONE
+
+
 def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
     if not cursor.accept("FROM"):
@@ -257,6 +277,9 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("DROP TRIGGER", _drop_trigger),
     ("ENABLE TRIGGER", _switch_trigger(True)),
     ("DISABLE TRIGGER", _switch_trigger(False)),
+    ("CREATE SEQUENCE", _create_sequence),
+    ("ALTER SEQUENCE", _alter_sequence),
+    ("DROP SEQUENCE", _drop_sequence),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
     ("CREATE DATABASE", database_options.create_database),

@@ -120,3 +120,16 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+
+-- Sequences are PostgreSQL's own; an object's id is the sequence's oid. Numbers are those of the declaration.
+CREATE TABLE IF NOT EXISTS emulator.sequences (
+    object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
+    type_name varchar(32) NOT NULL,
+    precision smallint NOT NULL DEFAULT 0,
+    start_value numeric(38) NOT NULL,
+    increment numeric(38) NOT NULL,
+    minimum_value numeric(38) NOT NULL,
+    maximum_value numeric(38) NOT NULL,
+    is_cycling boolean NOT NULL,
+    cache_size int
+);

@@ -147,6 +147,17 @@ SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id,
     t.is_instead_of::int::emulator.bit AS is_instead_of_trigger
 FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id;
 
+CREATE VIEW emulator_sys.sequences AS
+SELECT a.*, q.start_value::emulator.sql_variant AS start_value, q.increment::emulator.sql_variant AS increment,
+    q.minimum_value::emulator.sql_variant AS minimum_value, q.maximum_value::emulator.sql_variant AS maximum_value,
+    q.is_cycling::int::emulator.bit AS is_cycling, (q.cache_size IS NOT NULL)::int::emulator.bit AS is_cached,
+    q.cache_size, t.system_type_id::emulator.tinyint AS system_type_id, t.user_type_id,
+    emulator.type_precision(q.type_name, q.precision, 0)::emulator.tinyint AS precision, 0::emulator.tinyint AS scale,
+    coalesce(pg_sequence_last_value(q.object_id::oid::regclass), q.start_value)::text::emulator.sql_variant AS current_value,
+    0::emulator.bit AS is_exhausted, NULL::emulator.sql_variant AS last_used_value
+FROM emulator_sys.objects a JOIN emulator.sequences q ON q.object_id = a.object_id
+JOIN emulator_sys.system_types t ON t.tsql_name = q.type_name;
+
 CREATE VIEW emulator_sys.trigger_events AS
 SELECT o.database_id AS database, t.object_id, (CASE e.event WHEN 'INSERT' THEN 1 WHEN 'UPDATE' THEN 2 ELSE 3 END) AS type,
     e.event::varchar(128) AS type_desc, 0::emulator.bit AS is_first, 0::emulator.bit AS is_last,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -35,6 +36,7 @@ _ARGUMENTS: dict[type, frozenset[str]] = {
     exp.TryCast: frozenset(("this", "to", "_type", "safe")),
     exp.Convert: frozenset(("this", "expression", "style", "safe")),
     exp.Case: frozenset(("this", "ifs", "default")),
+    exp.NextValueFor: frozenset(("this", "order")),
     exp.Anonymous: frozenset(("this", "expressions")),
     exp.Window: frozenset(("this", "partition_by", "order", "spec", "over")),
     exp.AtTimeZone: frozenset(("this", "zone")),
@@ -43,6 +45,12 @@ _ARGUMENTS: dict[type, frozenset[str]] = {
     exp.Between: frozenset(("this", "low", "high")),
     exp.Div: frozenset(("this", "expression", "typed", "safe")),
 }
+
+
+class RowAddress(exp.Expression):  # type: ignore[misc]
+    """Where a row lies: ``this`` is the T-SQL name of its source. Made by the translator, never parsed."""
+
+    arg_types: ClassVar = {"this": True}
 
 
 def check_arguments(node: exp.Expression) -> None:

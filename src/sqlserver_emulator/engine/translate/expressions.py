@@ -13,12 +13,13 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import comparisons, conversion, functions, operators
 from sqlserver_emulator.engine.translate.choices import choose
-from sqlserver_emulator.engine.translate.clauses import check_arguments, is_bare_function, unsupported_node
+from sqlserver_emulator.engine.translate.clauses import RowAddress, check_arguments, is_bare_function, unsupported_node
 from sqlserver_emulator.engine.translate.data_types import read_data_type
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.functions.aggregates import window, within_group
 from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
-from sqlserver_emulator.engine.translate.scope import Scope
+from sqlserver_emulator.engine.translate.functions.sequences import next_value
+from sqlserver_emulator.engine.translate.scope import Scope, invalid_object
 from sqlserver_emulator.engine.translate.type_rules import TEXT, family
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -190,6 +191,13 @@ def _odbc_literal(type: TsqlType) -> Callable[[ExpressionTranslator, exp.Express
     return lambda self, node: conversion.convert(self.value(node.this), type, conversion.IMPLICIT)
 
 
+def _row_address(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    source = self.scope.source((node.this.name,))
+    if source is None:
+        raise invalid_object(node.this.name)
+    return Value(f"{source.alias}.ctid", None, nullable=False)
+
+
 _VALUES: dict[type, Callable[[ExpressionTranslator, exp.Expression], Value]] = {
     exp.Literal: _literal,
     exp.National: _literal,
@@ -209,6 +217,8 @@ _VALUES: dict[type, Callable[[ExpressionTranslator, exp.Expression], Value]] = {
     exp.Union: _scalar_subquery,
     exp.Anonymous: _call,
     exp.Dot: _qualified_call,
+    exp.NextValueFor: next_value,
+    RowAddress: _row_address,
     exp.Window: window,
     exp.WithinGroup: within_group,
     exp.AtTimeZone: at_time_zone,

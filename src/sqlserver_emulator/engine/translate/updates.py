@@ -8,6 +8,7 @@ changes meanwhile is checked again and not missed. With outer joins the target i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
@@ -15,12 +16,13 @@ from sqlserver_emulator.engine.translate import modifying
 from sqlserver_emulator.engine.translate.assignments import assigned_type
 from sqlserver_emulator.engine.translate.clauses import is_default, refuse_clauses, select_from, top_with_ties
 from sqlserver_emulator.engine.translate.conversion import EXPLICIT, convert
+from sqlserver_emulator.engine.translate.derived_targets import ADDRESS, DerivedTarget, find_derived_target
 from sqlserver_emulator.engine.translate.dialect import ASSIGN as COMPOUND
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator, variable_name
 from sqlserver_emulator.engine.translate.operators import binary
 from sqlserver_emulator.engine.translate.queries import QueryTranslator, row_count
-from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, quote
+from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import (
     SourceTranslator,
     resolve_table,
@@ -45,13 +47,28 @@ class _Target:
     sources: str
     conditions: list[str]
     scope: Scope
+    derived: DerivedTarget | None = None
+
+    def column(self, name: str) -> CatalogColumn:
+        """The column of the table that SET means by ``name``. Raises 207."""
+        if self.derived is None:
+            return modifying.find_column(self.table, name)
+        origin = self.derived.origins.get(name.lower())
+        if origin is None:
+            raise invalid_column(name)
+        return modifying.find_column(self.table, origin)
 
 
 def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Modification:
     refuse_clauses(node, _UPDATE_CLAUSES, "UPDATE")
     scope = Scope()
+    assigned = [item.this.name for item in node.expressions if isinstance(item.this, exp.Column)]
+    derived = find_derived_target(node, "from_", assigned, partial(resolve_table, queries))
     with_ = queries.with_clause(node, scope)
-    target = _target(queries, node.this, node.args.get("from_"), scope, "UPDATE")
+    if derived is not None:
+        target = _through(queries, derived, node.args["from_"], scope)
+    else:
+        target = _target(queries, node.this, node.args.get("from_"), scope, "UPDATE")
     expressions = ExpressionTranslator(queries.emission, target.scope, queries)
     variables: list[tuple[str, str]] = []
     assignments = [_assignment(expressions, target, item, variables) for item in node.expressions]
@@ -73,8 +90,12 @@ def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Mo
 def translate_delete(queries: QueryTranslator, node: exp.Delete) -> modifying.Modification:
     refuse_clauses(node, _DELETE_CLAUSES, "DELETE")
     scope = Scope()
+    derived = find_derived_target(node, "using", (), partial(resolve_table, queries))
     with_ = queries.with_clause(node, scope)
-    target = _target(queries, node.this, node.args.get("using"), scope, "DELETE")
+    if derived is not None:
+        target = _through(queries, derived, node.args["using"], scope)
+    else:
+        target = _target(queries, node.this, node.args.get("using"), scope, "DELETE")
     expressions = ExpressionTranslator(queries.emission, target.scope, queries)
     parts = (
         "DELETE FROM",
@@ -106,7 +127,7 @@ def _assignment(
         return _variable(expressions, target, item, variables)
     if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
         raise NotSupportedByEmulatorError("this kind of assignment in UPDATE ... SET")
-    column = modifying.find_column(target.table, item.this.name)
+    column = target.column(item.this.name)
     default = is_default(item.expression)
     modifying.check_assignable(target.table, column, insert=False, default=default)
     note_key_assignment(expressions.emission, target.table, column)
@@ -167,8 +188,6 @@ def _target(
         raise NotSupportedByEmulatorError(f"{statement} on anything but a table")
     refuse_clauses(node, {"this", "db", "catalog", "hints", "alias"}, statement)
     parts = table_parts(node)
-    if scope.cte(parts[0]) is not None and len(parts) == 1 and from_ is None:
-        raise NotSupportedByEmulatorError(f"{statement} through a common table expression")
     if from_ is None:
         return _alone(queries, parts, scope)
     items = _flatten(from_)
@@ -181,6 +200,15 @@ def _target(
     if inner:
         return _taken_out(queries, items, position, scope)
     return _joined_to_itself(queries, from_, items, position, scope)
+
+
+def _through(queries: QueryTranslator, derived: DerivedTarget, from_: exp.Expression, scope: Scope) -> _Target:
+    """The table below the query, joined to it by the row's address; the statement speaks of the query's columns."""
+    sources = SourceTranslator(queries, scope).joined(from_.this, [])
+    inner = next(source for source in scope.sources if source.name.lower() == derived.name.lower())
+    alias = queries.emission.new_name()
+    condition = f"{alias}.ctid = {inner.alias}.{quote(ADDRESS)}"
+    return _Target(modifying.writable(derived.table), alias, sources, [condition], scope, derived)
 
 
 def _alone(queries: QueryTranslator, parts: tuple[str, ...], scope: Scope) -> _Target:
@@ -260,6 +288,8 @@ def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expr
     limit = node.args.get("limit")
     if limit is None:
         return joined
+    if target.derived is not None:
+        return _first_rows(target, conditions, row_count(expressions, limit.expression))
     if target.sources:
         raise NotSupportedByEmulatorError("TOP in UPDATE or DELETE with FROM")
     if top_with_ties(limit):
@@ -268,3 +298,10 @@ def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expr
     source = f"{modifying.qualified_name(target.table)} AS {target.alias} {joined}"
     rows = f"{source} LIMIT {row_count(expressions, limit.expression)} FOR UPDATE"
     return f"WHERE {target.alias}.ctid = ANY (ARRAY({select_from(f'{target.alias}.ctid', rows)}))"
+
+
+def _first_rows(target: _Target, conditions: list[str], count: str) -> str:
+    """TOP of a change through a query: the addresses of that many of its rows."""
+    chosen = f"{target.sources} WHERE {' AND '.join(conditions[1:] or ['TRUE'])} LIMIT {count}"
+    address = conditions[0].partition(" = ")[2]
+    return f"WHERE {conditions[0]} AND {target.alias}.ctid = ANY (ARRAY({select_from(address, chosen)}))"
