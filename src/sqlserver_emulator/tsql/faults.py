@@ -30,6 +30,13 @@ _BATCH_ENDING: Final = frozenset(
 transaction is doomed."""
 
 
+_TERMINATING: Final = frozenset({220, 232, 313, 512, 515, 547, 1222, 2601, 2627, 2628, 7139, 8115, 8134, 8152})
+"""Found while a statement that changes rows was running: message 3621 follows."""
+
+TERMINATED: Final = 3621
+TERMINATED_TEXT: Final = "The statement has been terminated."
+
+
 class CallError(SqlServerError):
     """A call whose arguments do not fit: ends the calling statement only, whatever its number."""
 
@@ -73,6 +80,11 @@ def weigh(error: SqlServerError, origin: Origin) -> Weight:
     if error.number in _SCOPE_ENDING:
         return Weight.SCOPE
     return Weight.BATCH if error.number in _BATCH_ENDING else Weight.STATEMENT
+
+
+def is_terminating(error: SqlServerError) -> bool:
+    """Whether the error is of those that end a running INSERT, UPDATE, DELETE or MERGE."""
+    return error.number in _TERMINATING
 
 
 class BatchEnd(Exception):  # noqa: N818 - control flow, not an error: what was to be said has been said

@@ -12,15 +12,18 @@ from typing import Final, cast
 
 from sqlserver_emulator.engine.contract import Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
+from sqlserver_emulator.events import Command, ErrorRaised, Event, Info, StatementDone
 from sqlserver_emulator.tsql import statements as nodes
 from sqlserver_emulator.tsql.faults import (
+    TERMINATED,
+    TERMINATED_TEXT,
     BatchEnd,
     Origin,
     RaisedError,
     ScopeEnd,
     ScopeError,
     Weight,
+    is_terminating,
     nested_too_deeply,
     weigh,
 )
@@ -41,6 +44,8 @@ _KEEPS_ERROR: Final = (
     nodes.RaiseError,
 )
 """Statements that leave @@ERROR as the statements inside them (or they themselves) have set it."""
+
+_CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 
 _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
     "=": int.__eq__,
@@ -130,7 +135,8 @@ class Runner:
         try:
             outcome = yield from self._handlers[type(statement)](statement, scope)
         except SqlServerError as error:
-            yield from self.fail(error, scope, statement.line)
+            changes_rows = isinstance(statement, nodes.Sql) and statement.verb in _CHANGES_ROWS
+            yield from self.fail(error, scope, statement.line, changes_rows=changes_rows)
             return Outcome.NEXT
         except RecursionError:  # of the translator: nothing was sent to the engine
             yield from self.fail(nested_too_deeply(), scope, statement.line)
@@ -140,7 +146,13 @@ class Runner:
         return outcome
 
     def fail(
-        self, error: SqlServerError, scope: Scope, line: int, origin: Origin = Origin.STATEMENT
+        self,
+        error: SqlServerError,
+        scope: Scope,
+        line: int,
+        origin: Origin = Origin.STATEMENT,
+        *,
+        changes_rows: bool = False,
     ) -> Iterator[Event]:
         """What an error does: goes to a CATCH, or is reported, and ends what it ends."""
         state = self._state
@@ -160,6 +172,8 @@ class Runner:
                 raise ScopeError(error)
         scope.worst_severity = max(scope.worst_severity, error.severity)
         yield ErrorRaised(error)
+        if changes_rows and weight is Weight.STATEMENT and not aborts and is_terminating(error):
+            yield Info(TERMINATED, TERMINATED_TEXT, state=0, procedure=error.procedure, line=error.line)
         yield StatementDone(failed=True)
         if dooms and state.transactions.count:
             yield from state.transactions.rollback()

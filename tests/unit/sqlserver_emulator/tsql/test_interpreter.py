@@ -182,7 +182,8 @@ def test_syntax_error_stops_the_batch_before_anything_runs() -> None:
 def test_statement_error_lets_the_batch_go_on() -> None:
     engine = FakeEngine({"INSERT INTO t VALUES (1)": SqlServerError(2627, "Violation.", severity=14)})
     assert run("INSERT INTO t VALUES (1)\nSELECT @@ERROR SELECT @@ERROR", engine) == [
-        "error 2627 line 1", "failed", "row 2627", "count 1", "row 0", "count 1",
+        "error 2627 line 1", "info 3621 The statement has been terminated.", "failed", "row 2627", "count 1", "row 0",
+        "count 1",
     ]  # fmt: skip
 
 
