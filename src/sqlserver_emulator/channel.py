@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlserver_emulator.limits import Capacity
@@ -33,6 +34,14 @@ class Message:
     payload: bytes
 
 
+class MessageCancelledError(Exception):
+    """The client broke off a message that was being read as it came, by an attention or by marking its last packet."""
+
+    def __init__(self, packet_type: PacketType) -> None:
+        super().__init__(packet_type.name)
+        self.packet_type = packet_type
+
+
 class Channel:
     """One message at a time in each direction."""
 
@@ -57,7 +66,8 @@ class Channel:
     def read_message(self) -> Message | None:
         """None when the client has gone. Messages that the client itself cancelled are left out.
 
-        The message's memory is the client's until it reads the next one or is closed.
+        The message's memory is the client's until it reads the next one or is closed. A bulk load is only announced:
+        it may be of any size, and ``read_stream`` gives it piece by piece.
         """
         while True:
             self.close()
@@ -67,6 +77,8 @@ class Channel:
                 if not self._fill(HEADER_BYTES, mid_message=first is not None):
                     return None
                 header = parse_header(self._buffer)
+                if first is None and header.type is PacketType.BULK_LOAD:
+                    return Message(header.type, header.status, b"")
                 self._fill(header.length, mid_message=True)
                 if first is not None and header.type is not first.type:
                     first = _take_over(first, header)
@@ -92,6 +104,22 @@ class Channel:
         """Give back the memory of the last message."""
         self._memory.give_back(self._taken_bytes)
         self._taken_bytes = 0
+
+    def read_stream(self) -> Iterator[bytes]:
+        """The payload of the message that ``read_message`` has only announced, packet by packet."""
+        while True:
+            self._fill(HEADER_BYTES, mid_message=True)
+            header = parse_header(self._buffer)
+            self._fill(header.length, mid_message=True)
+            payload = bytes(memoryview(self._buffer)[HEADER_BYTES : header.length])
+            del self._buffer[: header.length]
+            if header.type is not PacketType.BULK_LOAD:
+                raise MessageCancelledError(header.type)
+            yield payload
+            if header.is_last:
+                if header.status & IGNORE:
+                    raise MessageCancelledError(header.type)
+                return
 
     def _fill(self, size: int, *, mid_message: bool) -> bool:
         while len(self._buffer) < size:

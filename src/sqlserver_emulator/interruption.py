@@ -37,6 +37,11 @@ class Interruption:
         with self._lock:
             self._watching = False
 
+    def forget(self) -> None:
+        """Before a request that is not watched: what the last one was asked is over."""
+        with self._lock:
+            self._watching, self._requested = False, False
+
     def look(self) -> None:
         """Cancel the running request when the client has sent an attention or hung up."""
         with self._lock:

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
-from sqlserver_emulator.channel import Channel, Message
+from sqlserver_emulator.channel import Channel, Message, MessageCancelledError
 from sqlserver_emulator.errors import ConnectionCutError, NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
 from sqlserver_emulator.handshake import INTERNAL_ERROR
 from sqlserver_emulator.interruption import Interruption
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tds import tokens
+from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.packets import RESET, RESET_KEEPING_TRANSACTION, PacketType
 from sqlserver_emulator.tds.reading import MessageReader, ProtocolError, skip_all_headers
 from sqlserver_emulator.tds.response import ResponseEncoder
@@ -38,7 +39,7 @@ class RequestRunner:
             PacketType.RPC: self._run_calls,
             PacketType.TRANSACTION: self._run_transaction,
             PacketType.ATTENTION: self._acknowledge,
-            PacketType.BULK_LOAD: self._refuse_bulk_load,
+            PacketType.BULK_LOAD: self._run_bulk_load,
         }
 
     def run(self, message: Message) -> bool:
@@ -110,8 +111,33 @@ class RequestRunner:
         self._channel.write(tokens.attention_acknowledgement())
         return True
 
-    def _refuse_bulk_load(self, _payload: bytes) -> bool:
-        return self._stream(_refusal(NotSupportedByEmulatorError("bulk load (INSERT BULK)")), self._encoder())
+    def _run_bulk_load(self, _payload: bytes) -> bool:
+        """Read and load as the packets come. Nothing is watched meanwhile: what waits in the socket are rows."""
+        self._interruption.forget()
+        encoder = self._encoder()
+        payloads = self._channel.read_stream()
+        try:
+            try:
+                self._write_events(self._load(payloads), encoder)
+            except SqlServerError as error:
+                self._write_events(_refusal(error), encoder)
+            for _ in payloads:
+                pass  # the rest of a message whose beginning was refused
+        except MessageCancelledError as cancelled:
+            if cancelled.packet_type is PacketType.ATTENTION:
+                return self._acknowledge(b"")
+            self._write_events(iter((StatementDone(failed=True),)), encoder)
+        except (OSError, ProtocolError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge, as in _stream
+            self._write_internal_error(error)
+            return False
+        self._channel.write(encoder.finish())
+        return not encoder.is_fatal
+
+    def _load(self, payloads: Iterator[bytes]) -> Iterator[Event]:
+        reader = BulkReader(payloads)
+        return self._session.load_bulk(reader.types, reader.batches())
 
     def _encoder(self, *, procedure: bool = False, more_follows: bool = False) -> ResponseEncoder:
         return ResponseEncoder(lambda: self._session.in_transaction, procedure=procedure, more_follows=more_follows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlserver_emulator.events import Event
+from sqlserver_emulator.events import ArrowBatch, Event
 from sqlserver_emulator.types import TsqlType
 
 
@@ -48,6 +48,13 @@ class Session(Protocol):
         """RPC by name (also `sp_executesql`, `sp_prepexec`… by their names: the connection maps ids to names).
 
         Yields the procedure's events, then ReturnStatus, then ReturnValue for each output argument.
+        """
+
+    def load_bulk(self, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> Iterator[Event]:
+        """The rows that the INSERT BULK before announced: ``types`` by position, as they come over the wire.
+
+        The batches are as in ``events.RowsArrow``, datetimeoffset a struct of utc and minutes. What ``batches`` raises
+        undoes the load and goes on to the caller.
         """
 
     def begin_transaction(self, name: str = "", isolation: int = 0) -> Iterator[Event]: ...

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from typing import Any
 
 from emulator_process import Emulator
 
 Rows = Iterable[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of a table to load; ``ordinal`` counts from 1."""
+
+    ordinal: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class Driver:
     mark: str
     connect: Callable[..., Any]
     number: Callable[[BaseException], int | None]
-    load: Callable[[Any, str, Sequence[str], Rows], None] | None = None
+    load: Callable[[Any, str, Sequence[Column], Rows], None]
     binary: Callable[[bytes], object] = bytearray
 
 
@@ -66,6 +75,33 @@ def _pytds_binary(value: bytes) -> object:
     return pytds.Binary(value)
 
 
+def _load_pymssql(connection: Any, table: str, columns: Sequence[Column], rows: Rows) -> None:
+    given = [tuple(_as_datetime(value) for value in row) for row in rows]
+    connection.bulk_copy(table, given, column_ids=[column.ordinal for column in columns], batch_size=100_000)
+
+
+def _as_datetime(value: Any) -> Any:
+    """pymssql's bulk_copy takes no plain date."""
+    is_date = isinstance(value, date) and not isinstance(value, datetime)
+    return datetime.combine(value, time()) if is_date else value
+
+
+def _load_mssql_python(connection: Any, table: str, columns: Sequence[Column], rows: Rows) -> None:
+    names = [column.name for column in columns]
+    connection.cursor().bulkcopy(table, rows, column_mappings=names, keep_identity=True)
+
+
+def _load_pytds(connection: Any, table: str, columns: Sequence[Column], rows: Rows) -> None:
+    """Its columns have the types that it is given; these are those of a file of texts, which the server converts."""
+    import pytds
+
+    text = pytds.tds_types.NVarCharType(4000)
+    announced = [pytds.Column(name=column.name, type=text, flags=pytds.Column.fNullable) for column in columns]
+    schema, _, name = table.rpartition(".")
+    texts = [tuple(None if value is None else str(value) for value in row) for row in rows]
+    connection.cursor().copy_to(data=texts, table_or_view=name, schema=schema or None, columns=announced)
+
+
 def _mssql_python(encrypt: str) -> Callable[..., Any]:
     return lambda server, database, **options: server.connect_mssql_python(database, encrypt=encrypt, **options)
 
@@ -78,9 +114,10 @@ DRIVERS = {
             "%s",
             lambda server, database, **options: server.connect_pymssql(database, **options),
             _number_in_first_argument,
+            _load_pymssql,
         ),
-        Driver("mssql-python", "?", _mssql_python("yes"), _no_number),
-        Driver("python-tds", "%s", _connect_pytds, _number_of_pytds, binary=_pytds_binary),
+        Driver("mssql-python", "?", _mssql_python("yes"), _no_number, _load_mssql_python),
+        Driver("python-tds", "%s", _connect_pytds, _number_of_pytds, _load_pytds, binary=_pytds_binary),
     )
 }
 

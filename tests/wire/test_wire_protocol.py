@@ -20,7 +20,6 @@ from raw_client import (
     ATTENTION,
     ATTENTION_DONE,
     BATCH,
-    BULK,
     HEADERS,
     LAST,
     LOGIN,
@@ -274,7 +273,6 @@ def test_transaction_requests_tell_their_descriptor(raw: RawClient) -> None:
 @pytest.mark.parametrize(
     ("packet_type", "payload", "what"),
     [
-        (BULK, b"\x81\x00\x00", "bulk load"),
         (TRANSACTION, HEADERS + b"\x06\x00", "distributed transactions"),
         (RPC, HEADERS + struct.pack("<H", 1) + b"p\x00\x00\x00" + b"\x00\x00\xf3\x00", "table-valued parameters"),
     ],

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sqlserver_emulator.events import Column, Command, Event, Rows, RowsArrow
+from sqlserver_emulator.events import ArrowBatch, Column, Command, Event, Rows, RowsArrow
 from sqlserver_emulator.types import TsqlType
 
 
@@ -151,6 +151,14 @@ class EngineSession(Protocol):
 
     def catalog_changed(self) -> None:
         """``fetch_all`` changed ``emulator.*`` or a table's columns: cached names and translations are stale."""
+
+    def bulk_target(
+        self, database: str, schema: str, table: str, columns: Sequence[str], options: frozenset[str]
+    ) -> BulkTarget:
+        """For INSERT BULK. '' stands for the current database and the default schema. Raises 208, 207, 271, 273."""
+
+    def load_bulk(self, target: BulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
+        """All rows or none; returns how many. ``types``: of the batches' columns (``session.Session.load_bulk``)."""
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
         """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare…)."""

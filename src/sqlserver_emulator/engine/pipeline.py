@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import psycopg
 from psycopg import generators, pq
@@ -42,6 +42,7 @@ class StatementFailedError(Exception):
         table: str = "",
         column: str = "",
         constraint: str = "",
+        context: str = "",
     ) -> None:
         super().__init__(f"{sqlstate}: {message}")
         self.sqlstate = sqlstate
@@ -51,6 +52,7 @@ class StatementFailedError(Exception):
         self.table = table
         self.column = column
         self.constraint = constraint
+        self.context = context
 
     @property
     def is_stale_plan(self) -> bool:
@@ -67,6 +69,7 @@ def _failure(result: PGresult) -> StatementFailedError:
         table=_field(result, pq.DiagnosticField.TABLE_NAME),
         column=_field(result, pq.DiagnosticField.COLUMN_NAME),
         constraint=_field(result, pq.DiagnosticField.CONSTRAINT_NAME),
+        context=_field(result, pq.DiagnosticField.CONTEXT),
     )
 
 
@@ -160,6 +163,30 @@ class PipelinedConnection:
             self._pgconn.send_query(_encoded(text))
             self._flush()
             self._last_result()
+
+    def copy_in(self, sql: str, pieces: Iterator[bytes], before: Sequence[str] = ()) -> PGresult:
+        """COPY … FROM STDIN with the bytes of ``pieces``; what they raise ends the COPY, of which nothing stays."""
+        for command in before:
+            self.run(command)
+        self._pgconn.send_query(sql.encode())
+        self._flush()
+        started = self._fetch()
+        if started is None or started.status != pq.ExecStatus.COPY_IN:
+            self._drain()
+            raise self._lost() if started is None else _failure(started)
+        try:
+            for piece in pieces:
+                wait(generators.copy_to(self._pgconn, piece), self._pgconn.socket)
+        except BaseException:
+            self._end_copy(b"given up")
+            self._drain()
+            raise
+        self._end_copy(None)
+        return self._last_result()
+
+    def _end_copy(self, error: bytes | None) -> None:
+        self._pgconn.put_copy_end(error)
+        wait(generators.send(self._pgconn), self._pgconn.socket)
 
     def forget_prepared(self) -> None:
         """Prepared statements are of no use after DDL: PostgreSQL refuses a plan whose result type changed."""
@@ -259,8 +286,11 @@ class PipelinedConnection:
         if failed is not None:
             self._checked(failed)
         if last is None:
-            raise StatementFailedError(sqlstate="08006", message="the connection to PostgreSQL was lost")
+            raise self._lost()
         return last
+
+    def _lost(self) -> StatementFailedError:
+        return StatementFailedError(sqlstate="08006", message="the connection to PostgreSQL was lost")
 
     def _drain(self) -> list[PGresult]:
         """Read what is left of the round trip, and leave the pipeline."""

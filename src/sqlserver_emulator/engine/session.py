@@ -16,8 +16,9 @@ from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.engine import bind, result_types
 from sqlserver_emulator.engine.access import SessionAccess
+from sqlserver_emulator.engine.bulk import BulkLoader, PostgresBulkTarget, find_target
 from sqlserver_emulator.engine.constraint_names import ConstraintLookup
-from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.contract import BulkTarget, StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.deferred import DeferredUpdates
@@ -28,10 +29,10 @@ from sqlserver_emulator.engine.queries import QueryResults
 from sqlserver_emulator.engine.rows import Row
 from sqlserver_emulator.engine.transaction import SavepointMissingError
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
-from sqlserver_emulator.engine.truncation import truncation_error
 from sqlserver_emulator.engine.triggers import SessionTriggers
+from sqlserver_emulator.engine.truncation import truncation_error
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import Column, Command, Rows
+from sqlserver_emulator.events import ArrowBatch, Column, Command, Rows
 from sqlserver_emulator.types import TsqlType
 
 _ISOLATION = {
@@ -82,11 +83,12 @@ class PostgresEngineSession:
         self._identity = IdentityValues(access)
         self._ddl = DdlRunner(access, translator, self._identity)
         self._deferred = DeferredUpdates()
+        self._bulk = BulkLoader(self, access, self._identity, self._deferred)
         self._names = ConstraintLookup(access)
         self._queries = QueryResults(access, self._errors)
+        self.triggers = SessionTriggers(access)
         self._seen_version = self._catalog.version
         self._connection.set_context("emulator.session_id", str(session_id))
-        self.triggers = SessionTriggers(access)
         self._enter(database)
 
     # -- statements -------------------------------------------------------------------------------------------------
@@ -128,6 +130,18 @@ class PostgresEngineSession:
 
     def convert(self, value: object, to: TsqlType) -> object:
         return convert(value, to)
+
+    def bulk_target(
+        self, database: str, schema: str, table: str, columns: Sequence[str], options: frozenset[str]
+    ) -> BulkTarget:
+        with self._errors("INSERT"):
+            return find_target(self._access, (database or self.database, schema, table), columns, options)
+
+    def load_bulk(self, target: BulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
+        assert isinstance(target, PostgresBulkTarget)  # noqa: S101 - it comes from bulk_target
+        self._queries.give_up()
+        with self._errors("INSERT"):
+            return self._bulk.load(target, types, batches)
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
         self._queries.give_up()
@@ -200,7 +214,12 @@ class PostgresEngineSession:
 
     def _modify(self, translated: Translated, variables: Variables) -> StatementResult:
         self._identity.check(translated)
+        self.triggers.forget()
+        self.triggers.assigned = translated.assigned_columns
         rows, result = self._all_rows(translated, variables)
+        if self.triggers.has_changes and translated.returns_rows:
+            self._connection.undo_statement()
+            raise _output_beside_triggers(self.triggers.take_changes()[0].table.name)
         count = result.command_tuples
         self._identity.note(translated, count or 0)
         if not translated.returns_rows:
@@ -214,12 +233,7 @@ class PostgresEngineSession:
         before = self._deferred.messages(translated)
         reads = translated.command is Command.SELECT
         result = self._connection.run(translated.sql, values, reads=reads, before=before)
-        self.triggers.forget()
-        self.triggers.assigned = translated.assigned_columns
         if self._connection.in_transaction:
-        if self.triggers.has_changes and translated.returns_rows:
-            self._connection.undo_statement()
-            raise _output_beside_triggers(self.triggers.take_changes()[0].table.name)
             self._deferred.done(translated)
         return self._access.rows(result), result
 
@@ -283,6 +297,11 @@ class PostgresEngineSession:
         # PostgreSQL spells "wait for ever" 0; T-SQL's 0 is "do not wait", the nearest of which is 1 ms.
         self._connection.set_context("lock_timeout", str(0 if milliseconds < 0 else max(milliseconds, 1)))
 
+    @contextmanager
+    def inner_scope(self) -> Iterator[None]:
+        with self._catalog.table_variables(), self._identity.inner_scope():
+            yield
+
     def atomic(self) -> AbstractContextManager[None]:
         self._queries.give_up()
         return self._access.atomic()
@@ -297,11 +316,6 @@ class PostgresEngineSession:
             self._ddl.rename(name, new_name, kind, self.database)
 
     def change_role_member(self, role: str, member: str, *, adds: bool) -> None:
-    @contextmanager
-    def inner_scope(self) -> Iterator[None]:
-        with self._catalog.table_variables(), self._identity.inner_scope():
-            yield
-
         with self._errors("ALTER"):
             self._ddl.change_role_member(role, member, self.database, adds=adds)
 
@@ -360,6 +374,14 @@ class PostgresEngineSession:
             raise SqlServerError(596, message, severity=21) from lost
 
 
+def _output_beside_triggers(table: str) -> SqlServerError:
+    message = (
+        f"The target table '{table}' of the DML statement cannot have any enabled triggers if the statement contains "
+        "an OUTPUT clause without INTO clause."
+    )
+    return SqlServerError(334, message)
+
+
 class VariableTypes(Mapping[str, TsqlType]):
     """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
 
@@ -374,14 +396,6 @@ class VariableTypes(Mapping[str, TsqlType]):
 
     def __len__(self) -> int:
         return len(self._variables)
-def _output_beside_triggers(table: str) -> SqlServerError:
-    message = (
-        f"The target table '{table}' of the DML statement cannot have any enabled triggers if the statement contains "
-        "an OUTPUT clause without INTO clause."
-    )
-    return SqlServerError(334, message)
-
-
 
 
 _PROCEDURE = """

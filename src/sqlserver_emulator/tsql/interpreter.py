@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from sqlserver_emulator.engine.contract import EngineSession, ProcedureRegistry
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
+from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.tsql.bulk import BulkLoads
 from sqlserver_emulator.tsql.calls import Calls, parse_name
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
@@ -21,8 +22,9 @@ from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
-from sqlserver_emulator.tsql.verbs import Verbs
 from sqlserver_emulator.tsql.triggers import TriggerRunner
+from sqlserver_emulator.tsql.verbs import Verbs
+from sqlserver_emulator.types import TsqlType
 
 _ISOLATION = {
     1: "READ UNCOMMITTED",
@@ -46,11 +48,12 @@ class TsqlSession:
         sql = SqlRunner(state)
         runner.register(nodes.Sql, sql.run)
         Verbs(state, runner)
+        self._bulk = BulkLoads(state, runner)
         self._calls = Calls(state, runner, {**LANGUAGE_PROCEDURES, **procedures})
+        sql.triggers = TriggerRunner(state, runner, self._calls)
         self._dynamic = DynamicSql(state, runner, self._calls)
         Execution(state, runner, sql, self._calls, self._dynamic)
 
-        sql.triggers = TriggerRunner(state, runner, self._calls)
     @property
     def database(self) -> str:
         return self._engine.database
@@ -74,6 +77,9 @@ class TsqlSession:
 
     def run_procedure(self, name: str, arguments: Sequence[RpcArgument]) -> Iterator[Event]:
         return self._request(self._procedure(name, arguments))
+
+    def load_bulk(self, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> Iterator[Event]:
+        return self._request(self._bulk.load(types, batches))
 
     def begin_transaction(self, name: str = "", isolation: int = 0) -> Iterator[Event]:
         before = [nodes.SetIsolation(1, _ISOLATION[isolation])] if isolation in _ISOLATION else []

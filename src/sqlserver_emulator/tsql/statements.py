@@ -66,6 +66,15 @@ class Sql(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class InsertBulk(Statement):
+    """INSERT BULK: rows for ``columns`` (names and announced types) follow in a message of their own."""
+
+    table: Name
+    columns: tuple[tuple[str, TsqlType], ...]
+    options: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     name: str
     type: TsqlType

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql.lexer import NAME
-from sqlserver_emulator.tsql.parsing import assignment, execute, settings, simple
+from sqlserver_emulator.tsql.parsing import assignment, bulk, execute, settings, simple
 from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, is_module
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.expressions import take_condition
@@ -152,7 +152,7 @@ _REFUSED: Final = {
     "UPDATETEXT": "UPDATETEXT",
     "WRITETEXT": "WRITETEXT",
 }
-_REFUSED_PAIRS: Final = {("UPDATE", "STATISTICS"): "UPDATE STATISTICS", ("INSERT", "BULK"): "bulk load (INSERT BULK)"}
+_REFUSED_PAIRS: Final = {("UPDATE", "STATISTICS"): "UPDATE STATISTICS"}
 
 
 def _refused(cursor: Cursor, start: int) -> str:
@@ -208,6 +208,10 @@ def _take_execute(cursor: Cursor) -> Statement:
     if cursor.word_after() == "AS" and cursor.word_after(2) in ("USER", "LOGIN", "CALLER"):
         return _take_sql(cursor)
     return execute.take_execute(cursor)
+
+
+def _take_insert(cursor: Cursor) -> Statement:
+    return bulk.take_insert_bulk(cursor) if cursor.word_after() == "BULK" else _take_sql(cursor)
 
 
 def _take_if(cursor: Cursor) -> Statement:
@@ -294,6 +298,7 @@ _HANDLERS: Final[dict[str, _Handler]] = {
     "EXECUTE": _take_execute,
     "GOTO": simple.take_goto,
     "IF": _take_if,
+    "INSERT": _take_insert,
     "PRINT": simple.take_print,
     "RAISERROR": simple.take_raiserror,
     "RETURN": simple.take_return,
