@@ -105,6 +105,52 @@ def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop:
     assert shop.scalar("(SELECT COUNT(*) FROM cdc.lsn_time_mapping)") <= 2
 
 
+def log_reuse(shop: CdcDatabase) -> tuple[int, str]:
+    (row,) = shop.query("SELECT log_reuse_wait, log_reuse_wait_desc FROM sys.databases WHERE database_id = DB_ID()")
+    return row["log_reuse_wait"], row["log_reuse_wait_desc"]
+
+
+def test_log_waits_for_replication_while_changes_are_not_captured(shop: CdcDatabase) -> None:
+    insert(shop, 1)
+    shop.run("EXEC emulator.run_capture")
+    assert log_reuse(shop) == (0, "NOTHING")
+    shop.run(STOP, "CREATE TABLE dbo.untracked (id int)", "INSERT dbo.untracked VALUES (1)")
+    wait_until(lambda: shop.query(ACTIVITY)[0]["ended"] is not None)
+    assert log_reuse(shop) == (0, "NOTHING")
+    shop.run("BEGIN TRAN", "INSERT dbo.untracked VALUES (2)")
+    assert log_reuse(shop) == (0, "NOTHING")
+    shop.run("ROLLBACK")
+    insert(shop, 2)
+    assert log_reuse(shop) == (6, "REPLICATION")
+    shop.scan()
+    assert log_reuse(shop) == (0, "NOTHING")
+    insert(shop, 3)
+    shop.run("EXEC emulator.fail_capture")
+    assert log_reuse(shop) == (6, "REPLICATION")
+    shop.run("EXEC emulator.clear_faults", "EXEC sys.sp_cdc_start_job")
+    wait_until(lambda: captured(shop) == [1, 2, 3])
+    assert log_reuse(shop) == (0, "NOTHING")
+
+
+def test_log_waits_for_replication_while_a_delayed_job_holds_changes_back(shop: CdcDatabase) -> None:
+    insert(shop, 1)
+    wait_until(lambda: captured(shop) == [1])
+    shop.run("EXEC emulator.delay_capture 3600")
+    insert(shop, 2)
+    wait_until(lambda: log_reuse(shop) == (6, "REPLICATION"))
+    assert captured(shop) == [1]
+    shop.run("EXEC emulator.advance_clock 3601")
+    wait_until(lambda: log_reuse(shop) == (0, "NOTHING"))
+    assert captured(shop) == [1, 2]
+
+
+def test_full_log_waits_for_replication(shop: CdcDatabase) -> None:
+    shop.run("EXEC emulator.fill_log")
+    assert log_reuse(shop) == (6, "REPLICATION")
+    shop.run("EXEC emulator.clear_faults")
+    assert log_reuse(shop) == (0, "NOTHING")
+
+
 def test_active_faults_are_listed_until_they_are_cleared(shop: CdcDatabase) -> None:
     shop.run("EXEC emulator.delay_capture 5", "EXEC emulator.delay_capture 7", "EXEC emulator.slow_scan 1")
     delay, slow = shop.query("EXEC emulator.help_faults")

@@ -24,6 +24,7 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_empty_scans, record_session
 from sqlserver_emulator.cdc.timeline import datetime_seconds
 from sqlserver_emulator.cdc.transactions import TransactionTaker
+from sqlserver_emulator.control.log_reuse import HELD_LOG_LOCK
 
 IDLE_ROW_SECONDS: Final = 300.0
 _WAIT_SECONDS: Final = 0.02
@@ -67,6 +68,7 @@ class Capture:
         self._taker = TransactionTaker(self._connection, self.database)
         self._stored = stored
         self._seen_flush = 0
+        self._shows_holding = False
 
     def close(self) -> None:
         self._reader.close()
@@ -116,6 +118,16 @@ class Capture:
             timeline.flush()
         self._connection.commit()
         return is_due
+
+    def show_holding(self, *, is_holding: bool) -> None:
+        """Say in sys.databases.log_reuse_wait that changes wait in the log, or that none do any more."""
+        if is_holding != self._shows_holding:
+            change = "lock" if is_holding else "unlock"
+            self._run(
+                f"SELECT pg_advisory_{change}_shared($1::int, $2::int)", (HELD_LOG_LOCK, self.database.database_id)
+            )
+            self._connection.commit()
+            self._shows_holding = is_holding
 
     def record_empty_scans(self, count: int, started_at: datetime) -> None:
         """Show scans that found nothing in sys.dm_cdc_log_scan_sessions."""

@@ -113,6 +113,7 @@ class CaptureJob:
             found, scans = found + result.transactions, scans + 1
             is_enough = scans >= settings.maxscans and not everything
             if result.drained or result.is_held or is_enough or self._is_stopped():
+                capture.show_holding(is_holding=result.is_held)
                 return ScanResult(found, result.drained)
 
     def _read_settings(self) -> JobSettings | None:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
+from sqlserver_emulator.cdc.enable_database import database_id_of
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole
+from sqlserver_emulator.control.clock import Fetch
 from sqlserver_emulator.control.faults import CAPTURE_KINDS, Fault, FaultBoard, FaultKind, Match
+from sqlserver_emulator.control.log_reuse import FullLogs
 from sqlserver_emulator.control.statement_faults import FAILURES
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
@@ -36,8 +39,9 @@ class FaultHost(Protocol):
 
 
 class FaultControl:
-    def __init__(self, host: FaultHost) -> None:
+    def __init__(self, host: FaultHost, fetch: Fetch) -> None:
         self._host = host
+        self._logs = FullLogs(fetch)
 
     def procedures(self) -> tuple[SystemProcedure, ...]:
         return (
@@ -52,6 +56,9 @@ class FaultControl:
     def clear(self, fault_id: int | None = None) -> tuple[Fault, ...]:
         """Remove one or all; returns what was removed when nothing feels it any more."""
         gone = self._host.faults.clear(fault_id)
+        for fault in gone:
+            if fault.kind is FaultKind.LOG_FULL:
+                self._logs.free(fault.database_id)
         for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
             self._host.supervisor.apply_faults(database_id)
         return gone
@@ -96,7 +103,8 @@ class FaultControl:
 
     def _fill_log(self, call: ProcedureCall) -> Iterator[Event]:
         database = existing_database(call, text(call, "@database") or call.engine.database)
-        self._host.faults.add(Fault(FaultKind.LOG_FULL, Match(database)))
+        fault = Fault(FaultKind.LOG_FULL, Match(database), database_id=database_id_of(call.engine.fetch_all, database))
+        self._logs.fill(self._host.faults.add(fault).database_id)
         yield from ()
 
 

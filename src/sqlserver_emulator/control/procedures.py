@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.control.calls import SCHEMA, control_procedure
 from sqlserver_emulator.control.capture_procedures import CaptureControl
-from sqlserver_emulator.control.clock import EngineClock
+from sqlserver_emulator.control.clock import EngineClock, Fetch
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
 from sqlserver_emulator.control.faults import FaultBoard
@@ -25,8 +25,9 @@ class ControlHost(Protocol):
     supervisor: CaptureSupervisor
 
 
-def control_procedures(host: ControlHost) -> ProcedureRegistry:
-    faults = FaultControl(host)
+def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
+    """``fetch``: on a connection that lives as long as the server."""
+    faults = FaultControl(host, fetch)
 
     def reset(_call: ProcedureCall) -> Iterator[Event]:
         faults.clear()

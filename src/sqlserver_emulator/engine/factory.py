@@ -73,7 +73,7 @@ class Engine:
             self.supervisor = CaptureSupervisor(self)
             self.supervisor.start()
             opened.callback(self.supervisor.stop)
-            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self)}
+            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self, self._owner.fetch)}
             self._opened = opened.pop_all()
 
     @property

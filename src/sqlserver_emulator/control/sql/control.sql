@@ -28,3 +28,30 @@ CREATE OR REPLACE FUNCTION emulator.utc_now() RETURNS timestamp LANGUAGE sql STA
 $$;
 
 GRANT USAGE ON SCHEMA emulator TO PUBLIC;
+
+-- sys.databases.log_reuse_wait: 6 (REPLICATION) while changes of tracked tables wait for a capture job that does not run or
+-- holds them back, and while the log is full on demand; else 0. Those who hold or fill say so with an advisory lock.
+CREATE OR REPLACE FUNCTION emulator.log_reuse_wait(database_id int) RETURNS smallint
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+DECLARE
+    slot record;
+BEGIN
+    IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+               AND classid = 1128547148 AND objid = log_reuse_wait.database_id) THEN
+        RETURN 6;
+    END IF;
+    SELECT s.slot_name, s.confirmed_flush_lsn, p.position INTO slot
+    FROM emulator.cdc_databases c JOIN emulator.cdc_positions p ON p.database_id = c.database_id
+    JOIN pg_replication_slots s ON s.slot_name = c.slot_name
+    WHERE c.database_id = log_reuse_wait.database_id AND NOT s.active;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    IF slot.position > slot.confirmed_flush_lsn THEN
+        PERFORM pg_replication_slot_advance(slot.slot_name, slot.position);
+    END IF;
+    RETURN CASE WHEN EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(slot.slot_name, NULL, 1, 'proto_version', '1',
+        'publication_names', slot.slot_name::text, 'origin', 'none')) THEN 6 ELSE 0 END;
+EXCEPTION WHEN object_in_use THEN
+    RETURN 0;  -- a scan has just begun
+END $$;

@@ -1,0 +1,23 @@
+"""Why the log of a database cannot be reused, as far as somebody has to say so (see ``sql/control.sql``)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlserver_emulator.control.clock import Fetch
+
+HELD_LOG_LOCK: Final = 0x4344434C
+"""First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""
+
+
+class FullLogs:
+    """``fetch``: a connection that lives as long as the server."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+
+    def fill(self, database_id: int) -> None:
+        self._fetch("SELECT pg_advisory_lock_shared($1::int, $2::int)", (HELD_LOG_LOCK, database_id))
+
+    def free(self, database_id: int) -> None:
+        self._fetch("SELECT pg_advisory_unlock_shared($1::int, $2::int)", (HELD_LOG_LOCK, database_id))
