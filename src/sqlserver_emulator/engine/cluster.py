@@ -24,8 +24,9 @@ from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, cre
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
 LIBRARY = (
-    "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_binary.sql", "functions_dates.sql",
-    "functions_date_texts.sql", "functions_metadata.sql", "functions_session.sql",
+    "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql", "functions_binary.sql",
+    "functions_dates.sql", "functions_date_texts.sql",
+    "functions_metadata.sql", "functions_session.sql",
 )  # fmt: skip
 """T-SQL's functions as PostgreSQL functions, in this order."""
 _SETTINGS = {

@@ -59,7 +59,7 @@ BEGIN
     IF value ~ '(\.\d{4,}|\d\s*[+-]\d\d:\d\d\s*$)' OR (moment IS NULL AND value !~ '^\s*(\d{4}-\d{1,2}-\d{1,2}|\d{8}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\y') THEN
         PERFORM tsql.fail_date(value);
     END IF;
-    IF moment IS NULL OR moment < timestamp '1753-01-01' THEN PERFORM tsql.out_of_range('varchar', 'datetime'); END IF;
+    IF moment IS NULL OR moment < timestamp '1753-01-01' THEN PERFORM tsql.out_of_range('varchar', 'datetime', moment); END IF;
     RETURN tsql.round_datetime(moment);
 END $$;
 CREATE OR REPLACE FUNCTION tsql.to_smalldatetime(value text, style int) RETURNS timestamp LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
@@ -92,13 +92,13 @@ RETURN date_trunc('minute', value)
     + pg_catalog.round(pg_catalog.round(extract(microseconds FROM value) * 3 / 10000) * 10 / 3) * interval '1 millisecond';
 CREATE OR REPLACE FUNCTION tsql.round_smalldatetime(value timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN date_trunc('minute', value + interval '30 seconds 1 microsecond' - interval '1 microsecond');
-CREATE OR REPLACE FUNCTION tsql.out_of_range(source text, target text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN tsql.fail(242, format('The conversion of a %s data type to a %s data type resulted in an out-of-range value.', source, target), '', 16, 3);
+CREATE OR REPLACE FUNCTION tsql.out_of_range(source text, target text, value timestamp) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN tsql.fail(242, format('The conversion of a %s data type to a %s data type resulted in an out-of-range value.', source, target), value::text, 16, 3);
 CREATE OR REPLACE FUNCTION tsql.checked_datetime(value timestamp, source text, is_try boolean) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN value >= timestamp '1753-01-01' OR value IS NULL THEN value WHEN NOT is_try THEN tsql.out_of_range(source, 'datetime')::timestamp END;
+RETURN CASE WHEN value >= timestamp '1753-01-01' OR value IS NULL THEN value WHEN NOT is_try THEN tsql.out_of_range(source, 'datetime', value)::timestamp END;
 CREATE OR REPLACE FUNCTION tsql.checked_smalldatetime(value timestamp, source text, is_try boolean) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN value BETWEEN timestamp '1900-01-01' AND timestamp '2079-06-06 23:59' OR value IS NULL THEN value
-    WHEN NOT is_try THEN tsql.out_of_range(source, 'smalldatetime')::timestamp END;
+    WHEN NOT is_try THEN tsql.out_of_range(source, 'smalldatetime', value)::timestamp END;
 CREATE OR REPLACE FUNCTION tsql.datetime_to_float(value timestamp) RETURNS float8 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN (extract(epoch FROM value - timestamp '1900-01-01') / 86400)::float8;
 CREATE OR REPLACE FUNCTION tsql.float_to_datetime(value float8) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE

@@ -162,6 +162,9 @@ CREATE OR REPLACE AGGREGATE tsql.max(tsql.datetimeoffset) (SFUNC = tsql.larger, 
 CREATE OR REPLACE FUNCTION tsql.isnumeric(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(value ~ '^\s*([+-]?\s*[$£€¥]?|[$£€¥]\s*[+-]?)\s*(\d[\d,]*\.?\d*|\.\d+)([eEdD][+-]?\d+)?\s*$' OR value ~ '^\s*[-+.,$£€¥]\s*$', false)::int;
 
+CREATE OR REPLACE FUNCTION tsql.percent(value float8) RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value BETWEEN 0 AND 100 THEN value ELSE tsql.fail(1031, 'Percent values must be between 0 and 100.', value::text)::float8 END;
+
 -- Numbers to strings --------------------------------------------------------------------------------------------------
 
 -- Style 0 is C's %.6g with an exponent of three digits; 1 and 2 are scientific; 3 is exact.

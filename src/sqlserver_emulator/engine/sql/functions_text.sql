@@ -62,11 +62,6 @@ RETURNS TABLE (value_ text, ordinal_ bigint) LANGUAGE sql IMMUTABLE PARALLEL SAF
     SELECT part, number FROM unnest(string_to_array($1, $2)) WITH ORDINALITY AS p(part, number) $$;
 CREATE OR REPLACE FUNCTION tsql.generate_series(first bigint, last bigint, step bigint DEFAULT 1) RETURNS SETOF bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT pg_catalog.generate_series(first, last, step) $$;
-CREATE OR REPLACE FUNCTION tsql.isjson(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN (value IS JSON OBJECT OR value IS JSON ARRAY)::int;
-CREATE OR REPLACE FUNCTION tsql.json_value(value text, path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN jsonb_typeof(found) IN ('object', 'array') THEN NULL ELSE found #>> '{}' END
-    FROM (SELECT jsonb_path_query_first(value::jsonb, path::jsonpath) AS found) f $$;
 
 -- The parts of a one- to four-part name, innermost first; brackets and quotes removed.
 CREATE OR REPLACE FUNCTION tsql.name_parts(name text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$

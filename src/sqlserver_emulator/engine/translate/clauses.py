@@ -143,11 +143,15 @@ def column_list(columns: Sequence[SourceColumn]) -> str:
 
 
 def top_with_ties(limit: exp.Expression) -> bool:
-    """Whether TOP is WITH TIES. Raises for PERCENT."""
+    """Whether TOP is WITH TIES."""
     options = limit.args.get("limit_options")
-    if options is not None and options.args.get("percent"):
-        raise NotSupportedByEmulatorError("TOP (n) PERCENT")
     return bool(options is not None and options.args.get("with_ties"))
+
+
+def is_percent(limit: exp.Expression) -> bool:
+    """Whether TOP counts in PERCENT of the rows."""
+    options = limit.args.get("limit_options")
+    return bool(options is not None and options.args.get("percent"))
 
 
 def is_wrapped_query(node: exp.Expression) -> bool:

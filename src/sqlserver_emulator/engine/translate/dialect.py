@@ -83,6 +83,10 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         **{name: TSQLParser.FUNCTION_PARSERS[name] for name in _KEPT_FUNCTION_PARSERS},
         "PARSE": lambda self: self._parse_parse(safe=False),
         "TRY_PARSE": lambda self: self._parse_parse(safe=True),
+        "OPENJSON": lambda self: self._parse_openjson(),
+        "TRIM": lambda self: self._parse_trimmed(),
+        "JSON_OBJECT": lambda self: self._refuse("the function JSON_OBJECT"),
+        "JSON_ARRAY": lambda self: self._refuse("the function JSON_ARRAY"),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         "ANY": TSQLParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
@@ -133,6 +137,43 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         if self._match(TokenType.USING):
             raise NotSupportedByEmulatorError("PARSE ... USING a culture")
         return self.expression((exp.TryCast if safe else exp.Cast)(this=this, to=to))
+
+    def _parse_column_ops(self, this: exp.Expression | None) -> exp.Expression | None:
+        """`(SELECT … FOR XML …).value(…)`: sqlglot would take the columns of the subquery for parts of a name."""
+        if isinstance(this, exp.Subquery) and self._match(TokenType.DOT):
+            call = self._parse_function(anonymous=True) or self._parse_id_var()
+            this = self.expression(exp.Dot(this=this, expression=call))
+        return super()._parse_column_ops(this)
+
+    def _refuse(self, what: str) -> exp.Expression:
+        raise NotSupportedByEmulatorError(what)
+
+    def _parse_trimmed(self) -> exp.Expression:
+        """TRIM([LEADING | TRAILING | BOTH] [characters FROM] string), as TRIM, LTRIM or RTRIM(string[, characters])."""
+        side = next((word for word in ("LEADING", "TRAILING", "BOTH") if self._match_text_seq(word)), "BOTH")
+        first = self._parse_disjunction()
+        arguments = [first]
+        if self._match(TokenType.FROM):
+            arguments = [self._parse_disjunction(), first]
+        name = {"LEADING": "LTRIM", "TRAILING": "RTRIM", "BOTH": "TRIM"}[side]
+        return self.expression(exp.Anonymous(this=name, expressions=arguments))
+
+    def _parse_openjson(self) -> exp.Expression:
+        """OPENJSON(json[, path]) [WITH (name type [path] [AS JSON], …)]; leaves the last parenthesis."""
+        arguments = self._parse_csv(self._parse_disjunction)
+        columns = None
+        if self._match_pair(TokenType.R_PAREN, TokenType.WITH):
+            self._match_l_paren()
+            columns = self._parse_csv(self._parse_openjson_column)
+        path = arguments[1] if len(arguments) > 1 else None
+        return self.expression(exp.OpenJSON(this=arguments[0], path=path, expressions=columns))
+
+    def _parse_openjson_column(self) -> exp.Expression:
+        name = self._parse_id_var()
+        kind = self._parse_types()
+        path = self._parse_string()
+        as_json = self._match(TokenType.ALIAS) and self._match_text_seq("JSON")
+        return self.expression(exp.OpenJSONColumnDef(this=name, kind=kind, path=path, as_json=bool(as_json)))
 
     def _parse_query_limit(self) -> exp.Expression | None:
         return self._parse_limit(top=True)
@@ -305,6 +346,16 @@ def parse_query(text: str) -> exp.Expression:
     if len(trees) != 1:
         raise syntax_error(text.strip().split(None, 1)[0] if text.strip() else "")
     return trees[0]
+
+
+def parse_type(text: str) -> exp.DataType:
+    """A data type that a string names."""
+    tree = parse_query(f"SELECT CAST(NULL AS {text})")
+    cast = tree.find(exp.Cast)
+    if cast is None:
+        raise syntax_error(text)
+    made: exp.DataType = cast.args["to"]
+    return made
 
 
 def parse_ddl(text: str) -> exp.Expression:

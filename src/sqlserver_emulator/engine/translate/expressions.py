@@ -15,15 +15,18 @@ from sqlserver_emulator.engine.translate import comparisons, conversion, functio
 from sqlserver_emulator.engine.translate.choices import choose
 from sqlserver_emulator.engine.translate.clauses import RowAddress, check_arguments, is_bare_function, unsupported_node
 from sqlserver_emulator.engine.translate.data_types import read_data_type
+from sqlserver_emulator.engine.translate.dialect import parse_type
 from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.for_clauses import options_of, plain_texts
 from sqlserver_emulator.engine.translate.functions.aggregates import window, within_group
 from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
+from sqlserver_emulator.engine.translate.functions.json import JsonValue
 from sqlserver_emulator.engine.translate.functions.sequences import next_value
 from sqlserver_emulator.engine.translate.scope import Scope, invalid_object
 from sqlserver_emulator.engine.translate.type_rules import TEXT, family
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.types import TsqlType
+from sqlserver_emulator.types import NVARCHAR_MAX, TsqlType
 
 if TYPE_CHECKING:
     from sqlserver_emulator.engine.translate.queries import QueryTranslator
@@ -157,7 +160,8 @@ def _scalar_subquery(self: ExpressionTranslator, node: exp.Expression) -> Value:
         raise _too_many_columns()
     column = query.columns[0]
     kind = family(column.type) if column.type is not None else None
-    return Value(f"({query.sql})", column.type, kind=kind)
+    made = JsonValue if query.values and isinstance(query.values[0], JsonValue) else Value
+    return made(f"({query.sql})", column.type, kind=kind)
 
 
 def _too_many_columns() -> SqlServerError:
@@ -172,7 +176,27 @@ def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    if isinstance(node.this, exp.Subquery) and node.this.this.args.get("for_"):
+        return _xml_value(self, node)
     return functions.call_qualified(self, node)
+
+
+_WHOLE_CONTENT = (".", "(.)[1]", "./text()[1]", "(./text())[1]", "text()[1]", "(text())[1]", "string(.)")
+
+
+def _xml_value(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    """`(SELECT … FOR XML PATH(''), TYPE).value('.', 'type')`, with which strings are concatenated."""
+    query, call = node.this.this, node.expression
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "value" or len(call.expressions) != 2:
+        raise NotSupportedByEmulatorError(f"the xml method {call.name}()")
+    path, type = (self.emission.constant(item) for item in call.expressions)
+    options = options_of(query.args["for_"])
+    element = options.get("PATH")
+    if path.replace(" ", "") not in _WHOLE_CONTENT or element is None or self.emission.constant(element):
+        raise NotSupportedByEmulatorError(f"the xml method value() with {path!r}")
+    rows = self.queries.rows_of(query, self.scope)
+    text = Value(f"({plain_texts(rows)})", NVARCHAR_MAX, kind=TEXT)
+    return conversion.convert(text, self.read_type(parse_type(type)), conversion.EXPLICIT)
 
 
 def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:

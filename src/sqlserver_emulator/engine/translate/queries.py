@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine.translate.choices import unified
 from sqlserver_emulator.engine.translate.clauses import (
     column_list,
+    is_percent,
     named_projection,
     refuse_clauses,
     renamed,
@@ -24,6 +25,7 @@ from sqlserver_emulator.engine.translate.comparisons import distinct_key, has_bl
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
+from sqlserver_emulator.engine.translate.for_clauses import for_json, for_xml
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
 from sqlserver_emulator.engine.translate.grouping import GroupKeys, grouping
 from sqlserver_emulator.engine.translate.rows import (
@@ -38,7 +40,7 @@ from sqlserver_emulator.engine.translate.rows import (
 )
 from sqlserver_emulator.engine.translate.scope import CommonTable, OuterGroupError, Scope, SourceColumn
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
-from sqlserver_emulator.engine.translate.type_rules import family, storage_type
+from sqlserver_emulator.engine.translate.type_rules import FLOAT_TYPE, family, storage_type
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -76,16 +78,25 @@ class QueryTranslator:
         """Strings are grouped without regard to blanks at their end, unless a subquery needs the plain column."""
         scope = Scope(parent)
         try:
-            return self._select(node, scope, ignores_blanks=True)
+            query = self._select(node, scope, ignores_blanks=True)
         except OuterGroupError as error:
             if error.owner is not scope:
                 raise
+            scope = Scope(parent)
+            query = self._select(node, scope, ignores_blanks=False)
+        clause = node.args.get("for_")
+        if clause is None:
+            return query
+        if str(clause.args.get("kind")).upper() == "JSON":
+            return for_json(query, clause, self.emission, len(scope.sources))
+        return for_xml(query, clause, self.emission)
+
+    def rows_of(self, node: exp.Select, parent: Scope | None) -> Query:
+        """A SELECT without its FOR clause."""
         return self._select(node, Scope(parent), ignores_blanks=False)
 
     def _select(self, node: exp.Select, scope: Scope, *, ignores_blanks: bool) -> Query:
         refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
-        if node.args.get("for_"):
-            raise NotSupportedByEmulatorError(f"FOR {node.args['for_'].args.get('kind')}")
         if not node.expressions:
             raise SqlServerError(102, "Incorrect syntax near 'FROM'.", severity=15)
         with_ = self.with_clause(node, scope)
@@ -103,8 +114,14 @@ class QueryTranslator:
         with self.emission.inline_literals(compares):
             order = self._order(node, expressions, names, values, is_distinct=is_distinct)
         columns = output_columns(names, values)
-        limit = self._limit(node, expressions)
-        rest = f"{from_sql}{where_sql}{group}{having_sql}{order}{limit}"
+        rest = f"{from_sql}{where_sql}{group}{having_sql}"
+        all_rows = self._rows(with_, columns, values, rest, is_distinct=is_distinct)
+        order += self._limit(node, expressions, all_rows.sql)
+        return self._rows(with_, columns, values, rest + order, is_distinct=is_distinct) if order else all_rows
+
+    def _rows(
+        self, with_: str, columns: list[SourceColumn], values: list[Value], rest: str, *, is_distinct: bool
+    ) -> Query:
         if is_distinct and any(has_blanks_at_end(value) for value in values):
             return distinct_query(with_, columns, values, rest)
         distinct = "DISTINCT " if is_distinct else ""
@@ -233,7 +250,8 @@ class QueryTranslator:
             return next((i for i, name in enumerate(names) if name.lower() == folded), None)
         return None
 
-    def _limit(self, node: exp.Expression, expressions: ExpressionTranslator) -> str:
+    def _limit(self, node: exp.Expression, expressions: ExpressionTranslator, rows: str) -> str:
+        """``rows``: the query without its limit, of which TOP … PERCENT takes a share."""
         limit, offset = node.args.get("limit"), node.args.get("offset")
         sql = ""
         if offset is not None:
@@ -244,7 +262,11 @@ class QueryTranslator:
         if limit is None:
             return sql
         ties = top_with_ties(limit)
-        count_sql = row_count(expressions, limit.expression)
+        if is_percent(limit):
+            share = expressions.converted(limit.expression, FLOAT_TYPE)
+            count_sql = f"({select_from(f'ceil(count(*) * tsql.percent({share}) / 100)', f'({rows}) AS c')})"
+        else:
+            count_sql = row_count(expressions, limit.expression)
         if ties and node.args.get("order") is None:
             raise SqlServerError(
                 1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause."
@@ -273,7 +295,7 @@ class QueryTranslator:
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
         values = [Value("", column.type) for column in columns]
         order = self._set_order(node, columns)
-        sql = f"{with_}{sql}{order}{self._limit(node, expressions)}"
+        sql = f"{with_}{sql}{order}{self._limit(node, expressions, sql)}"
         if tells_apart and any(ignores_blanks_at_end(column) for column in columns):
             return kept_blanks(sql, columns, [ignores_blanks_at_end(column) for column in columns])
         return Query(sql, columns, values)

@@ -17,6 +17,8 @@ from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.metadata import user_arguments
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argument
 from sqlserver_emulator.engine.translate.inline_functions import function_columns
+from sqlserver_emulator.engine.translate.openjson import OPENJSON_COLUMNS, openjson_rows
+from sqlserver_emulator.engine.translate.pivots import pivoted, tablesample
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import null
@@ -99,7 +101,11 @@ class SourceTranslator:
     # -- tables ------------------------------------------------------------------------------------------------
 
     def _table(self, node: exp.Table) -> str:
-        refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins"}, "FROM")
+        if node.args.get("pivots"):
+            return self._pivoted(node)
+        refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins", "sample"}, "FROM")
+        if isinstance(node.this, exp.OpenJSON):
+            return self._openjson(node, node.this)
         if isinstance(node.this, (exp.Anonymous, exp.Dot)):
             return self._function(node, node.this)
         parts = table_parts(node)
@@ -114,7 +120,8 @@ class SourceTranslator:
         source.table = table
         if not alias:
             source.schema, source.database = table.schema, table.database
-        return f"{quote(table.postgres_schema)}.{quote(table.postgres_name)} AS {source.alias}"
+        sample = tablesample(node, self.emission)
+        return f"{quote(table.postgres_schema)}.{quote(table.postgres_name)} AS {source.alias}{sample}"
 
     def _add(self, name: str, columns: tuple[SourceColumn, ...] | None, *, alias: str | None = None) -> Source:
         """Enter a source. Two tables of one name (of two schemas) get two PostgreSQL aliases."""
@@ -129,6 +136,8 @@ class SourceTranslator:
     # -- derived tables ----------------------------------------------------------------------------------------
 
     def _derived(self, node: exp.Subquery, *, lateral: bool = False, alias: exp.Expression | None = None) -> str:
+        if node.args.get("pivots"):
+            return self._pivoted(node)
         refuse_clauses(node, {"this", "alias", "joins"}, "FROM")
         alias = alias or node.args.get("alias")
         if alias is None and isinstance(node.this, (exp.Table, exp.Subquery)):
@@ -158,6 +167,8 @@ class SourceTranslator:
         if isinstance(node.this, exp.Subquery):
             return "LATERAL " + self._derived(node.this, lateral=True, alias=alias)
         table = exp.Table(this=node.this, alias=alias)
+        if isinstance(node.this, exp.OpenJSON):
+            return self._openjson(table, node.this)
         return self._function(table, node.this)
 
     # -- functions ---------------------------------------------------------------------------------------------
@@ -227,6 +238,38 @@ class SourceTranslator:
         plain = _PLACEHOLDER.sub(lambda match: match[2] or "NULL", function.body)
         columns = function_columns(self.emission.catalog, function, plain)
         return _PLACEHOLDER.sub(substitute, function.body), columns
+
+    def _pivoted(self, node: exp.Expression) -> str:
+        """A source with PIVOT or UNPIVOT behind it, as a derived table."""
+        pivots = node.args["pivots"]
+        if len(pivots) > 1:
+            raise NotSupportedByEmulatorError("more than one PIVOT of a table")
+        plain = node.copy()
+        plain.set("pivots", None)
+        alias = pivots[0].args.get("alias")
+        if alias is None:
+            raise SqlServerError(102, "Incorrect syntax near ')'.", severity=15)
+        inner = Scope(self.scope.parent, ctes=self.scope.ctes)
+        from_sql = SourceTranslator(self.queries, inner).item(plain)
+        expressions = ExpressionTranslator(self.emission, inner, self.queries)
+        body, columns = pivoted(pivots[0], from_sql, inner.sources, expressions)
+        source = self._add(alias.name, renamed(columns, [], alias.name))
+        return f"({body}) AS {source.alias}({column_list(columns)})"
+
+    def _openjson(self, node: exp.Table, call: exp.OpenJSON) -> str:
+        """OPENJSON: key, value and type of each member, or the columns of its WITH."""
+        alias = node.args.get("alias")
+        name = alias.name if alias is not None else "openjson"
+        expressions = ExpressionTranslator(self.emission, self.scope, self.queries)
+        path = call.args.get("path")
+        arguments = ", ".join(expressions.text(item) for item in (call.this, path) if item is not None)
+        if call.expressions:
+            body, columns = openjson_rows(expressions, arguments, call.expressions)
+        else:
+            body, columns = f"tsql.openjson({arguments})", OPENJSON_COLUMNS
+        columns = renamed(columns, [column.name for column in alias.columns] if alias is not None else [], name)
+        source = self._add(name, columns)
+        return f"LATERAL {body} AS {source.alias}({column_list(columns)})"
 
     def _set_function(
         self, call: exp.Anonymous, name: str, aliases: list[str], expressions: ExpressionTranslator

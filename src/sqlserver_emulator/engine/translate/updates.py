@@ -14,7 +14,13 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import modifying
 from sqlserver_emulator.engine.translate.assignments import assigned_type
-from sqlserver_emulator.engine.translate.clauses import is_default, refuse_clauses, select_from, top_with_ties
+from sqlserver_emulator.engine.translate.clauses import (
+    is_default,
+    is_percent,
+    refuse_clauses,
+    select_from,
+    top_with_ties,
+)
 from sqlserver_emulator.engine.translate.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translate.derived_targets import ADDRESS, DerivedTarget, find_derived_target
 from sqlserver_emulator.engine.translate.dialect import ASSIGN as COMPOUND
@@ -292,6 +298,8 @@ def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expr
         return _first_rows(target, conditions, row_count(expressions, limit.expression))
     if target.sources:
         raise NotSupportedByEmulatorError("TOP in UPDATE or DELETE with FROM")
+    if is_percent(limit):
+        raise NotSupportedByEmulatorError("TOP (n) PERCENT in UPDATE or DELETE")
     if top_with_ties(limit):
         raise SqlServerError(102, "Incorrect syntax near 'TIES'.", severity=15)
     # The rows are chosen and locked first; which ones is as undefined as in SQL Server.

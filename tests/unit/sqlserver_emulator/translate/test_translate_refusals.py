@@ -6,12 +6,13 @@ from translate_statement import translate
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 
 REFUSED = [
-    ("SELECT a FROM t FOR JSON AUTO", "FOR JSON"),
-    ("SELECT a FROM t FOR XML PATH('')", "FOR XML"),
-    ("SELECT TOP (5) PERCENT a FROM t", "TOP (n) PERCENT"),
-    ("SELECT * FROM t PIVOT (SUM(a) FOR b IN ([1], [2])) AS p", "PIVOT"),
-    ("SELECT a FROM t TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
-    ("SELECT FORMAT(a, 'N') FROM t", "FORMAT"),
+    ("SELECT t.a FROM t, Customers FOR JSON AUTO", "FOR JSON AUTO over more than one table"),
+    ("SELECT a FROM t FOR XML RAW", "FOR XML RAW"),
+    ("SELECT a FROM t FOR XML AUTO", "FOR XML AUTO"),
+    ("SELECT (SELECT a FROM t FOR XML PATH('x'), TYPE).value('(/x/a)[1]', 'int')", "the xml method value()"),
+    ("DELETE TOP (5) PERCENT FROM t", "TOP (n) PERCENT in UPDATE or DELETE"),
+    ("SELECT a FROM t TABLESAMPLE (10 ROWS)", "TABLESAMPLE"),
+    ("SELECT JSON_OBJECT('a': 1)", "JSON_OBJECT"),
     ("SELECT COMPRESS('x')", "COMPRESS"),
     ("SELECT PARSE('1' AS int USING 'de-DE')", "USING a culture"),
     ("SELECT x.b.value('a', 'int') FROM t AS x", "value"),
@@ -20,7 +21,6 @@ REFUSED = [
     ("INSERT INTO t EXEC p", "INSERT ... EXEC"),
     ("DELETE TOP (1) x FROM t AS x JOIN Customers AS c ON c.CustomerID = x.a", "TOP in UPDATE or DELETE with FROM"),
     ("SELECT a FROM t WHERE b COLLATE Latin1_General_CI_AS = 'x'", "COLLATE Latin1_General_CI_AS"),
-    ("SELECT * FROM OPENJSON('x')", "OPENJSON"),
 ]
 
 

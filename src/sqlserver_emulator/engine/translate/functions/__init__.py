@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.functions import aggregates, dates, metadata, numbers, session, text
+from sqlserver_emulator.engine.translate.functions import aggregates, dates, json, metadata, numbers, session, text
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, Function
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, Function] = {
     **numbers.FUNCTIONS,
     **metadata.FUNCTIONS,
     **session.FUNCTIONS,
+    **json.FUNCTIONS,
     **aggregates.FUNCTIONS,
 }
 

@@ -139,6 +139,10 @@ def _ranking(self: ExpressionTranslator, name: str, nodes: list[exp.Expression])
     return f"{name}({arguments})", (lambda sql: f"{sql}::int8"), BIGINT
 
 
+def _share(_self: ExpressionTranslator, name: str, _nodes: list[exp.Expression]) -> Built:
+    return f"{name}()", _same, FLOAT_TYPE
+
+
 def _neighbour(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
     value = self.value(nodes[0])
     offset = self.converted(nodes[1], INT) if len(nodes) > 1 else "1"
@@ -172,6 +176,8 @@ _AGGREGATES: dict[str, tuple[_Builder, int, int]] = {
     "varp": (_statistic("var_pop"), 1, 1),
 }
 _WINDOW_ONLY: dict[str, tuple[_Builder, int, int]] = {
+    "cume_dist": (_share, 0, 0),
+    "percent_rank": (_share, 0, 0),
     "dense_rank": (_ranking, 0, 0),
     "first_value": (_edge, 1, 1),
     "lag": (_neighbour, 1, 3),

@@ -123,9 +123,15 @@ def _concat_type(values: list[Value]) -> TsqlType:
     return type or _VARCHAR_8000
 
 
-def _trim(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
-    value = self.value(nodes[0])
-    return Value(f"btrim({as_text(value)})", lambda: _text_type(value), kind=TEXT)
+def _trimmed(function: str) -> Handler:
+    """TRIM, LTRIM and RTRIM, of blanks or of the characters of the second argument."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        value = self.value(nodes[0])
+        characters = self.text(nodes[1]) if len(nodes) > 1 else "' '"
+        return Value(f"{function}({as_text(value)}, {characters})", lambda: _text_type(value), kind=TEXT)
+
+    return handle
 
 
 def _char(function: str, type: TsqlType) -> Handler:
@@ -169,7 +175,7 @@ FUNCTIONS: dict[str, Function] = {
     "left": _same_width("tsql.left({0}, {1})", "i"),
     "len": simple("t", INT, "tsql.len({0})"),
     "lower": _same_width("lower({0})"),
-    "ltrim": _same_width("ltrim({0})"),
+    "ltrim": Function(_trimmed("ltrim"), 1, 2),
     "nchar": Function(_char("tsql.nchar", TsqlType("nchar", 1)), 1, 1),
     "parsename": simple("ti", TsqlType("sysname", 128), "tsql.parsename({0}, {1})"),
     "patindex": simple("tt", INT, "tsql.patindex({0}, {1})"),
@@ -178,16 +184,14 @@ FUNCTIONS: dict[str, Function] = {
     "replicate": _widest("tsql.replicate", "i"),
     "reverse": _same_width("reverse({0})"),
     "right": _same_width("tsql.right({0}, {1})", "i"),
-    "rtrim": _same_width("rtrim({0})"),
+    "rtrim": Function(_trimmed("rtrim"), 1, 2),
     "space": simple("i", _VARCHAR_8000, "tsql.space({0})"),
     "str": Function(_str, 1, 3),
     "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
     "stuff": _widest("tsql.stuff", "iit"),
     "substring": Function(_substring, 3, 3),
     "translate": _widest("translate", "tt"),
-    "trim": Function(_trim, 1, 1),
+    "trim": Function(_trimmed("btrim"), 1, 2),
     "unicode": simple("t", INT, "tsql.unicode({0})"),
     "upper": _same_width("upper({0})"),
-    "isjson": simple("t", INT, "tsql.isjson({0})"),
-    "json_value": simple("tt", TsqlType("nvarchar", 4000), "tsql.json_value({0}, {1})"),
 }
