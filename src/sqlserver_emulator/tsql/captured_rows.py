@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from sqlserver_emulator.engine.contract import StatementResult
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     Column,
@@ -50,6 +51,12 @@ class CapturedRows:
                     pass
                 case _:
                     yield event
+
+    def read(self, result: StatementResult) -> None:
+        """All rows of a statement."""
+        self._begin(result.columns or ())
+        for batch in result.batches:
+            self.rows.extend(batch.rows if isinstance(batch, Rows) else _arrow_rows(batch.batch, self.columns))
 
     def _begin(self, columns: tuple[Column, ...]) -> None:
         if self.columns and len(columns) != len(self.columns):

@@ -16,6 +16,7 @@ from sqlserver_emulator.tsql import statements as nodes
 from sqlserver_emulator.tsql.bulk import BulkLoads
 from sqlserver_emulator.tsql.calls import Calls, parse_name
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
+from sqlserver_emulator.tsql.cursors import Cursors
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.execution import Execution
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
@@ -48,6 +49,7 @@ class TsqlSession:
         sql = SqlRunner(state)
         runner.register(nodes.Sql, sql.run)
         Verbs(state, runner)
+        Cursors(state, runner)
         self._bulk = BulkLoads(state, runner)
         self._calls = Calls(state, runner, {**LANGUAGE_PROCEDURES, **procedures})
         sql.triggers = TriggerRunner(state, runner, self._calls)

@@ -77,6 +77,7 @@ class Runner:
         self.register(nodes.DeclareTable, self._declare_table)
         self.register(nodes.SetVariable, self._set_variable)
         self.register(nodes.Assign, self._assign)
+        self.register(nodes.NoEffect, self._no_effect)
         self.register(nodes.Unsupported, self._unsupported)
 
     def register(self, node: type[Statement], handler: Callable[..., Steps]) -> None:
@@ -294,6 +295,10 @@ class Runner:
             variable.value = self._state.evaluate(assignment.expression, scope, variable.type)
         self._state.system.set_row_count(1)
         yield StatementDone(Command.SELECT)
+        return Outcome.NEXT
+
+    def _no_effect(self, statement: nodes.NoEffect, scope: Scope) -> Steps:
+        yield StatementDone()
         return Outcome.NEXT
 
     def _unsupported(self, statement: nodes.Unsupported, scope: Scope) -> Steps:

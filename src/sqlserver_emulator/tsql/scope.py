@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from sqlserver_emulator.engine.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
@@ -15,6 +16,9 @@ from sqlserver_emulator.tsql.statements import Expression
 from sqlserver_emulator.tsql.system_variables import SystemVariables
 from sqlserver_emulator.tsql.transactions import Transactions
 from sqlserver_emulator.types import TsqlType
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.tsql.cursors import OpenedCursor
 
 
 class Outcome(Enum):
@@ -35,6 +39,7 @@ class Scope:
     """``variables``: the session's @@ variables and this scope's own. ``depth`` 0 is the client's batch.
 
     ``tries``: TRY blocks of this scope that are being run. ``tables``: table variables and #tables to drop at its end.
+    ``cursors``: its local ones.
     ``return_value`` None until RETURN gives one; ``worst_severity`` of the errors reported in it.
     """
 
@@ -43,6 +48,7 @@ class Scope:
     procedure: str = ""
     tries: int = 0
     tables: list[str] = field(default_factory=list)
+    cursors: dict[str, OpenedCursor] = field(default_factory=dict)
     return_value: int | None = None
     worst_severity: int = 0
 
@@ -72,6 +78,7 @@ class SessionState:
         self.tries = 0
         self.caught_error: SqlServerError | None = None
         self.is_inserting = False
+        self.cursors: dict[str, OpenedCursor] = {}
 
     def show_error(self, error: SqlServerError | None) -> None:
         """Enter or leave a CATCH block: what ERROR_NUMBER() and THROW mean there."""

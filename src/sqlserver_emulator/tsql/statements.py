@@ -276,6 +276,11 @@ class Unsupported(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class NoEffect(Statement):
+    """UPDATE STATISTICS and CHECKPOINT: a client can see nothing of what they do."""
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """``declarations``: every scalar variable of the batch. T-SQL declares them all before the first statement runs."""
 
@@ -327,3 +332,38 @@ class Trigger:
     events: frozenset[str]
     is_instead_of: bool
     body: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareCursor(Statement):
+    """DECLARE … CURSOR FOR query; ``name`` in lower case, a variable's with its @."""
+
+    name: str
+    query: str
+    is_local: bool
+    scrolls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCursor(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCursor(Statement):
+    """``direction``: NEXT, PRIOR, FIRST, LAST, ABSOLUTE or RELATIVE, the last two with ``count``."""
+
+    name: str
+    direction: str
+    count: Expression | None
+    into: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeallocateCursor(Statement):
+    name: str

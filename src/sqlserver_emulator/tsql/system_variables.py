@@ -30,6 +30,8 @@ class SystemVariables:
         self.datefirst = Variable(_TINYINT, 7)
         self.textsize = Variable(INT, 2147483647)
         self.options = Variable(INT, 0)
+        self.fetch_status = Variable(INT, 0)
+        self.cursor_rows = Variable(INT, 0)
         self.error_number = Variable(INT)
         self.error_message = Variable(TsqlType("nvarchar", 4000))
         self.error_severity = Variable(INT)
@@ -65,6 +67,4 @@ def _constants(session_id: int) -> dict[str, Variable]:
         "@@langid": Variable(SMALLINT, 0),
         "@@max_precision": Variable(_TINYINT, 38),
         "@@max_connections": Variable(INT, 32767),
-        "@@fetch_status": Variable(INT, 0),
-        "@@cursor_rows": Variable(INT, 0),
     }

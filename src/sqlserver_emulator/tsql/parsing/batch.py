@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import NAME
-from sqlserver_emulator.tsql.parsing import assignment, bulk, execute, settings, simple
+from sqlserver_emulator.tsql.lexer import NAME, Token
+from sqlserver_emulator.tsql.parsing import assignment, bulk, cursors, execute, settings, simple
 from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, is_module
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.expressions import take_condition
@@ -22,6 +22,7 @@ from sqlserver_emulator.tsql.statements import (
     Block,
     If,
     InsertExecute,
+    NoEffect,
     Sql,
     Statement,
     TryCatch,
@@ -111,6 +112,8 @@ def _take_sql(cursor: Cursor) -> Statement:
     if following == ")" or scan.verb == "WITH":
         raise cursor.syntax_error(end)
     cursor.at = end
+    if scan.verb == "CHECKPOINT" or (scan.verb == "UPDATE" and tokens[start + 1].word == "STATISTICS"):
+        return NoEffect(line)
     if what := _refused(cursor, start):
         return Unsupported(line, what)
     if scan.verb in ("CREATE", "ALTER"):
@@ -119,6 +122,8 @@ def _take_sql(cursor: Cursor) -> Statement:
         message = "A MERGE statement must be terminated by a semi-colon (;)."
         raise SqlServerError(10713, message, severity=15, line=tokens[end].line)
     text = cursor.between(start, end)
+    if "CURRENT" in text.upper() and _has_current_of(tokens, start, end):
+        return Unsupported(line, "WHERE CURRENT OF")
     if "@" in text and not is_module(tokens, start):
         cursor.check_variables(start, end)
     if scan.verb == "INSERT" and not scan.has_source and following in ("EXEC", "EXECUTE"):
@@ -134,15 +139,10 @@ def _take_sql(cursor: Cursor) -> Statement:
 _REFUSED: Final = {
     "BACKUP": "BACKUP",
     "BULK": "BULK INSERT",
-    "CHECKPOINT": "CHECKPOINT",
-    "CLOSE": "cursors (CLOSE)",
     "DBCC": "DBCC",
-    "DEALLOCATE": "cursors (DEALLOCATE)",
     "EXEC": "EXECUTE AS",
     "EXECUTE": "EXECUTE AS",
-    "FETCH": "cursors (FETCH)",
     "KILL": "KILL",
-    "OPEN": "cursors (OPEN)",
     "READTEXT": "READTEXT",
     "RECONFIGURE": "RECONFIGURE",
     "RESTORE": "RESTORE",
@@ -152,13 +152,11 @@ _REFUSED: Final = {
     "UPDATETEXT": "UPDATETEXT",
     "WRITETEXT": "WRITETEXT",
 }
-_REFUSED_PAIRS: Final = {("UPDATE", "STATISTICS"): "UPDATE STATISTICS"}
 
 
 def _refused(cursor: Cursor, start: int) -> str:
     """The name of a statement that neither the interpreter nor the engine runs; else ''."""
-    word, following = cursor.tokens[start].word, cursor.tokens[start + 1].word
-    return _REFUSED.get(word) or _REFUSED_PAIRS.get((word, following), "")
+    return _REFUSED.get(cursor.tokens[start].word, "")
 
 
 _ALONE: Final = frozenset(("PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "VIEW", "SCHEMA", "RULE", "DEFAULT"))
@@ -192,6 +190,13 @@ def _check_module(cursor: Cursor, start: int, end: int) -> int:
 
         parse_trigger(cursor.text)
     return end
+
+
+def _has_current_of(tokens: list[Token], start: int, end: int) -> bool:
+    """UPDATE and DELETE at a cursor's row."""
+    if tokens[start].word not in ("UPDATE", "DELETE"):
+        return False
+    return any(tokens[at].word == "CURRENT" and tokens[at + 1].word == "OF" for at in range(start, end))
 
 
 def _temp_table(cursor: Cursor, verb: str, start: int, end: int) -> str:
@@ -283,7 +288,7 @@ def _take_try(cursor: Cursor) -> Statement:
 
 _SQL = word_set(
     """SELECT INSERT UPDATE DELETE MERGE WITH CREATE ALTER DROP TRUNCATE GRANT DENY REVOKE BULK BACKUP RESTORE DBCC
-    KILL CHECKPOINT RECONFIGURE SHUTDOWN REVERT SETUSER READTEXT WRITETEXT UPDATETEXT OPEN CLOSE FETCH DEALLOCATE ("""
+    KILL CHECKPOINT RECONFIGURE SHUTDOWN REVERT SETUSER READTEXT WRITETEXT UPDATETEXT ("""
 )
 _Handler = Callable[[Cursor], Statement]
 
@@ -291,14 +296,18 @@ _HANDLERS: Final[dict[str, _Handler]] = {
     **dict.fromkeys(_SQL, _take_sql),
     "BEGIN": _take_begin,
     "BREAK": simple.take_loop_exit,
+    "CLOSE": cursors.take_close,
     "COMMIT": simple.take_commit,
     "CONTINUE": simple.take_loop_exit,
+    "DEALLOCATE": cursors.take_deallocate,
     "DECLARE": settings.take_declare,
     "EXEC": _take_execute,
     "EXECUTE": _take_execute,
+    "FETCH": cursors.take_fetch,
     "GOTO": simple.take_goto,
     "IF": _take_if,
     "INSERT": _take_insert,
+    "OPEN": cursors.take_open,
     "PRINT": simple.take_print,
     "RAISERROR": simple.take_raiserror,
     "RETURN": simple.take_return,

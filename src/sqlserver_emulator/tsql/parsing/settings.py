@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql.lexer import IDENTIFIERS, LITERALS, VARIABLE, identifier_value
+from sqlserver_emulator.tsql.parsing import cursors
 from sqlserver_emulator.tsql.parsing.assignment import ASSIGNMENTS, assigned
 from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, skip_parentheses
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
@@ -46,10 +47,12 @@ _LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SNAP
 
 
 def take_declare(cursor: Cursor) -> Statement:
-    line, start = cursor.line, cursor.at
+    line = cursor.line
     cursor.expect("DECLARE")
     if cursor.token.kind != VARIABLE:
-        return _cursor_statement(cursor, line, start)
+        if not cursors.at_cursor_declaration(cursor):
+            raise cursor.syntax_error()
+        return cursors.take_declaration(cursor, line)
     statements: list[Statement] = []
     scalars: list[Declaration] = []
     while True:
@@ -82,7 +85,7 @@ def _take_declaration(cursor: Cursor) -> Declaration | Statement:
         return take_table_declaration(cursor, line, token.text)
     if cursor.accept("CURSOR"):
         cursor.known.add(name)
-        return Unsupported(line, "cursors (DECLARE … CURSOR)")
+        return Declare(line, ())
     declared = take_variable_type(cursor)
     default = take_expression(cursor, _COMMA) if cursor.accept("=") else None
     declaration = Declaration(name, declared, default)
@@ -99,14 +102,6 @@ def take_table_declaration(cursor: Cursor, line: int, name: str) -> DeclareTable
     if cursor.tokens[cursor.at - 1].word != ")":
         raise cursor.syntax_error()
     return DeclareTable(line, name.lower(), f"CREATE TABLE {name} {cursor.between(start, cursor.at)}")
-
-
-def _cursor_statement(cursor: Cursor, line: int, start: int) -> Unsupported:
-    scan = SqlScan(cursor.tokens, start)
-    cursor.at = scan.end()
-    if not any(token.word == "CURSOR" for token in cursor.tokens[start : cursor.at]):
-        raise cursor.syntax_error(start + 1)
-    return Unsupported(line, "cursors (DECLARE … CURSOR)")
 
 
 def take_set(cursor: Cursor) -> Statement:
@@ -145,8 +140,7 @@ def _take_assignment(cursor: Cursor, line: int) -> Statement:
         return Unsupported(line, "SET @variable.method(…)")
     operator = cursor.expect_one_of(ASSIGNMENTS)
     if cursor.word == "CURSOR":
-        cursor.at = SqlScan(cursor.tokens, cursor.at).end()
-        return Unsupported(line, "cursors (SET @variable = CURSOR)")
+        return cursors.take_assigned(cursor, line, name)
     start = cursor.at
     take_expression(cursor)
     return SetVariable(line, name.lower(), assigned(cursor, start - 2, operator, start, cursor.at))
