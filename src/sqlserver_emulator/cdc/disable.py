@@ -57,7 +57,7 @@ def forget_table(run: Run, database_id: int, object_id: int) -> None:
 
 def _drop_instance(run: Run, database: CdcDatabase, object_id: int, name: str) -> None:
     drop_view(run, database, object_id)
-    drop_functions(run, database, name)
+    drop_functions(run, database, name, object_id)
     ((table,),) = run("SELECT $1::int::oid::regclass::text", (object_id,))
     run(f"DROP TABLE {table}", ())
     run("DELETE FROM emulator.objects WHERE object_id = $1::int", (object_id,))

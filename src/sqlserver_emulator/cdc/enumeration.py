@@ -1,8 +1,8 @@
 """The change enumeration functions of an instance: the view they read and the PostgreSQL SELECTs they expand to.
 
 A call ``cdc.fn_cdc_get_all_changes_<ci>(…)`` is replaced by such a SELECT, so columns keep their declared types. It
-reads a view that the emulator owns, so the caller needs no right on the change table (ownership chaining); the view
-raises 229 to who may not read the instance, and ``cdc_check_window`` raises 313, as real servers do.
+reads a view that the emulator owns, so the caller needs no right on the change table (ownership chaining);
+``cdc_check_window`` raises 229 and 313, as real servers do, or says that one row of NULLs is the answer.
 """
 
 from __future__ import annotations
@@ -29,30 +29,33 @@ _OPTION = "lower(btrim(($3)::varchar))"
 
 _ALL_CHANGES = """\
 SELECT c."__$start_lsn", c."__$seqval", c."__$operation", c."__$update_mask", :columns(c)
-FROM :view AS c
-WHERE :sys.cdc_check_window(:object_id, 'all', $1, $2, $3) AND :window
-  AND (c."__$operation" <> 3 OR :option = 'all update old')"""
+FROM (SELECT :sys.cdc_check_window(:object_id, 'all', $1, $2, $3) AS is_open OFFSET 0) AS g
+LEFT JOIN :view AS c ON g.is_open AND :window AND (c."__$operation" <> 3 OR :option = 'all update old')
+WHERE c."__$operation" IS NOT NULL OR NOT g.is_open"""
 
 # One row a key: its last change in the window, its operation told by the first and the last one (cdc.md B.5). Rows of
 # a key come in order of commit, command, sequence and operation; an update pair is 3 before 4, so a key whose first row
 # is a 3 begins with an update. The mask is that of a result 4 only.
 _NET_CHANGES = """\
 SELECT n."__$start_lsn",
-       CASE WHEN n."__$operation" = 1 THEN 1 WHEN :option = 'all with merge' THEN 5
-            WHEN n.first_operation = 2 THEN 2 ELSE 4 END AS "__$operation",
+       CASE WHEN n."__$operation" IS NULL THEN NULL WHEN n."__$operation" = 1 THEN 1
+            WHEN :option = 'all with merge' THEN 5 WHEN n.first_operation = 2 THEN 2 ELSE 4 END AS "__$operation",
        m.mask AS "__$update_mask", :columns(n)
-FROM (SELECT c.*, first_value(c."__$operation") OVER w AS first_operation,
+FROM (SELECT :sys.cdc_check_window(:object_id, 'net', $1, $2, $3) AS is_open OFFSET 0) AS g
+LEFT JOIN (
+      SELECT c.*, first_value(c."__$operation") OVER w AS first_operation,
              lead(c."__$operation") OVER w AS next_operation
       FROM :view AS c
-      WHERE :sys.cdc_check_window(:object_id, 'net', $1, $2, $3) AND :window
+      WHERE :window
       WINDOW w AS (PARTITION BY :keys(c)
                    ORDER BY c."__$start_lsn", c."__$command_id", c."__$seqval", c."__$operation")) AS n
+    ON g.is_open AND n.next_operation IS NULL AND NOT (n.first_operation = 2 AND n."__$operation" = 1)
 LEFT JOIN (SELECT :keys(c), emulator_cdc.mask_union(c."__$update_mask") AS mask
            FROM :view AS c
            WHERE :option = 'all with mask' AND emulator_cdc.evaluates_masks() AND :window
            GROUP BY :keys(c)) AS m
        ON :same_key AND n."__$operation" <> 1 AND n.first_operation <> 2
-WHERE n.next_operation IS NULL AND NOT (n.first_operation = 2 AND n."__$operation" = 1)"""
+WHERE n."__$operation" IS NOT NULL OR NOT g.is_open"""
 
 
 def view_name(object_id: int) -> str:
@@ -87,14 +90,19 @@ def create_functions(
     ``columns``, ``key``: PostgreSQL names of the captured columns and of those that identify a row; ``key`` None: no
     net changes.
     """
-    body = _fill(_ALL_CHANGES, database, object_id, columns=columns)
-    run(_ADD_FUNCTION, (database.database_id, CDC_SCHEMA, f"fn_cdc_get_all_changes_{instance}", _PARAMETERS, body))
+    bodies = {"all": _fill(_ALL_CHANGES, database, object_id, columns=columns)}
     if key is not None:
-        body = _fill(_NET_CHANGES, database, object_id, columns=columns, key=key)
-        run(_ADD_FUNCTION, (database.database_id, CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}", _PARAMETERS, body))
+        bodies["net"] = _fill(_NET_CHANGES, database, object_id, columns=columns, key=key)
+    for kind, body in bodies.items():
+        rights = _rights_of(kind, object_id)
+        run(f"CREATE VIEW {rights} AS SELECT WHERE false", ())
+        name = f"fn_cdc_get_{kind}_changes_{instance}"
+        run(_ADD_FUNCTION, (database.database_id, CDC_SCHEMA, name, _PARAMETERS, body, rights))
 
 
-def drop_functions(run: Run, database: CdcDatabase, instance: str) -> None:
+def drop_functions(run: Run, database: CdcDatabase, instance: str, object_id: int) -> None:
+    for kind in ("all", "net"):
+        run(f"DROP VIEW IF EXISTS {_rights_of(kind, object_id)}", ())
     names = (f"fn_cdc_get_all_changes_{instance}", f"fn_cdc_get_net_changes_{instance}")
     run(_DROP_FUNCTIONS, (database.database_id, CDC_SCHEMA, *names))
 
@@ -119,12 +127,17 @@ def _fill(
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 
 
+def _rights_of(kind: str, object_id: int) -> str:
+    """The view that holds who may SELECT from a function, which is no relation in PostgreSQL."""
+    return f"emulator_cdc.{kind}_function_{object_id}"
+
+
 def _catalog_name(object_id: int) -> str:
     return f"cdc_changes_{object_id}"
 
 
 _PLACEHOLDER = re.compile(r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|same_key)")
-_VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_require_read(:object_id)"
+_VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_may_read(:object_id)"
 _COLUMN_NAMES = "SELECT postgres_name FROM emulator.columns WHERE object_id = $1::int ORDER BY column_id"
 _REGISTER_VIEW = """
 INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)
@@ -141,8 +154,8 @@ WHERE c.object_id = $2::int
 """
 _ADD_FUNCTION = """
 WITH added AS (
-    INSERT INTO emulator.objects (database_id, schema_id, name, type)
-    SELECT $1::int, s.schema_id, $3::varchar, 'IF' FROM emulator.schemas s
+    INSERT INTO emulator.objects (database_id, schema_id, name, type, postgres_name)
+    SELECT $1::int, s.schema_id, $3::varchar, 'IF', $6::text FROM emulator.schemas s
     WHERE s.database_id = $1::int AND s.name = $2::varchar RETURNING object_id)
 INSERT INTO emulator.inline_functions SELECT object_id, $4::jsonb, $5::text FROM added
 """

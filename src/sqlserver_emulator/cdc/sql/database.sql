@@ -58,19 +58,16 @@ EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
 END $$;
 --;
 
--- The view behind the enumeration functions asks this: raises what they answer to who may not read; true otherwise.
-CREATE OR REPLACE FUNCTION :sys.cdc_require_read(ct int) RETURNS boolean
-LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
-BEGIN
-    IF NOT :sys.cdc_may_read(ct) THEN
-        PERFORM emulator_cdc.raise(229, 14, 5, format('The SELECT permission was denied on the object '
-            '''fn_cdc_get_all_changes_...'', database ''%s'', schema ''cdc''.', :'database'));
-    END IF;
-    RETURN true;
-END $$;
+-- Whether the caller was given SELECT on an enumeration function: the right is held by a view made for it.
+CREATE OR REPLACE FUNCTION :sys.cdc_may_call(ct int, kind text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT coalesce(has_table_privilege(emulator_cdc.caller_role(:database_id),
+                                        to_regclass(format('emulator_cdc.%s_function_%s', kind, ct)), 'SELECT'), false)
+$$;
 --;
 
--- Raises what an enumeration function answers to a window it does not accept; true otherwise.
+-- What an enumeration function answers to a caller and a window: true, or false (one row of NULLs) to who may call it but
+-- not read what it lists. Raises 229 for who may do neither, 313 for a window it does not accept.
 CREATE OR REPLACE FUNCTION :sys.cdc_check_window(ct int, kind text, from_lsn bytea, to_lsn bytea, option varchar)
 RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 DECLARE
@@ -79,6 +76,13 @@ DECLARE
     options text[] := CASE kind WHEN 'all' THEN ARRAY['all', 'all update old']
                                 ELSE ARRAY['all', 'all with mask', 'all with merge'] END;
 BEGIN
+    IF NOT :sys.cdc_may_read(ct) THEN
+        IF :sys.cdc_may_call(ct, kind) THEN
+            RETURN false;
+        END IF;
+        PERFORM emulator_cdc.raise(229, 14, 5, format('The SELECT permission was denied on the object '
+            '''fn_cdc_get_%s_changes_...'', database ''%s'', schema ''cdc''.', kind, :'database'));
+    END IF;
     IF (from_lsn >= low AND from_lsn <= to_lsn AND to_lsn <= high
         AND lower(btrim(option)) = ANY (options)) IS NOT TRUE THEN
         PERFORM emulator_cdc.raise(313, 16, 3, format('An insufficient number of arguments were supplied for the procedure '

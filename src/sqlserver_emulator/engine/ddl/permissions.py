@@ -143,14 +143,15 @@ def _targets(scope: DdlScope, securable: Securable) -> list[str]:
 
 
 def _program(scope: DdlScope, name: ObjectName) -> list[str]:
-    """A procedure or function: no rights of its own in PostgreSQL, but it must exist."""
+    """A procedure or function: no rights of its own in PostgreSQL, but it must exist. Those of a change enumeration
+    function are held by a view."""
     home = scope.schema(name)
     rows = scope.fetch(
-        "SELECT 1 FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND "
+        "SELECT postgres_name FROM emulator.objects WHERE database_id = $1::int AND schema_id = $2::int AND "
         "lower(name) = lower($3)",
         [home.database_id, home.schema_id, name.name],
     )
     if not rows:
         message = f"Cannot find the object '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
-    return []
+    return [str(view) for (view,) in rows if str(view).startswith("emulator_cdc.")]
