@@ -22,7 +22,10 @@ def server(emulator: Emulator) -> Emulator:
 
 @pytest.fixture(params=DRIVERS)
 def driver(request: pytest.FixtureRequest) -> Driver:
-    return DRIVERS[request.param]
+    driver = DRIVERS[request.param]
+    if reason := driver.why_not():
+        pytest.skip(reason)
+    return driver
 
 
 @pytest.fixture

@@ -5,14 +5,21 @@ Every driver is used as its own documentation says; what differs between them is
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import re
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta, timezone
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from emulator_process import Emulator
+from emulator_process import Emulator, trust
 
 Rows = Iterable[tuple[Any, ...]]
+_ODBC_DATETIMEOFFSET = -155
 
 
 @dataclass(frozen=True)
@@ -28,15 +35,16 @@ class Driver:
     """``mark``: its sign for a parameter. ``number``: of the server's error in an exception, None where it hides it.
 
     ``load``: rows into a table by its bulk interface (connection, table, column names, rows). ``binary``: what it takes
-    for a varbinary parameter.
+    for a varbinary parameter. ``why_not``: why it cannot be used on this machine, '' where it can.
     """
 
     name: str
     mark: str
     connect: Callable[..., Any]
     number: Callable[[BaseException], int | None]
-    load: Callable[[Any, str, Sequence[Column], Rows], None]
+    load: Callable[[Any, str, Sequence[Column], Rows], None] | None = None
     binary: Callable[[bytes], object] = bytearray
+    why_not: Callable[[], str] = str
 
 
 def _number_in_first_argument(error: BaseException) -> int | None:
@@ -102,6 +110,52 @@ def _load_pytds(connection: Any, table: str, columns: Sequence[Column], rows: Ro
     connection.cursor().copy_to(data=texts, table_or_view=name, schema=schema or None, columns=announced)
 
 
+def odbc_library() -> Path:
+    """Microsoft's msodbcsql18, which comes inside the wheel mssql-python-odbc."""
+    import mssql_python_odbc
+
+    machine = {"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    folder = Path(mssql_python_odbc.get_libs_dir()) / "linux" / "debian_ubuntu" / machine / "lib"
+    return next(iter(sorted(folder.glob("libmsodbcsql-18*"))), folder / "libmsodbcsql-18.so")
+
+
+@cache
+def _why_no_odbc() -> str:
+    try:
+        ctypes.CDLL(str(odbc_library()))
+    except OSError as error:
+        return (
+            f"msodbcsql18 does not load here ({error}); on Debian: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2"
+        )
+    return ""
+
+
+def _connect_pyodbc(server: Emulator, database: str, **options: Any) -> Any:
+    import pyodbc
+
+    trust(server.ca_file)
+    pyodbc.native_uuid = True
+    connection = pyodbc.connect(
+        f"DRIVER={odbc_library()};SERVER=tcp:{server.host},{server.port};DATABASE={database};"
+        f"UID={server.user};PWD={{{server.password}}};Encrypt=yes",
+        **options,
+    )
+    connection.add_output_converter(_ODBC_DATETIMEOFFSET, _read_datetimeoffset)
+    return connection
+
+
+def _read_datetimeoffset(data: bytes) -> datetime:
+    """ODBC's structure, which pyodbc leaves to its user."""
+    *moment, nanoseconds, hours, minutes = struct.unpack("<6hI2h", data)
+    zone = timezone(timedelta(hours=hours, minutes=minutes))
+    return datetime(*moment, nanoseconds // 1000, zone)
+
+
+def _number_of_odbc(error: BaseException) -> int | None:
+    found = re.search(r"\((\d+)\) \(SQL", str(error))
+    return int(found[1]) if found else None
+
+
 def _mssql_python(encrypt: str) -> Callable[..., Any]:
     return lambda server, database, **options: server.connect_mssql_python(database, encrypt=encrypt, **options)
 
@@ -117,6 +171,7 @@ DRIVERS = {
             _load_pymssql,
         ),
         Driver("mssql-python", "?", _mssql_python("yes"), _no_number, _load_mssql_python),
+        Driver("pyodbc", "?", _connect_pyodbc, _number_of_odbc, why_not=_why_no_odbc),
         Driver("python-tds", "%s", _connect_pytds, _number_of_pytds, _load_pytds, binary=_pytds_binary),
     )
 }

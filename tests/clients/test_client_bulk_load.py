@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from client_body import DATABASE, error_of, rows_of, run
-from drivers import Column, Driver
+from drivers import DRIVERS, Column, Driver, Rows
 
 from emulator_process import Emulator
 
@@ -29,6 +29,11 @@ ROWS: list[tuple[Any, ...]] = [
 ]
 
 
+@pytest.fixture(params=[name for name, driver in DRIVERS.items() if driver.load])
+def driver(request: pytest.FixtureRequest) -> Driver:
+    return DRIVERS[request.param]
+
+
 @pytest.fixture
 def loaded(server: Emulator) -> Iterator[str]:
     """An empty table for COLUMNS, its first column an identity, its third with a default."""
@@ -42,6 +47,11 @@ def loaded(server: Emulator) -> Iterator[str]:
         yield "dbo.Loaded"
 
 
+def load(driver: Driver, connection: Any, table: str, columns: Sequence[Column], rows: Rows) -> None:
+    assert driver.load is not None
+    driver.load(connection, table, columns, rows)
+
+
 @pytest.fixture
 def autocommit(driver: Driver, server: Emulator) -> Iterator[Any]:
     with contextlib.closing(driver.connect(server, DATABASE, autocommit=True)) as connection:
@@ -49,18 +59,18 @@ def autocommit(driver: Driver, server: Emulator) -> Iterator[Any]:
 
 
 def test_rows_loaded_in_bulk_are_the_rows_that_were_given(autocommit: Any, driver: Driver, loaded: str) -> None:
-    driver.load(autocommit, loaded, COLUMNS, ROWS)
+    load(driver, autocommit, loaded, COLUMNS, ROWS)
     expected = [*ROWS[:2], (3, None, Decimal("7.0000"), None, None)]
     assert rows_of(autocommit, f"SELECT * FROM {loaded} ORDER BY Id") == expected
 
 
 def test_an_identity_that_is_left_out_is_given_by_the_server(autocommit: Any, driver: Driver, loaded: str) -> None:
-    driver.load(autocommit, loaded, [TEXT], [("a",), ("b",)])
+    load(driver, autocommit, loaded, [TEXT], [("a",), ("b",)])
     assert rows_of(autocommit, f"SELECT Id, Name FROM {loaded} ORDER BY Id") == [(1, "a"), (2, "b")]
 
 
 def test_an_identity_that_was_loaded_moves_the_counter_on(autocommit: Any, driver: Driver, loaded: str) -> None:
-    driver.load(autocommit, loaded, [KEY, TEXT], [(41, "a")])
+    load(driver, autocommit, loaded, [KEY, TEXT], [(41, "a")])
     run(autocommit, f"INSERT INTO {loaded} (Name) VALUES (N'next')")
     assert rows_of(autocommit, f"SELECT Id FROM {loaded} ORDER BY Id") == [(41,), (42,)]
 
@@ -77,25 +87,25 @@ def test_a_load_that_fails_in_its_last_row_leaves_nothing(
 ) -> None:
     rows = [*((i, f"n{i}") for i in range(5001)), row]
     with pytest.raises(Exception, match=message):
-        driver.load(autocommit, loaded, [KEY, TEXT], rows[2:])
+        load(driver, autocommit, loaded, [KEY, TEXT], rows[2:])
     assert rows_of(autocommit, f"SELECT COUNT(*) FROM {loaded}") == [(0,)]
 
 
 def test_a_load_in_a_transaction_is_undone_with_it(connection: Any, driver: Driver, loaded: str) -> None:
     if driver.name == "mssql-python":
         pytest.skip("its bulkcopy opens a connection of its own, beside the transaction")
-    driver.load(connection, loaded, [TEXT], [("a",)])
+    load(driver, connection, loaded, [TEXT], [("a",)])
     assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(1,)]
     connection.rollback()
     assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(0,)]
 
 
 def test_many_rows_are_loaded_in_order(autocommit: Any, driver: Driver, loaded: str) -> None:
-    driver.load(autocommit, loaded, [KEY, TEXT], ((i, f"name {i}") for i in range(20_000)))
+    load(driver, autocommit, loaded, [KEY, TEXT], ((i, f"name {i}") for i in range(20_000)))
     found = rows_of(autocommit, f"SELECT COUNT(*), MIN(Id), MAX(Id), COUNT(DISTINCT Name) FROM {loaded}")
     assert found == [(20_000, 0, 19_999, 20_000)]
 
 
 def test_a_missing_table_is_told(autocommit: Any, driver: Driver) -> None:
-    error = error_of(lambda: driver.load(autocommit, "dbo.NoSuchTable", [TEXT], [("a",)]))
+    error = error_of(lambda: load(driver, autocommit, "dbo.NoSuchTable", [TEXT], [("a",)]))
     assert "NoSuchTable" in str(error)
