@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down status check test test-clients bench format
+.PHONY: help setup run up down status check test test-clients bench fuzz format
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -36,6 +36,9 @@ test-clients: setup ## tests with clients from npm and Debian, which it sets up
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
+
+fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECONDS (60)
+	@$(PY) -m fuzz
 
 format: setup ## put the code into its form
 	@.venv/bin/ruff check --no-cache --fix .

@@ -16,6 +16,8 @@ from sqlserver_emulator.types import TsqlType
 _COLUMN_METADATA = 0x81
 _BATCH_BYTES = 1 << 20
 _LARGEST_ROW_BYTES = 256 << 20
+_MOST_COLUMNS = 1024
+"""Of a table; they are looked at again with every packet until all are there."""
 _FIXED_BYTES = {0x32: 1, 0x30: 1, 0x34: 2, 0x38: 4, 0x7F: 8, 0x3B: 4, 0x3E: 8, 0x3C: 8, 0x7A: 4, 0x3D: 8, 0x3A: 4}
 _SHORT = frozenset((0xA5, 0xAD, 0xA7, 0xAF, 0xE7, 0xEF))
 _POINTER = frozenset((0x23, 0x63, 0x22))
@@ -87,7 +89,10 @@ def _read_metadata(reader: MessageReader) -> tuple[BulkColumn, ...]:
     token = reader.read_u8()
     if token != _COLUMN_METADATA:
         raise ProtocolError(f"a bulk load begins with 0x{token:02X}")
-    return tuple(_read_column(reader, number + 1) for number in range(reader.read_u16()))
+    count = reader.read_u16()
+    if not 1 <= count <= _MOST_COLUMNS:
+        raise ProtocolError(f"a bulk load of {count} columns")
+    return tuple(_read_column(reader, number + 1) for number in range(count))
 
 
 def _read_column(reader: MessageReader, number: int) -> BulkColumn:
