@@ -111,9 +111,8 @@ def test_renamed_table_goes_on_under_the_name_of_its_instance(database: Source, 
 def test_tracked_table_cannot_be_truncated(database: Source, name: str) -> None:
     error = database.admin.error(f"TRUNCATE TABLE dbo.{name}")
     assert (error.number, error.severity, error.state) == (4711, 16, 1)
-    assert error.text == (
-        f"Cannot truncate table '{name}' because it is published for replication or enabled for Change Data Capture."
-    )
+    assert error.text.startswith("Cannot truncate table '")
+    assert error.text.endswith(f"{name}' because it is published for replication or enabled for Change Data Capture.")
 
 
 def test_key_that_identifies_rows_is_held(database: Source, name: str) -> None:
@@ -128,7 +127,8 @@ def test_key_that_identifies_rows_is_held(database: Source, name: str) -> None:
 
 def test_index_that_identifies_rows_is_held_and_others_are_not(database: Source) -> None:
     database.admin.run("CREATE TABLE dbo.loose (id int NOT NULL, v int NOT NULL)",
-                       "CREATE UNIQUE INDEX ux ON dbo.loose (id)", "CREATE UNIQUE INDEX other ON dbo.loose (v)")  # fmt: skip
+                       "CREATE UNIQUE INDEX ux ON dbo.loose (id)",
+                       "CREATE UNIQUE INDEX other ON dbo.loose (v)")  # fmt: skip
     database.enable("loose", index_name="N'ux'")
     error = database.admin.error("DROP INDEX ux ON dbo.loose")
     assert (error.number, error.severity, error.state) == (22983, 16, 1)

@@ -70,6 +70,7 @@ def record_error(run: Run, database_id: int, number: int, message: str, lsn: byt
 def forget_sessions(run: Run) -> None:
     """The server starts: the views begin empty."""
     run("DELETE FROM emulator.cdc_log_scan_sessions", ())
+    run("DELETE FROM emulator.cdc_log_scan_totals", ())
     run("DELETE FROM emulator.cdc_errors", ())
 
 
@@ -112,7 +113,7 @@ _FAILED_SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, error_count,
     failed_sessions_count)
 SELECT $1::int, coalesce(max(session_id), 0) + 1, emulator.now(), emulator.now(),
-       'Aggregate', 1, 1
+       'Last scan', 1, 1
 FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int RETURNING session_id
 """
 _ERROR_ROW = """
@@ -121,6 +122,20 @@ INSERT INTO emulator.cdc_errors (database_id, session_id, phase_number, error_nu
 VALUES ($1::int, $2::int, 7, $3::int, 16, 1, left($4::text, 1024), $5::text, $6::text, $6::text)
 """
 _FORGET_OLD = (
-    "DELETE FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int AND session_id < $2::int",
+    """
+WITH gone AS (
+    DELETE FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int AND session_id < $2::int RETURNING *)
+INSERT INTO emulator.cdc_log_scan_totals AS t
+SELECT database_id, min(start_time), sum(duration), sum(error_count), sum(tran_count), sum(log_record_count),
+    sum(schema_change_count), sum(command_count), sum(empty_scan_count), sum(failed_sessions_count)
+FROM gone GROUP BY database_id
+ON CONFLICT (database_id) DO UPDATE SET duration = t.duration + excluded.duration,
+    error_count = t.error_count + excluded.error_count, tran_count = t.tran_count + excluded.tran_count,
+    log_record_count = t.log_record_count + excluded.log_record_count,
+    schema_change_count = t.schema_change_count + excluded.schema_change_count,
+    command_count = t.command_count + excluded.command_count,
+    empty_scan_count = t.empty_scan_count + excluded.empty_scan_count,
+    failed_sessions_count = t.failed_sessions_count + excluded.failed_sessions_count
+""",
     "DELETE FROM emulator.cdc_errors WHERE database_id = $1::int AND session_id < $2::int",
 )

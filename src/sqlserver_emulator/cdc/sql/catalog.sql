@@ -81,6 +81,20 @@ CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_sessions (
     PRIMARY KEY (database_id, session_id)
 );
 
+-- The sums of the sessions that the table above has forgotten.
+CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_totals (
+    database_id int PRIMARY KEY,
+    start_time timestamp(3) NOT NULL,
+    duration bigint NOT NULL,
+    error_count bigint NOT NULL,
+    tran_count bigint NOT NULL,
+    log_record_count bigint NOT NULL,
+    schema_change_count bigint NOT NULL,
+    command_count bigint NOT NULL,
+    empty_scan_count bigint NOT NULL,
+    failed_sessions_count bigint NOT NULL
+);
+
 CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
     database_id int NOT NULL REFERENCES emulator.cdc_databases ON DELETE CASCADE,
     session_id int NOT NULL,
@@ -94,6 +108,30 @@ CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_errors (
     begin_lsn varchar(23) NOT NULL,
     sequence_value varchar(23) NOT NULL
 );
+
+-- Session 0 of the management view: all sessions since the server started, those that are forgotten too.
+CREATE OR REPLACE FUNCTION emulator.cdc_scan_aggregate(database int) RETURNS SETOF emulator.cdc_log_scan_sessions
+LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT (jsonb_populate_record(newest, jsonb_build_object(
+        'session_id', 0, 'scan_phase', 'Aggregate', 'latency', kept.latency,
+        'start_time', least(kept.start_time, gone.start_time),
+        'duration', kept.duration + coalesce(gone.duration, 0),
+        'error_count', kept.errors + coalesce(gone.error_count, 0),
+        'tran_count', kept.transactions + coalesce(gone.tran_count, 0),
+        'log_record_count', kept.records + coalesce(gone.log_record_count, 0),
+        'schema_change_count', kept.changes + coalesce(gone.schema_change_count, 0),
+        'command_count', kept.commands + coalesce(gone.command_count, 0),
+        'empty_scan_count', kept.empty + coalesce(gone.empty_scan_count, 0),
+        'failed_sessions_count', kept.failed + coalesce(gone.failed_sessions_count, 0)))).*
+    FROM (SELECT max(s.session_id) AS newest_id, min(s.start_time) AS start_time, sum(s.duration) AS duration,
+                 sum(s.error_count) AS errors, sum(s.tran_count) AS transactions, sum(s.log_record_count) AS records,
+                 sum(s.schema_change_count) AS changes, sum(s.command_count) AS commands,
+                 sum(s.empty_scan_count) AS empty, sum(s.failed_sessions_count) AS failed,
+                 coalesce(round(avg(s.latency) FILTER (WHERE s.tran_count > 0)), 0) AS latency
+          FROM emulator.cdc_log_scan_sessions s WHERE s.database_id = $1) AS kept
+    JOIN emulator.cdc_log_scan_sessions newest ON newest.database_id = $1 AND newest.session_id = kept.newest_id
+    LEFT JOIN emulator.cdc_log_scan_totals gone ON gone.database_id = $1
+$$;
 
 -- What runs with a caller's rights: functions, and the views that enumeration functions read, so that a caller needs no
 -- right on a change table.

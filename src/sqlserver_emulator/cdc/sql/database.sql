@@ -160,7 +160,8 @@ CREATE OR REPLACE VIEW :sys.dm_cdc_log_scan_sessions AS
            s.command_count, s.first_begin_cdc_lsn, s.last_commit_cdc_lsn,
            s.last_commit_cdc_time::emulator.datetime AS last_commit_cdc_time, s.latency, s.empty_scan_count,
            s.failed_sessions_count
-    FROM emulator.cdc_log_scan_sessions s WHERE s.database_id = :database_id;
+    FROM (SELECT * FROM emulator.cdc_log_scan_sessions WHERE database_id = :database_id
+          UNION ALL SELECT * FROM emulator.cdc_scan_aggregate(:database_id)) AS s;
 --;
 
 CREATE OR REPLACE VIEW :sys.dm_cdc_errors AS
