@@ -19,7 +19,7 @@ from psycopg import errors
 
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, read_database
 from sqlserver_emulator.cdc.log import LogReader, LogReaderError
-from sqlserver_emulator.cdc.lsn import IDLE_SLOT, lsn_at, parse_position, position_text
+from sqlserver_emulator.cdc.lsn import parse_position, position_text
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_empty_scans, record_session
 from sqlserver_emulator.cdc.timeline import datetime_seconds
@@ -111,7 +111,7 @@ class Capture:
         """After 300 s without an entry, mark in lsn_time_mapping how far the log has been read. Call when drained."""
         now = self._now()
         timeline = self._taker.open_timeline()
-        lsn = lsn_at(self._reader.position, IDLE_SLOT)
+        lsn = self._taker.idle_lsn_at(self._reader.position)
         is_due = timeline.seconds_since_newest(now / 1_000_000) > IDLE_ROW_SECONDS and lsn > timeline.newest_lsn
         if is_due:
             timeline.add_mark(lsn, datetime_seconds(now))

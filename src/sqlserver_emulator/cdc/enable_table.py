@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.cdc.enumeration import create_functions, create_view
 from sqlserver_emulator.cdc.instances import CdcDatabase
-from sqlserver_emulator.cdc.lsn import lsn_at, parse_position, position_text
+from sqlserver_emulator.cdc.lsn import parse_position, position_text
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import (
     CDC_SCHEMA,
@@ -222,8 +222,9 @@ def _write_metadata(
     run(
         database.sql(_CHANGE_TABLES_ROW),
         (
-            object_id, table.object_id, plan.name, lsn_at(enabled_at), int(plan.supports_net_changes), plan.role_name,
-            plan.index.name if plan.index else None, plan.filegroup_name, int(plan.allow_partition_switch),
+            object_id, table.object_id, plan.name, database.lsn_at(enabled_at), int(plan.supports_net_changes),
+            plan.role_name, plan.index.name if plan.index else None, plan.filegroup_name,
+            int(plan.allow_partition_switch),
         ),
     )  # fmt: skip
     for ordinal, column in enumerate(plan.columns, start=1):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlserver_emulator.cdc.lsn import parse_position
+from sqlserver_emulator.cdc.lsn import RECORD_SLOT, lsn_at, parse_position
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.rows import CapturedColumn
 from sqlserver_emulator.engine.names import quote
@@ -50,17 +50,25 @@ class TrackedTable:
 
 @dataclass(frozen=True, slots=True)
 class CdcDatabase:
-    """A CDC-enabled database: its slot (and publication) and the PostgreSQL schema of its cdc objects."""
+    """A CDC-enabled database: its slot (and publication) and the PostgreSQL schema of its cdc objects.
+
+    ``lsn_shift``: how far a restore moved its LSNs back.
+    """
 
     database_id: int
     name: str
     slot: str
     schema: str
     version: int
+    lsn_shift: int = 0
 
     def sql(self, text: str) -> str:
         """``text`` with ``:cdc`` replaced by the database's schema cdc."""
         return text.replace(":cdc.", f"{quote(self.schema)}.")
+
+    def lsn_at(self, position: int, slot: int = RECORD_SLOT) -> bytes:
+        """How the database shows a position of the log."""
+        return lsn_at(position - self.lsn_shift, slot)
 
 
 class CdcDisabledError(Exception):
@@ -70,7 +78,8 @@ class CdcDisabledError(Exception):
 def read_database(run: Run, database_id: int) -> CdcDatabase | None:
     """The database's CDC entry, or None when CDC is not enabled there."""
     rows = run(
-        "SELECT c.database_id, d.name::text, c.slot_name, c.cdc_schema, c.version FROM emulator.cdc_databases c"
+        "SELECT c.database_id, d.name::text, c.slot_name, c.cdc_schema, c.version, c.lsn_shift"
+        " FROM emulator.cdc_databases c"
         " JOIN emulator.databases d USING (database_id) WHERE c.database_id = $1::int",
         (database_id,),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlserver_emulator.cdc import pgoutput
 from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, TrackedTable, read_instances
 from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
-from sqlserver_emulator.cdc.lsn import FIRST_ROW_SLOT, lsn_at
+from sqlserver_emulator.cdc.lsn import FIRST_ROW_SLOT
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.pgoutput import Begin, Fields, Relation
 from sqlserver_emulator.cdc.rows import InstanceRows, changed_places, row_start
@@ -68,6 +68,11 @@ class RowChanges:
         self._transaction = 0
         self.command_id = 0
         self.written_bytes = 0
+
+    def set_database(self, database: CdcDatabase) -> None:
+        """Its instances or its LSNs changed."""
+        self._database = database
+        self.load_instances()
 
     def load_instances(self) -> None:
         """Read the instances again; every shape is made anew."""
@@ -128,7 +133,7 @@ class RowChanges:
             self._row_slot += 1
         else:
             self._row_position, self._row_slot = position, FIRST_ROW_SLOT
-        return lsn_at(position, self._row_slot)
+        return self._database.lsn_at(position, self._row_slot)
 
     def _take_of_deferral(self, deferral: Deferral, shape: Shape, sequence: bytes, old: Fields, new: Fields) -> None:
         if not deferral.is_certain and deferral.held is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from sqlserver_emulator.cdc import pgoutput
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, TrackedTable, read_database
 from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
-from sqlserver_emulator.cdc.lsn import lsn_at
+from sqlserver_emulator.cdc.lsn import IDLE_SLOT
 from sqlserver_emulator.cdc.pgoutput import LogicalMessage
 from sqlserver_emulator.cdc.postgres import SqlConnection
 from sqlserver_emulator.cdc.row_changes import ROW_KINDS, RowChanges
@@ -98,13 +98,11 @@ class TransactionTaker:
         if self._timeline is not None and self._is_open:
             self._timeline.flush()
 
-    def open_timeline(self) -> Timeline:
-        """``lsn_time_mapping`` as it is now, in the caller's transaction."""
-        self._timeline = Timeline(self._connection, self._database, self.clock)
-        return self._timeline
+    def idle_lsn_at(self, position: int) -> bytes:
+        return self._database.lsn_at(position, IDLE_SLOT)
 
-    def _open(self) -> None:
-        """Begin the transaction of the scan.
+    def open_timeline(self) -> Timeline:
+        """``lsn_time_mapping`` as it is now, in the caller's transaction, which is that of one scan.
 
         The lock keeps instances from being dropped under it (``disable`` takes the other side); new ones may come.
         """
@@ -112,11 +110,11 @@ class TransactionTaker:
         current = read_database(self._run, self._database.database_id)
         if current is None or current.slot != self._database.slot:
             raise CdcDisabledError(self._database.name)
-        self.open_timeline()
-        self._is_open = True
         if current.version != self._version:
-            self._version = current.version
-            self._rows.load_instances()
+            self._version, self._database = current.version, current
+            self._rows.set_database(current)
+        self._timeline = Timeline(self._connection, self._database, self.clock)
+        return self._timeline
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -132,13 +130,14 @@ class TransactionTaker:
     def _take_begin(self, message: bytes) -> None:
         begin = pgoutput.read_begin(message, PAYLOAD_AT)
         if not self._is_open:
-            self._open()
+            self.open_timeline()
+            self._is_open = True
         self.is_in_transaction = True
         self._begin = begin
         self._committed_at = self.clock.shown(begin.commit_time)
         self._seconds = datetime_seconds(self._committed_at)
-        self._commit_lsn = lsn_at(begin.commit_position)
-        self._begin_lsn = lsn_at(message_position(message))
+        self._commit_lsn = self._database.lsn_at(begin.commit_position)
+        self._begin_lsn = self._database.lsn_at(message_position(message))
         self._left_trace = False
         self._new_instances: list[int] = []
         self._rows.begin(begin, self._commit_lsn)

@@ -12,14 +12,24 @@ from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import CLEANUP, DEFAULTS, MAX_RETENTION, find_job
 from sqlserver_emulator.cdc.log import LogReaderError
+from sqlserver_emulator.cdc.lsn import LSN_BYTES
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
-from sqlserver_emulator.control.calls import control_procedure, existing_database, seconds, text, whole
+from sqlserver_emulator.control.calls import (
+    control_procedure,
+    existing_database,
+    refusal,
+    required,
+    seconds,
+    text,
+    whole,
+)
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind, Match
+from sqlserver_emulator.control.restore import RestoreError, restore_to
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Event
-from sqlserver_emulator.types import BIGINT, SYSNAME, TsqlType
+from sqlserver_emulator.types import BIGINT, LSN, SYSNAME, TsqlType
 
 _FLOAT: Final = TsqlType("float", precision=53)
 _DATABASE: Final = Parameter("@database", SYSNAME, None)
@@ -46,6 +56,7 @@ class CaptureControl:
         return (
             control_procedure("run_capture", (_DATABASE,), self._run_capture),
             control_procedure("run_cleanup", (*retention, _DATABASE), self._run_cleanup),
+            control_procedure("restore_database", (Parameter("@to_lsn", LSN), _DATABASE), self._restore),
             control_procedure("delay_capture", (Parameter("@seconds", _FLOAT), _DATABASE), self._delay),
             control_procedure("slow_scan", (Parameter("@seconds", _FLOAT), _DATABASE), self._slow),
             control_procedure(
@@ -57,7 +68,10 @@ class CaptureControl:
 
     def _run_capture(self, call: ProcedureCall) -> Iterator[Event]:
         """Everything committed until now is captured when it returns, whether the job runs, lags or failed."""
-        database = _database(call)
+        self._capture(call, _database(call))
+        yield from ()
+
+    def _capture(self, call: ProcedureCall, database: CdcDatabase) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         while not self._host.supervisor.tell(database.database_id, {"scan": True}):
             try:
@@ -67,6 +81,21 @@ class CaptureControl:
                 if not error.busy or time.monotonic() > deadline:
                     raise
             call.engine.fetch_all("SELECT pg_sleep($1::float8)", (_RETRY_SECONDS,))
+
+    def _restore(self, call: ProcedureCall) -> Iterator[Event]:
+        """Changes after ``@to_lsn`` are gone, and what is committed from now on gets LSNs from there."""
+        database, lsn = _database(call), required(call, "@to_lsn")
+        if not isinstance(lsn, bytes | bytearray) or len(lsn) != LSN_BYTES:
+            raise refusal("@to_lsn must be binary(10).")
+        if call.in_transaction:
+            raise refusal("emulator.restore_database cannot run inside a transaction.")
+        with connect(self._host.conninfo) as connection, connection.transaction():
+            try:
+                restore_to(runner(connection), database, bytes(lsn), lambda: self._capture(call, database))
+            except RestoreError as error:
+                raise refusal(
+                    f"Database '{database.name}' cannot be restored to 0x{lsn.hex().upper()}: {error}."
+                ) from None
         yield from ()
 
     def _run_cleanup(self, call: ProcedureCall) -> Iterator[Event]:

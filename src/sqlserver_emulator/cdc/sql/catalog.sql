@@ -7,6 +7,9 @@ CREATE TABLE IF NOT EXISTS emulator.cdc_databases (
     version bigint NOT NULL DEFAULT 1     -- grows with every change of instances; the row is the lock of those who change them
 );
 
+-- What an LSN shown is behind the place in PostgreSQL's log: a restore moved it back (control/restore.py).
+ALTER TABLE emulator.cdc_databases ADD COLUMN IF NOT EXISTS lsn_shift bigint NOT NULL DEFAULT 0;
+
 CREATE SEQUENCE IF NOT EXISTS emulator.cdc_slot_numbers;
 
 -- Written by the capture job with the rows it captured: every transaction that committed below is in the change tables.
