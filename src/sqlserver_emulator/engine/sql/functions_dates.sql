@@ -227,8 +227,13 @@ EXCEPTION WHEN datetime_field_overflow THEN
 END $$;
 CREATE OR REPLACE FUNCTION tsql.datefromparts(year int, month int, day int) RETURNS date LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN tsql.made_date(year, month, day);
-CREATE OR REPLACE FUNCTION tsql.timefromparts(hour int, minute int, second int, fraction int, scale int) RETURNS time LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN make_time(hour, minute, second::float8) + (fraction * 1000000::numeric / 10::numeric ^ scale) * interval '1 microsecond';
+CREATE OR REPLACE FUNCTION tsql.timefromparts(hour int, minute int, second int, fraction int, scale int) RETURNS time LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF hour BETWEEN 0 AND 23 AND minute BETWEEN 0 AND 59 AND second BETWEEN 0 AND 59 AND fraction >= 0 AND fraction < 10 ^ scale THEN
+        RETURN make_time(hour, minute, second::float8) + (fraction * 1000000::numeric / 10::numeric ^ scale) * interval '1 microsecond';
+    END IF;
+    PERFORM tsql.fail(289, 'Cannot construct data type time, some of the arguments have values which are not valid.', '');
+END $$;
 CREATE OR REPLACE FUNCTION tsql.datetime2fromparts(year int, month int, day int, hour int, minute int, second int, fraction int, scale int)
 RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN tsql.made_date(year, month, day) + tsql.timefromparts(hour, minute, second, fraction, scale);

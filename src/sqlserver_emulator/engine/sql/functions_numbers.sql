@@ -162,6 +162,13 @@ CREATE OR REPLACE AGGREGATE tsql.max(tsql.datetimeoffset) (SFUNC = tsql.larger, 
 CREATE OR REPLACE FUNCTION tsql.isnumeric(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(value ~ '^\s*([+-]?\s*[$£€¥]?|[$£€¥]\s*[+-]?)\s*(\d[\d,]*\.?\d*|\.\d+)([eEdD][+-]?\d+)?\s*$' OR value ~ '^\s*[-+.,$£€¥]\s*$', false)::int;
 
+-- Bits moved to the left (to the right by a negative distance) within a number of so many bits.
+CREATE OR REPLACE FUNCTION tsql.shift(value bigint, distance int, bits int) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN bits = 64 THEN moved::bigint WHEN bits = 8 THEN moved::bit(64)::bigint & 255
+        ELSE (((moved & (1::numeric * 2 ^ bits - 1)::bigint) + (2 ^ (bits - 1))::bigint) & ((2 ^ bits)::bigint - 1)) - (2 ^ (bits - 1))::bigint END
+    FROM (SELECT CASE WHEN abs(distance) >= bits THEN 0::bigint WHEN distance >= 0 THEN value << distance
+        ELSE (CASE WHEN bits = 64 THEN value ELSE value & ((2 ^ bits)::bigint - 1) END >> -distance)
+            & CASE WHEN bits = 64 THEN (9223372036854775807 >> (-distance - 1)) ELSE -1 END END AS moved) m $$;
 CREATE OR REPLACE FUNCTION tsql.percent(value float8) RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN value BETWEEN 0 AND 100 THEN value ELSE tsql.fail(1031, 'Percent values must be between 0 and 100.', value::text)::float8 END;
 

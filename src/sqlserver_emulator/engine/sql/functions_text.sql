@@ -55,8 +55,8 @@ CREATE OR REPLACE FUNCTION tsql.char(code int) RETURNS text LANGUAGE sql IMMUTAB
     SELECT CASE WHEN code BETWEEN 1 AND 255 THEN tsql.binary_to_text(set_byte('\x00'::bytea, 0, code), 0, false) END $$;
 CREATE OR REPLACE FUNCTION tsql.nchar(code int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN code BETWEEN 1 AND 55295 OR code BETWEEN 57344 AND 65535 THEN chr(code) END;
-CREATE OR REPLACE FUNCTION tsql.string_escape(value text, kind text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN CASE WHEN lower(kind) = 'json' THEN pg_catalog.replace(btrim(to_json(value)::text, '"'), '/', '\/') END;
+CREATE OR REPLACE FUNCTION tsql.string_escape(value text, kind text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN lower(kind) = 'json' THEN regexp_replace(tsql.json_string(value), '^"|"$', '', 'g') END $$;
 CREATE OR REPLACE FUNCTION tsql.string_split(value text, separator text, ordinal int DEFAULT 0)
 RETURNS TABLE (value_ text, ordinal_ bigint) LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT part, number FROM unnest(string_to_array($1, $2)) WITH ORDINALITY AS p(part, number) $$;

@@ -296,6 +296,23 @@ def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
     return "TRUE" if value.is_null else f"({value.sql} IS NULL)"
 
 
+def _distinct_from(operator: str) -> Callable[[ExpressionTranslator, exp.Expression], str]:
+    """IS [NOT] DISTINCT FROM: a comparison to which NULL is a value."""
+
+    def translate(self: ExpressionTranslator, node: exp.Expression) -> str:
+        left, right = self.value(node.this), self.value(node.expression)
+        if left.is_null and right.is_null:
+            return "TRUE" if operator == "=" else "FALSE"
+        if left.is_null or right.is_null:
+            known = right if left.is_null else left
+            return f"({known.sql} IS {'NULL' if operator == '=' else 'NOT NULL'})"
+        both = f"({left.sql} IS NULL AND {right.sql} IS NULL)"
+        same = f"coalesce({comparisons.compare('=', left, right)}, {both})"
+        return same if operator == "=" else f"(NOT {same})"
+
+    return translate
+
+
 def _between(self: ExpressionTranslator, node: exp.Expression) -> str:
     value = self.value(node.this)
     low = comparisons.compare(">=", value, self.value(node.args["low"]))
@@ -347,6 +364,8 @@ _CONDITIONS: dict[type, Callable[[ExpressionTranslator, exp.Expression], str]] =
     exp.GT: _comparison(">"),
     exp.GTE: _comparison(">="),
     exp.Is: _is,
+    exp.NullSafeEQ: _distinct_from("="),
+    exp.NullSafeNEQ: _distinct_from("<>"),
     exp.Between: _between,
     exp.In: _in,
     exp.Exists: _exists,

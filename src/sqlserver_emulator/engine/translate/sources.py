@@ -7,11 +7,13 @@ rules of its own.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed
+from sqlserver_emulator.engine.translate import type_rules
+from sqlserver_emulator.engine.translate.clauses import column_list, refuse_clauses, renamed, select_from
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.metadata import user_arguments
@@ -21,7 +23,7 @@ from sqlserver_emulator.engine.translate.openjson import OPENJSON_COLUMNS, openj
 from sqlserver_emulator.engine.translate.pivots import pivoted, tablesample
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
-from sqlserver_emulator.engine.translate.values import null
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, null
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
@@ -276,12 +278,18 @@ class SourceTranslator:
     ) -> str:
         function, kinds, columns = _SET_FUNCTIONS[call.name.lower()]
         arguments = [argument(expressions, node, kind) for node, kind in zip(call.expressions, kinds, strict=False)]
+        values = [expressions.value(node) for node in call.expressions]
+        columns = _typed_columns(call.name.lower(), columns, values)
         named = tuple(
             SourceColumn(aliases[i] if aliases else column.name, column.sql, column.type)
             for i, column in enumerate(columns)
         )
         source = self._add(name, named)
         listed = ", ".join(column.sql for column in named)
+        if call.name.lower() == "generate_series":
+            storage = storage_type(columns[0].type) if columns[0].type is not None else "bigint"
+            rows = f"{function}({', '.join(arguments)}) AS r(value)"
+            return f"LATERAL ({select_from(f'value::{storage}', rows)}) AS {source.alias}({listed})"
         return f"LATERAL {function}({', '.join(arguments)}) AS {source.alias}({listed})"
 
 
@@ -296,6 +304,22 @@ _SET_FUNCTIONS = {
     ),
     "generate_series": ("tsql.generate_series", "bbb", (SourceColumn("value", '"value"', TsqlType("bigint")),)),
 }
+
+
+def _typed_columns(function: str, columns: tuple[SourceColumn, ...], values: list[Value]) -> tuple[SourceColumn, ...]:
+    """STRING_SPLIT has an ordinal when it is asked for and gives strings of its argument's kind; GENERATE_SERIES
+    gives numbers of its arguments' type."""
+    first, *rest = columns
+    if function == "generate_series":
+        return (replace(first, type=values[0].type if values[0].kind == "integer" else first.type),)
+    is_national = (
+        values[0].is_national
+        if isinstance(values[0], LiteralValue)
+        else values[0].kind != "text" or (values[0].type is None or type_rules.is_national(values[0].type))
+    )
+    limit = 4000 if is_national else 8000
+    first = replace(first, type=TsqlType("nvarchar" if is_national else "varchar", limit))
+    return (first, *rest) if len(values) > 2 else (first,)
 
 
 def table_parts(node: exp.Table) -> tuple[str, ...]:

@@ -180,9 +180,7 @@ def _offset_argument(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 def _todatetimeoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     moment = _moment(self, nodes[0])
-    scale = moment.type.scale if moment.type is not None and moment.type.name in ("datetime2", "time") else 7
-    if moment.type is not None and moment.type.name == "datetime":
-        scale = 3
+    scale = _fraction_digits(moment)
     local = convert(moment, DATETIME2, IMPLICIT).sql
     return Value(
         f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1])})", TsqlType("datetimeoffset", scale=scale)
@@ -190,8 +188,15 @@ def _todatetimeoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -
 
 
 def _switchoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
-    moment = convert(_moment(self, nodes[0]), DATETIMEOFFSET, IMPLICIT)
-    return Value(f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1])})", DATETIMEOFFSET)
+    given = _moment(self, nodes[0])
+    moment = convert(given, DATETIMEOFFSET, IMPLICIT)
+    type = TsqlType("datetimeoffset", scale=_fraction_digits(given))
+    return Value(f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1])})", type)
+
+
+def _fraction_digits(moment: Value) -> int:
+    type = exact_type(moment)
+    return {"datetime": 3, "smalldatetime": 0, "date": 0}.get(type.name, type.scale)
 
 
 def at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
@@ -201,7 +206,7 @@ def at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
     if value.type is not None and value.type.name == "datetimeoffset":
         return Value(f"tsql.move_to_zone({value.sql}, {zone})", value.type)
     local = convert(value, DATETIME2, IMPLICIT).sql
-    return Value(f"tsql.in_zone({local}, {zone})", DATETIMEOFFSET)
+    return Value(f"tsql.in_zone({local}, {zone})", TsqlType("datetimeoffset", scale=_fraction_digits(value)))
 
 
 _NOW = "emulator.now()"

@@ -23,7 +23,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.types import INT, TsqlType
+from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
 if TYPE_CHECKING:
     from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
@@ -183,7 +183,25 @@ def _angle(function: str) -> Handler:
     return handle
 
 
+def _shift(word: str) -> Handler:
+    """LEFT_SHIFT and RIGHT_SHIFT; a negative distance goes the other way."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        value = self.value(nodes[0])
+        type = value.type if value.kind == INTEGER and value.type is not None else INT
+        bits = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}.get(type.name, 32)
+        distance = self.converted(nodes[1], INT)
+        sign = "" if word == "left" else "-"
+        return Value(f"tsql.shift({value.sql}::int8, {sign}{distance}, {bits})::{storage_type(type)}", type)
+
+    return handle
+
+
 FUNCTIONS: dict[str, Function] = {
+    "bit_count": simple("b", BIGINT, "bit_count({0}::bit(64))"),
+    "get_bit": simple("bi", TsqlType("bit"), "(({0} >> {1}) & 1)::int2"),
+    "left_shift": Function(_shift("left"), 2, 2),
+    "right_shift": Function(_shift("right"), 2, 2),
     "abs": Function(_same_type("abs({0})"), 1, 1),
     "acos": _float("acos"),
     "asin": _float("asin"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -66,7 +67,13 @@ def _widest(function: str, kinds: str) -> Function:
             own = _text_type(first)
             return own if own.is_max else varchar(4000 if is_national(own) else 8000, is_national(own))
 
-        return Value(f"{function}({', '.join([as_text(first), *rest])})", type, kind=TEXT)
+        sql = f"{function}({', '.join([as_text(first), *rest])})"
+        # What is beyond the greatest length is cut off, unless the argument is a max.
+        if isinstance(first, LiteralValue):
+            sql = f"left({sql}, {4000 if first.is_national else 8000})"
+        elif not type().is_max:
+            sql = f"left({sql}, {type().length})"
+        return Value(sql, type, kind=TEXT)
 
     return Function(handle, 1 + len(kinds), 1 + len(kinds))
 
@@ -88,14 +95,54 @@ def _datalength(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Valu
     if value.kind == TEXT and type is not None:
         width = 2 if is_national(type) else 1
         return Value(f"(tsql.utf16_length({as_text(value)}) * {width})", result)
+    if type is not None and type.name in _SIZES_BY_FACET:
+        return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {_SIZES_BY_FACET[type.name](type)} END)", result)
     sizes = {
         "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "money": 8, "smallmoney": 4,
         "real": 4, "float": 8,
-        "date": 3, "datetime": 8, "smalldatetime": 4, "uniqueidentifier": 16, "datetime2": 8, "time": 5,
-        "datetimeoffset": 10, "decimal": 9, "numeric": 9,
+        "date": 3, "datetime": 8, "smalldatetime": 4, "uniqueidentifier": 16,
     }  # fmt: skip
     size = sizes.get(type.name if type else "", 8)
     return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {size} END)", result)
+
+
+def _time_bytes(type: TsqlType) -> int:
+    return 3 if type.scale <= 2 else 4 if type.scale <= 4 else 5
+
+
+def _decimal_bytes(type: TsqlType) -> int:
+    return next(size for digits, size in ((9, 5), (19, 9), (28, 13), (38, 17)) if type.precision <= digits)
+
+
+_SIZES_BY_FACET: dict[str, Callable[[TsqlType], int]] = {
+    "time": _time_bytes,
+    "datetime2": lambda type: 3 + _time_bytes(type),
+    "datetimeoffset": lambda type: 5 + _time_bytes(type),
+    "decimal": _decimal_bytes,
+    "numeric": _decimal_bytes,
+}
+
+
+def _position(function: str, text: int) -> Handler:
+    """CHARINDEX and PATINDEX: a bigint in a max. ``text``: which argument is searched."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        arguments = [self.text(node) for node in nodes[:2]] + [self.converted(node, INT) for node in nodes[2:]]
+        return _wide_count(self.value(nodes[text]), f"{function}({', '.join(arguments)})")
+
+    return handle
+
+
+def _wide_count(text: Value, sql: str) -> Value:
+    is_max = not isinstance(text, LiteralValue) and text.type is not None and text.type.is_max
+    return Value(f"{sql}::int8" if is_max else sql, BIGINT if is_max else INT)
+
+
+def _len(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    value = self.value(nodes[0])
+    if value.kind == BINARY:
+        return _wide_count(value, f"octet_length({value.sql})")
+    return _wide_count(value, f"tsql.len({as_text(value)})")
 
 
 def _concat(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
@@ -167,25 +214,25 @@ def _is_national_value(value: Value) -> bool:
 FUNCTIONS: dict[str, Function] = {
     "ascii": simple("t", INT, "tsql.ascii"),
     "char": Function(_char("tsql.char", TsqlType("char", 1)), 1, 1),
-    "charindex": simple("tt?i", INT, "tsql.charindex"),
+    "charindex": Function(_position("tsql.charindex", 1), 2, 3),
     "concat": Function(_concat, 2, ANY_NUMBER),
     "concat_ws": Function(_concat_ws, 3, ANY_NUMBER),
     "datalength": Function(_datalength, 1, 1),
     "hashbytes": Function(_hashbytes, 2, 2),
     "left": _same_width("tsql.left({0}, {1})", "i"),
-    "len": simple("t", INT, "tsql.len({0})"),
+    "len": Function(_len, 1, 1),
     "lower": _same_width("lower({0})"),
     "ltrim": Function(_trimmed("ltrim"), 1, 2),
     "nchar": Function(_char("tsql.nchar", TsqlType("nchar", 1)), 1, 1),
     "parsename": simple("ti", TsqlType("sysname", 128), "tsql.parsename({0}, {1})"),
-    "patindex": simple("tt", INT, "tsql.patindex({0}, {1})"),
+    "patindex": Function(_position("tsql.patindex", 1), 2, 2),
     "quotename": simple("t?t", _NVARCHAR_258, "tsql.quotename"),
     "replace": _widest("tsql.replace", "tt"),
     "replicate": _widest("tsql.replicate", "i"),
     "reverse": _same_width("reverse({0})"),
     "right": _same_width("tsql.right({0}, {1})", "i"),
     "rtrim": Function(_trimmed("rtrim"), 1, 2),
-    "space": simple("i", _VARCHAR_8000, "tsql.space({0})"),
+    "space": simple("i", _VARCHAR_8000, "left(tsql.space({0}), 8000)"),
     "str": Function(_str, 1, 3),
     "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
     "stuff": _widest("tsql.stuff", "iit"),

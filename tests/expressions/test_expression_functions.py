@@ -1,0 +1,139 @@
+"""Built-in functions: values and types as https://learn.microsoft.com/sql/t-sql/functions documents them."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conformance_server import Client
+
+D = Decimal
+_EAST = datetime.timezone(datetime.timedelta(hours=2))
+
+TEXTS = [
+    ("ASCII('A')", 65, "int"),
+    ("CHAR(65)", "A", "char(1)"),
+    ("CHARINDEX('b', 'abcb', 3)", 4, "int"),
+    ("CHARINDEX('', 'abc')", 0, "int"),
+    ("CHARINDEX('b', CAST('abc' AS varchar(max)))", 2, "bigint"),
+    ("LEN('abc  ')", 3, "int"),
+    ("LEN(N'😀')", 2, "int"),
+    ("LEN(0x010203)", 3, "int"),
+    ("LEN(CAST('abc' AS varchar(max)))", 3, "bigint"),
+    ("LEN(REPLICATE('a', 9000))", 8000, "int"),
+    ("LEN(REPLICATE(CAST('a' AS varchar(max)), 9000))", 9000, "bigint"),
+    ("DATALENGTH(N'abc')", 6, "int"),
+    ("DATALENGTH('abc  ')", 5, "int"),
+    ("DATALENGTH(CAST(1 AS decimal(30,2)))", 17, "int"),
+    ("DATALENGTH(CAST(GETDATE() AS datetime2(3)))", 7, "int"),
+    ("LEFT('hello', 2)", "he", "varchar(5)"),
+    ("RIGHT(N'hello', 2)", "lo", "nvarchar(5)"),
+    ("SUBSTRING('hello', 0, 3)", "he", "varchar(5)"),
+    ("REPLACE('aXbX', 'X', 'y')", "ayby", "varchar(8000)"),
+    ("STUFF('abcdef', 2, 3, 'X')", "aXef", "varchar(8000)"),
+    ("STUFF('abc', 9, 1, 'X')", None, "varchar(8000)"),
+    ("TRANSLATE('2*[3+4]', '[]', '()')", "2*(3+4)", "varchar(8000)"),
+    ("TRIM('  a ') + '|'", "a|", "varchar(5)"),
+    ("TRIM('.,' FROM ',.a.,')", "a", "varchar(5)"),
+    ("LTRIM('  a')", "a", "varchar(3)"),
+    ("UPPER('aé')", "AÉ", "varchar(2)"),
+    ("REVERSE('abc')", "cba", "varchar(3)"),
+    ("STR(123.456, 8, 2)", "  123.46", "varchar(8000)"),
+    ("STR(123456, 3)", "***", "varchar(8000)"),
+    ("QUOTENAME('a]b')", "[a]]b]", "nvarchar(258)"),
+    ("PATINDEX('%[0-9]%', 'ab3c')", 3, "int"),
+    ("CONCAT_WS(',', 'a', NULL, 2)", "a,2", None),
+    ("CONCAT('a', NULL, 1, CAST(1.5 AS decimal(5,2)))", "a11.50", None),
+    ("STRING_ESCAPE('a\"/b', 'json')", 'a\\"\\/b', "nvarchar(max)"),
+    ("HASHBYTES('MD5', 'a')", bytes.fromhex("0cc175b9c0f1b6a831c399e269772661"), "varbinary(8000)"),
+    ("value FROM STRING_SPLIT('a', ',')", "a", "varchar(8000)"),
+    ("value FROM STRING_SPLIT(N'a', N',')", "a", "nvarchar(4000)"),
+    ("IIF('50%' LIKE '50!%' ESCAPE '!', 1, 0)", 1, "int"),
+    ("IIF('a_c' LIKE 'a[_]c', 1, 0)", 1, "int"),
+    ("IIF('b' LIKE '[^a-c]', 1, 0)", 0, "int"),
+]
+NUMBERS = [
+    ("ABS(-5.5)", D("5.5"), "decimal(2,1)"),
+    ("CEILING(1.2)", D("2"), "decimal(2,0)"),
+    ("CEILING($123.45)", D("124.0000"), "money"),
+    ("FLOOR(-123.45)", D("-124"), "decimal(5,0)"),
+    ("ROUND(123.456, 2)", D("123.460"), "decimal(6,3)"),
+    ("ROUND(150.75, 0, 1)", D("150.00"), "decimal(5,2)"),
+    ("ROUND(150, -2)", 200, "int"),
+    ("ROUND(CAST(5 AS tinyint), 0)", 5, "int"),
+    ("POWER(2, 10)", 1024, "int"),
+    ("POWER(2, -1)", 0, "int"),
+    ("POWER(2.0, 3)", D("8.0"), "decimal(38,1)"),
+    ("SQUARE(3)", 9.0, "float"),
+    ("SIGN(-2.5e0)", -1.0, "float"),
+    ("DEGREES(PI())", 180.0, "float"),
+    ("DEGREES(1)", 57, "int"),
+    ("LOG(8, 2)", 3.0, "float"),
+    ("GREATEST(1, 2, 3)", 3, "int"),
+    ("LEFT_SHIFT(1, 31)", -2147483648, "int"),
+    ("RIGHT_SHIFT(-1, 1)", 2147483647, "int"),
+    ("BIT_COUNT(7)", 3, "bigint"),
+    ("GET_BIT(4, 2)", True, "bit"),
+    ("ISNUMERIC('1e5')", 1, "int"),
+    ("ISNUMERIC('.')", 1, "int"),
+    ("ISNUMERIC('1a')", 0, "int"),
+    ("IIF(NULL IS NOT DISTINCT FROM NULL, 1, 0)", 1, "int"),
+    ("IIF(1 IS DISTINCT FROM NULL, 1, 0)", 1, "int"),
+    ("MAX(value) FROM GENERATE_SERIES(1, 5, 2)", 5, "int"),
+]
+DATES = [
+    ("DATEADD(month, 1, '2024-01-31')", datetime.datetime(2024, 2, 29), "datetime"),
+    ("DATEADD(day, 1, CAST('2024-01-31' AS date))", datetime.date(2024, 2, 1), "date"),
+    ("DATEADD(minute, -1, CAST('00:00' AS time(0)))", datetime.time(23, 59), "time"),
+    ("DATEADD(day, 1.9, CAST('2024-01-01' AS date))", datetime.date(2024, 1, 2), "date"),
+    ("DATEDIFF(year, '2023-12-31', '2024-01-01')", 1, "int"),
+    ("DATEDIFF(week, '2024-01-06', '2024-01-07')", 1, "int"),
+    ("DATEDIFF(hour, '2024-01-01 00:59', '2024-01-01 01:00')", 1, "int"),
+    ("DATEDIFF(day, '2024-01-02', '2024-01-01')", -1, "int"),
+    ("DATEDIFF_BIG(microsecond, '2024-01-01', '2024-01-02')", 86_400_000_000, "bigint"),
+    ("DATENAME(weekday, '2024-01-31')", "Wednesday", "nvarchar(30)"),
+    ("DATEPART(iso_week, '2024-12-30')", 1, "int"),
+    ("DATEPART(week, '2024-01-07')", 2, "int"),
+    ("DATEPART(weekday, '2024-01-07')", 1, "int"),
+    ("DATEPART(nanosecond, CAST('2024-01-07 00:00:00.123456' AS datetime2))", 123_456_000, "int"),
+    ("DATETRUNC(month, CAST('2024-01-31' AS date))", datetime.date(2024, 1, 1), "date"),
+    ("EOMONTH('2024-01-31', 1)", datetime.date(2024, 2, 29), "date"),
+    ("DATEFROMPARTS(2024, 2, 29)", datetime.date(2024, 2, 29), "date"),
+    ("DATETIMEFROMPARTS(2024, 2, 3, 4, 5, 6, 7)", datetime.datetime(2024, 2, 3, 4, 5, 6, 7000), "datetime"),
+    ("TIMEFROMPARTS(23, 59, 58, 5, 1)", datetime.time(23, 59, 58, 500000), "time"),
+    ("ISDATE('2024-02-30')", 0, "int"),
+    ("SWITCHOFFSET(CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)), '+02:00')",
+     datetime.datetime(2024, 1, 2, 5, 4, tzinfo=_EAST), "datetimeoffset"),
+    ("CAST('2024-07-02 03:04' AS datetime2(0)) AT TIME ZONE 'W. Europe Standard Time'",
+     datetime.datetime(2024, 7, 2, 3, 4, tzinfo=_EAST), "datetimeoffset"),
+    ("CONVERT(varchar(40), CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)) AT TIME ZONE 'Tokyo Standard Time')",
+     "2024-01-02 12:04:00 +09:00", "varchar(40)"),
+]  # fmt: skip
+ERRORS = [
+    ("LEFT('abc', -1)", 537),
+    ("SUBSTRING('abc', 1, -1)", 537),
+    ("RIGHT('abc', -1)", 536),
+    ("DATEFROMPARTS(2024, 2, 30)", 289),
+    ("TIMEFROMPARTS(25, 0, 0, 0, 0)", 289),
+    ("DATEPART(hour, CAST('2024-01-01' AS date))", 9810),
+    ("GETDATE() AT TIME ZONE 'Nowhere'", 9820),
+    ("NO_SUCH_FUNCTION(1)", 195),
+    ("LEN()", 174),
+    ("DATEADD(nonsense, 1, GETDATE())", 155),
+]
+
+
+@pytest.mark.parametrize(("expression", "value", "type"), [*TEXTS, *NUMBERS, *DATES])
+def test_function_has_the_servers_value_and_type(sql: Client, expression: str, value: object, type: str | None) -> None:
+    result = sql.result(f"SELECT {expression}")
+    assert result.rows[0][0] == (pytest.approx(value) if isinstance(value, float) else value)
+    assert type is None or result.types[0].replace("numeric", "decimal") == type
+
+
+@pytest.mark.parametrize(("expression", "number"), ERRORS)
+def test_wrong_argument_is_the_servers_error(sql: Client, expression: str, number: int) -> None:
+    assert sql.error(f"SELECT {expression}").number == number
