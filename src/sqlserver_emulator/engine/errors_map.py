@@ -225,6 +225,16 @@ _HANDLERS: dict[str, _Handler] = {
         "The sequence object has reached its minimum or maximum value. Restart the sequence object to allow new values"
         " to be generated.",
     ),
+    "44000": _fixed(
+        550,
+        "The attempted insert or update failed because the target view either specifies WITH CHECK OPTION or spans a view"
+        " that specifies WITH CHECK OPTION and one or more rows resulting from the operation did not qualify under the"
+        " CHECK OPTION constraint.",
+    ),
+    "42P17": _fixed(
+        NotSupportedByEmulatorError.NUMBER,
+        "sqlserver_emulator does not support computed columns whose value changes by itself. See docs/emulator.md.",
+    ),
     "22012": _fixed(8134, "Divide by zero error encountered."),
     "22P02": _not_a_value,
     "22003": _out_of_range,

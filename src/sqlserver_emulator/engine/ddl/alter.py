@@ -122,23 +122,46 @@ def _has_rows(scope: DdlScope, target: str) -> bool:
     return bool(scope.fetch(f"SELECT 1 FROM {target} LIMIT 1"))
 
 
+_CHECK_SQL = """
+SELECT regexp_replace(pg_get_constraintdef(c.oid), '( NO INHERIT)?( NOT ENFORCED)?( NOT VALID)?$', '')
+FROM pg_constraint c WHERE c.conrelid = $1::oid AND c.conname = $2
+"""
+
+
+def _switch_check(scope: DdlScope, table: CatalogObject, constraint: str, change: ConstraintSwitch) -> None:
+    """PostgreSQL switches only foreign keys; a CHECK constraint is made anew."""
+    target, name = qualified(table.postgres_schema, table.postgres_name), quote(constraint)
+    definition = scope.fetch(_CHECK_SQL, [table.object_id, constraint])[0][0]
+    state = "NOT ENFORCED" if not change.enabled else "" if change.validate else "NOT VALID"
+    scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} {definition} {state}")
+    scope.fetch(
+        "UPDATE emulator.check_constraints k SET is_disabled = $3::boolean, is_not_trusted = $4::boolean"
+        " FROM emulator.objects o WHERE o.object_id = k.object_id AND k.parent_object_id = $1::int"
+        " AND o.postgres_name = $2",
+        [table.object_id, constraint, not change.enabled, state != ""],
+    )
+
+
 _SWITCHED = """
-SELECT o.name, o.type, o.postgres_name FROM emulator.objects o
+SELECT o.name, o.type, o.postgres_name, coalesce(f.is_disabled, k.is_disabled) FROM emulator.objects o
+LEFT JOIN emulator.foreign_keys f ON f.object_id = o.object_id
+LEFT JOIN emulator.check_constraints k ON k.object_id = o.object_id
 WHERE o.parent_object_id = $1::int AND o.type IN ('F', 'C') AND ($2 = '' OR lower(o.name) = lower($2))
 """
 
 
 def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> None:
-    """NOCHECK and CHECK CONSTRAINT; PostgreSQL 18 can leave only foreign keys unenforced once they exist."""
+    """NOCHECK and CHECK CONSTRAINT."""
     target = qualified(table.postgres_schema, table.postgres_name)
     for wanted in change.names or ("",):
         found = scope.fetch(_SWITCHED, [table.object_id, wanted])
         if wanted and not found:
             raise SqlServerError(4917, f"Constraint '{wanted}' does not exist.")
-        for name, kind, postgres_name in found:
-            if kind != "F":
-                if not change.enabled:
-                    raise NotSupportedByEmulatorError(f"NOCHECK CONSTRAINT of a CHECK constraint ({name})")
+        for name, kind, postgres_name, is_disabled in found:
+            if change.enabled and not is_disabled and not change.validate:
+                continue
+            if kind == "C":
+                _switch_check(scope, table, str(postgres_name), change)
                 continue
             state = "ENFORCED" if change.enabled else "NOT ENFORCED"
             scope.run(f"ALTER TABLE {target} ALTER CONSTRAINT {quote(postgres_name)} {state}")

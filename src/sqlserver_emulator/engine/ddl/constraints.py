@@ -112,7 +112,10 @@ def _add_check(scope: DdlScope, home: SchemaEntry, table: CatalogObject, check: 
     object_id = _next_id(scope)
     name = check.name or generated_name("CK", table, object_id, check.column)
     _alter(
-        scope, table, f"ADD CONSTRAINT {quote(postgres_name(name))} CHECK ({scope.condition(check.condition, table)})"
+        scope,
+        table,
+        f"ADD CONSTRAINT {quote(postgres_name(name))} CHECK ({scope.condition(check.condition, table)})"
+        f"{'' if check.validate else ' NOT VALID'}",
     )
     if table.name.startswith(("#", "@")):
         return
@@ -121,8 +124,9 @@ def _add_check(scope: DdlScope, home: SchemaEntry, table: CatalogObject, check: 
     )
     column_id = rows.column_of(table, check.column).column_id if check.column else 0
     scope.fetch(
-        "INSERT INTO emulator.check_constraints VALUES ($1::int, $2::int, $3::int, $4, $5::boolean)",
-        [object_id, table.object_id, column_id, parenthesised(check.condition), not check.name],
+        "INSERT INTO emulator.check_constraints"
+        " VALUES ($1::int, $2::int, $3::int, $4, $5::boolean, false, $6::boolean)",
+        [object_id, table.object_id, column_id, parenthesised(check.condition), not check.name, not check.validate],
     )
 
 

@@ -44,6 +44,7 @@ class CheckDeclaration:
     condition: str
     name: str = ""
     column: str = ""
+    validate: bool = True
 
 
 @dataclass(frozen=True, slots=True)

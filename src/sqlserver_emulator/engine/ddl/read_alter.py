@@ -8,8 +8,8 @@ from sqlserver_emulator.engine.ddl.declarations import (
     ColumnDeclaration,
     Constraint,
     DefaultDeclaration,
-    ForeignKeyDeclaration,
     IndexDeclaration,
+    KeyDeclaration,
 )
 from sqlserver_emulator.engine.ddl.read_table import TableElementReader, TypeReader
 from sqlserver_emulator.engine.ddl.reading import expect_end, skip_storage_options
@@ -64,30 +64,43 @@ class TriggerSwitch:
     enabled: bool
 
 
-Change = Additions | ColumnChange | Removals | ConstraintSwitch | TriggerSwitch
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """REBUILD, SET (LOCK_ESCALATION = …): how a table is stored and locked is PostgreSQL's."""
+
+
+Change = Additions | ColumnChange | Removals | ConstraintSwitch | TriggerSwitch | NoChange
 
 
 def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
     """From the word after the table's name on."""
     validate = True
+    says_check = False
     if cursor.accept("WITH", "NOCHECK"):
         validate = False
     else:
-        cursor.accept("WITH", "CHECK")
+        says_check = cursor.accept("WITH", "CHECK")
     if cursor.accept("ADD"):
         change: Change = _read_additions(cursor, read_type, validate)
     elif cursor.accept("ALTER", "COLUMN"):
         change = _read_column_change(cursor, read_type)
     elif cursor.accept("DROP"):
         change = _read_removals(cursor)
+    elif cursor.word == "REBUILD" or (cursor.word == "SET" and "LOCK_ESCALATION" in _words(cursor)):
+        cursor.at = len(cursor.tokens) - 1
+        change = NoChange()
     elif cursor.word in ("CHECK", "NOCHECK"):
-        change = _read_switch(cursor, validate)
+        change = _read_switch(cursor, says_check)
     elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "TRIGGER":
         change = _read_trigger_switch(cursor)
     else:
         raise NotSupportedByEmulatorError(f"ALTER TABLE … {cursor.word} {cursor.word_after()}".rstrip())
     expect_end(cursor)
     return change
+
+
+def _words(cursor: Cursor) -> set[str]:
+    return {token.word for token in cursor.tokens[cursor.at :]}
 
 
 def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Additions:
@@ -97,7 +110,7 @@ def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Ad
         reader.take_element()
     skip_storage_options(cursor)
     constraints = tuple(
-        replace(c, validate=validate) if isinstance(c, ForeignKeyDeclaration) else c for c in reader.constraints
+        c if isinstance(c, KeyDeclaration) else replace(c, validate=validate) for c in reader.constraints
     )
     return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
 

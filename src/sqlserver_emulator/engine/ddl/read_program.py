@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_column_names, take_name
-from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
 
@@ -15,6 +14,8 @@ class ViewText:
     name: ObjectName
     columns: tuple[str, ...]
     query: str
+    checks: bool = False
+    """WITH CHECK OPTION."""
 
 
 def take_view(cursor: Cursor) -> ViewText:
@@ -23,20 +24,18 @@ def take_view(cursor: Cursor) -> ViewText:
     columns = take_column_names(cursor) if cursor.word == "(" else ()
     if cursor.accept("WITH"):
         while cursor.word != "AS":
-            if cursor.word == "SCHEMABINDING":
-                raise NotSupportedByEmulatorError("views WITH SCHEMABINDING")
             cursor.take()
     cursor.expect("AS")
     query = cursor.text[cursor.token.start :].strip().removesuffix(";")
-    if query.upper().rstrip().endswith("WITH CHECK OPTION"):
-        raise NotSupportedByEmulatorError("views WITH CHECK OPTION")
-    return ViewText(name, columns, query)
+    checks = [token.word for token in cursor.tokens if token.word not in ("", ";")][-3:] == ["WITH", "CHECK", "OPTION"]
+    if checks:
+        query = query[: query.upper().rindex("WITH")].rstrip()
+    return ViewText(name, columns, query, checks)
 
 
-def read_view(definition: str) -> tuple[tuple[str, ...], str]:
-    """Columns and query of a stored CREATE or ALTER VIEW."""
+def read_view(definition: str) -> ViewText:
+    """A stored CREATE or ALTER VIEW."""
     cursor = Cursor(definition)
     while not cursor.accept("VIEW"):
         cursor.take()
-    view = take_view(cursor)
-    return view.columns, view.query
+    return take_view(cursor)

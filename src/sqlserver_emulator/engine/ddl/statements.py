@@ -122,17 +122,16 @@ def _drop_index(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def _alter_index(scope: DdlScope, cursor: Cursor) -> Command:
-    """REBUILD and REORGANIZE change nothing a client can see; DISABLE would."""
+    """REBUILD, REORGANIZE and SET change nothing a client can see; DISABLE would."""
     words = {token.word for token in cursor.tokens}
-    if not words & {"REBUILD", "REORGANIZE"}:
-        raise NotSupportedByEmulatorError("ALTER INDEX other than REBUILD and REORGANIZE")
+    if not words & {"REBUILD", "REORGANIZE", "SET"}:
+        raise NotSupportedByEmulatorError("ALTER INDEX … DISABLE")
     return Command.NONE
 
 
 def _view(replace: str) -> Statement:
     def apply(scope: DdlScope, cursor: Cursor) -> Command:
-        view = read_program.take_view(cursor)
-        views.create_view(scope, view.name, view.columns, view.query, replace=replace)
+        views.create_view(scope, read_program.take_view(cursor), replace=replace)
         return Command.NONE
 
     return apply
@@ -234,6 +233,12 @@ def _drop_sequence(scope: DdlScope, cursor: Cursor) -> Command:
     return Command.NONE
 
 
+def _no_effect(scope: DdlScope, cursor: Cursor) -> Command:
+    """CREATE, ALTER and DROP STATISTICS: PostgreSQL keeps its own."""
+    scope.changes_catalog = False
+    return Command.NONE
+
+
 def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
     if not cursor.accept("FROM"):
@@ -280,6 +285,8 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("CREATE SEQUENCE", _create_sequence),
     ("ALTER SEQUENCE", _alter_sequence),
     ("DROP SEQUENCE", _drop_sequence),
+    ("CREATE STATISTICS", _no_effect),
+    ("DROP STATISTICS", _no_effect),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
     ("CREATE DATABASE", database_options.create_database),

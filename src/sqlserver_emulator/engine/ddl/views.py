@@ -13,7 +13,7 @@ from psycopg.pq.abc import PGresult
 from sqlserver_emulator.engine import result_types
 from sqlserver_emulator.engine.ddl import rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
-from sqlserver_emulator.engine.ddl.read_program import read_view
+from sqlserver_emulator.engine.ddl.read_program import ViewText, read_view
 from sqlserver_emulator.engine.ddl.scope import DdlScope, with_literals
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.pipeline import StatementFailedError
@@ -44,24 +44,27 @@ ORDER BY o.create_date
 """
 
 
-def create_view(scope: DdlScope, name: ObjectName, columns: tuple[str, ...], query: str, *, replace: str) -> None:
+def create_view(scope: DdlScope, view: ViewText, *, replace: str) -> None:
     """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
+    name = view.name
     existing = scope.table(name)
     if existing is not None and replace and existing.kind == "V":
         _forget(scope, existing)
     elif replace == "ALTER":
         raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
-    _make(scope, name, columns, query)
+    _make(scope, name, view)
 
 
-def _make(scope: DdlScope, name: ObjectName, columns: tuple[str, ...], query: str) -> int:
+def _make(scope: DdlScope, name: ObjectName, view: ViewText) -> int:
+    columns, query = view.columns, view.query
     home = scope.schema(name)
     translated = scope.translate(query)
     described = scope.access.connection.describe(with_literals(translated))
     declared = _columns(scope, described, translated, columns, name)
     target = qualified(home.postgres_name, postgres_name(name.name))
     names = ", ".join(quote(c.postgres_name) for c in declared)
-    scope.run(f"CREATE VIEW {target} ({names}) AS {with_literals(translated)}")
+    check = " WITH CASCADED CHECK OPTION" if view.checks else ""
+    scope.run(f"CREATE VIEW {target} ({names}) AS {with_literals(translated)}{check}")
     object_id = rows.object_id_of(scope, target)
     rows.insert_object(
         scope, home, name.name, "V", object_id=object_id, postgres_name=postgres_name(name.name),
@@ -132,11 +135,11 @@ def attach_views(scope: DdlScope, database: str) -> None:
     """Make again the views that are in the catalog only, where their tables are there."""
     for object_id, schema, name, definition in scope.fetch(_BROKEN, [database]):
         inner = DdlScope.like(scope, database, str(definition))
-        columns, query = read_view(str(definition))
+        view = read_view(str(definition))
         try:
             with scope.access.connection.nested():
                 scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
                 scope.access.catalog_changed()
-                _make(inner, ObjectName(str(name), str(schema), database), columns, query)
+                _make(inner, ObjectName(str(name), str(schema), database), view)
         except (SqlServerError, StatementFailedError):
             scope.access.catalog_changed()

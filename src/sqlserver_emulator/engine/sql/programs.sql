@@ -21,6 +21,9 @@ CREATE TABLE IF NOT EXISTS emulator.triggers (
     is_disabled boolean NOT NULL DEFAULT false
 );
 
+ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_disabled boolean NOT NULL DEFAULT false;
+ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_not_trusted boolean NOT NULL DEFAULT false;
+
 -- Triggers run in the interpreter, after the statement and in its transaction. PostgreSQL's part is to keep the rows
 -- before and after the change as temporary tables, and to tell the session by a notice which these are. Their names
 -- are the same whenever the same event comes at the same depth of triggers, so that translated statements are found

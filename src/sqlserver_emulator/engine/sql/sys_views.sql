@@ -290,8 +290,8 @@ SELECT a.*, i.index_id AS unique_index_id, i.is_system_named::int::emulator.bit 
 FROM emulator_sys.objects a JOIN emulator.indexes i ON i.constraint_object_id = a.object_id;
 
 CREATE VIEW emulator_sys.check_constraints AS
-SELECT a.*, 0::emulator.bit AS is_disabled, 0::emulator.bit AS is_not_for_replication, 0::emulator.bit AS is_not_trusted,
-    k.parent_column_id, k.definition, 1::emulator.bit AS uses_database_collation,
+SELECT a.*, k.is_disabled::int::emulator.bit AS is_disabled, 0::emulator.bit AS is_not_for_replication,
+    k.is_not_trusted::int::emulator.bit AS is_not_trusted, k.parent_column_id, k.definition, 1::emulator.bit AS uses_database_collation,
     k.is_system_named::int::emulator.bit AS is_system_named
 FROM emulator_sys.objects a JOIN emulator.check_constraints k ON k.object_id = a.object_id;
 
