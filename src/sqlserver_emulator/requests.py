@@ -11,7 +11,7 @@ from itertools import chain
 
 from sqlserver_emulator.channel import Channel, Message, MessageCancelledError
 from sqlserver_emulator.errors import ConnectionCutError, NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.events import Command, ErrorRaised, Event, StatementDone
+from sqlserver_emulator.events import Command, ErrorRaised, Event, ReturnStatus, StatementDone
 from sqlserver_emulator.handshake import INTERNAL_ERROR
 from sqlserver_emulator.interruption import Interruption
 from sqlserver_emulator.session import Session
@@ -25,6 +25,8 @@ from sqlserver_emulator.tds.transaction import TransactionKind, TransactionReque
 
 _LOG = logging.getLogger(__name__)
 _FATAL = 20
+_RESET_PROCEDURE = "sp_reset_connection"
+"""The same as the reset bit, by name: python-tds' pool calls it. In a batch it is not there, as on a real server."""
 
 
 class RequestRunner:
@@ -56,6 +58,9 @@ class RequestRunner:
     def _reset(self, message: Message) -> None:
         if message.status & RESET_KEEPING_TRANSACTION:
             raise ProtocolError("RESETCONNECTIONSKIPTRAN is not supported")
+        self._reset_session()
+
+    def _reset_session(self) -> None:
         before = self._session.database
         self._session.reset()
         self._channel.write(tokens.reset_done())
@@ -82,6 +87,9 @@ class RequestRunner:
 
     def _run_call(self, call: RpcCall) -> bool:
         encoder = self._encoder(procedure=True, more_follows=not call.is_last)
+        if call.procedure.lower() == _RESET_PROCEDURE:
+            self._reset_session()
+            return self._stream(iter((ReturnStatus(0),)), encoder)
         return self._stream(self._session.run_procedure(call.procedure, call.arguments), encoder)
 
     def _run_transaction(self, payload: bytes) -> bool:

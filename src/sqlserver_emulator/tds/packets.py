@@ -15,8 +15,8 @@ HEADER_BYTES = 8
 DEFAULT_PACKET_BYTES = 4096
 SMALLEST_PACKET_BYTES = 512
 LARGEST_PACKET_BYTES = 32767
-LARGEST_TLS_PACKET_BYTES = 16384
-"""mssql-jdbc refuses a larger one under TLS (a TLS record holds 16 KB)."""
+LARGEST_TLS_PACKET_BYTES = 16000
+"""A TLS record holds 16 KB: mssql-jdbc refuses more, and msodbcsql18 wants room in it for the record's own bytes."""
 
 LAST = 0x01
 IGNORE = 0x02
