@@ -28,6 +28,7 @@ _TYPES = {
     61: "datetime", 58: "smalldatetime", 231: "nvarchar", 239: "nchar", 167: "varchar", 175: "char", 165: "varbinary",
     173: "binary", 106: "decimal", 108: "numeric", 99: "ntext", 35: "text", 34: "image", 62: "float", 59: "real",
     60: "money", 122: "smallmoney", 40: "date", 41: "time", 42: "datetime2", 43: "datetimeoffset", 241: "xml",
+    98: "sql_variant",
 }  # fmt: skip
 _SIZED = {
     38: {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"},

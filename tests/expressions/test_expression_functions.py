@@ -113,6 +113,14 @@ DATES = [
     ("CONVERT(varchar(40), CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)) AT TIME ZONE 'Tokyo Standard Time')",
      "2024-01-02 12:04:00 +09:00", "varchar(40)"),
 ]  # fmt: skip
+VARIANTS = [
+    ("SERVERPROPERTY('EngineEdition')", 3, "sql_variant"),
+    ("SERVERPROPERTY('NoSuchProperty')", None, "sql_variant"),
+    ("DATABASEPROPERTYEX('master', 'Status')", "ONLINE", "sql_variant"),
+    ("CAST(SERVERPROPERTY('EngineEdition') AS int)", 3, "int"),
+    ("IIF(SERVERPROPERTY('EngineEdition') = 3, 'yes', 'no')", "yes", "varchar(3)"),
+    ("1 FROM (SELECT SERVERPROPERTY('EngineEdition') AS x) t WHERE x = 3", 1, "int"),
+]
 ERRORS = [
     ("LEFT('abc', -1)", 537),
     ("SUBSTRING('abc', 1, -1)", 537),
@@ -127,7 +135,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "value", "type"), [*TEXTS, *NUMBERS, *DATES])
+@pytest.mark.parametrize(("expression", "value", "type"), [*TEXTS, *NUMBERS, *DATES, *VARIANTS])
 def test_function_has_the_servers_value_and_type(sql: Client, expression: str, value: object, type: str | None) -> None:
     result = sql.result(f"SELECT {expression}")
     assert result.rows[0][0] == (pytest.approx(value) if isinstance(value, float) else value)

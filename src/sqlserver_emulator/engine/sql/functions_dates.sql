@@ -125,17 +125,6 @@ CREATE OR REPLACE FUNCTION tsql.offset_text(minutes int) RETURNS text LANGUAGE s
 RETURN CASE WHEN minutes < 0 THEN '-' ELSE '+' END || lpad((abs(minutes) / 60)::text, 2, '0') || ':' || lpad((abs(minutes) % 60)::text, 2, '0');
 CREATE OR REPLACE FUNCTION tsql.sysdatetimeoffset() RETURNS tsql.datetimeoffset LANGUAGE sql STABLE PARALLEL SAFE
 RETURN ROW(emulator.utc_now(), extract(timezone FROM statement_timestamp()) / 60)::tsql.datetimeoffset;
--- Windows' names of a few zones; PostgreSQL's own names work too.
-CREATE OR REPLACE FUNCTION tsql.zone(name text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN CASE lower(name)
-    WHEN 'utc' THEN 'UTC' WHEN 'w. europe standard time' THEN 'Europe/Berlin' WHEN 'central european standard time' THEN 'Europe/Warsaw'
-    WHEN 'central europe standard time' THEN 'Europe/Budapest' WHEN 'romance standard time' THEN 'Europe/Paris'
-    WHEN 'gmt standard time' THEN 'Europe/London' WHEN 'eastern standard time' THEN 'America/New_York'
-    WHEN 'central standard time' THEN 'America/Chicago' WHEN 'mountain standard time' THEN 'America/Denver'
-    WHEN 'pacific standard time' THEN 'America/Los_Angeles' WHEN 'tokyo standard time' THEN 'Asia/Tokyo'
-    WHEN 'china standard time' THEN 'Asia/Shanghai' WHEN 'india standard time' THEN 'Asia/Kolkata'
-    WHEN 'e. south america standard time' THEN 'America/Sao_Paulo' WHEN 'aus eastern standard time' THEN 'Australia/Sydney'
-    ELSE name END;
 CREATE OR REPLACE FUNCTION tsql.zone_offset(utc timestamp, zone text) RETURNS int LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 BEGIN
     RETURN extract(epoch FROM (utc AT TIME ZONE 'UTC') AT TIME ZONE tsql.zone(zone) - utc)::int / 60;

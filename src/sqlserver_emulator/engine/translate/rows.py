@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from sqlserver_emulator.engine.translate.clauses import output_names, select_from
 from sqlserver_emulator.engine.translate.comparisons import has_blanks_at_end, padded, unpadded
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
+from sqlserver_emulator.engine.translate.functions.metadata import VariantValue
 from sqlserver_emulator.engine.translate.scope import SourceColumn, quote
 from sqlserver_emulator.engine.translate.type_rules import is_fixed_text, is_text, storage_type, unify
 from sqlserver_emulator.engine.translate.values import Value
@@ -26,6 +27,8 @@ class Query:
 
 def finished(value: Value) -> str:
     """The value as it leaves the query: of the storage of its type, so that PostgreSQL's own widening does not show."""
+    if isinstance(value, VariantValue):
+        return f"{value.sql}::{value.base}"
     if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
         return value.sql
     type = value.type

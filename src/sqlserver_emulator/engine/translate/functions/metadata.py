@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
 
-_VARIANT_TEXT = TsqlType("nvarchar", 128)
+_VARIANT = TsqlType("sql_variant")
+_NUMBER_PROPERTIES = frozenset(
+    (
+        "productmajorversion", "productminorversion", "productbuild", "editionid", "engineedition", "isclustered",
+        "ishadrenabled", "issingleuser", "isintegratedsecurityonly", "isfulltextinstalled", "isxtpsupported",
+        "processid", "lcid", "issqlserveragentrunning", "version", "isautoclose", "isautoshrink", "isinstandby",
+        "isansinullsenabled", "isfulltextenabled", "comparisonstyle", "codepage", "collationid", "sqlcharset",
+        "sqlsortorder", "islocaldb", "ispolybaseinstalled", "isadvancedanalyticsinstalled", "isbigdatacluster",
+        "filestreamconfiguredlevel", "filestreameffectivelevel", "buildclrversion_number", "numlicenses",
+    )
+)  # fmt: skip
 
 
 def _metadata(function: str, kinds: str, result: TypeOrThunk, *, database: bool = True) -> Function:
@@ -112,13 +122,35 @@ def user_arguments(
     return arguments
 
 
+class VariantValue(Value):
+    """A sql_variant, carried as text. ``base``: the storage type that it leaves the query with."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, sql: str, base: str) -> None:
+        super().__init__(sql, _VARIANT)
+        self.base = base
+
+
+def _property(function: str, kinds: str) -> Function:
+    """A property as a sql_variant: an int or a string, by the property's name, which is nearly always a literal."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        arguments = [argument(self, node, kind) for node, kind in zip(nodes, kinds, strict=True)]
+        sql = f"{function}({', '.join(arguments)})"
+        name = self.emission.constant(nodes[-1]).lower() if isinstance(nodes[-1], (exp.Literal, exp.National)) else ""
+        return VariantValue(sql, "integer" if name in _NUMBER_PROPERTIES else "text")
+
+    return Function(handle, len(kinds), len(kinds))
+
+
 FUNCTIONS: dict[str, Function] = {
     "col_length": _metadata("tsql.col_length", "tt", SMALLINT),
     "col_name": _metadata("tsql.col_name", "ii", SYSNAME, database=False),
-    "collationproperty": _metadata("tsql.collationproperty", "tt", _VARIANT_TEXT, database=False),
+    "collationproperty": _property("tsql.collationproperty", "tt"),
     "columnproperty": _metadata("tsql.columnproperty", "itt", INT, database=False),
     "database_principal_id": _metadata("tsql.database_principal_id", "?t", INT),
-    "databasepropertyex": _metadata("tsql.databasepropertyex", "tt", _VARIANT_TEXT, database=False),
+    "databasepropertyex": _property("tsql.databasepropertyex", "tt"),
     "db_id": _metadata("tsql.db_id", "?t", SMALLINT),
     "db_name": _metadata("tsql.db_name", "?i", SYSNAME),
     "ident_current": _metadata("tsql.ident_current", "t", TsqlType("numeric", precision=38)),
@@ -133,7 +165,7 @@ FUNCTIONS: dict[str, Function] = {
     "objectpropertyex": _metadata("tsql.objectproperty", "it", INT, database=False),
     "schema_id": _metadata("tsql.schema_id", "?t", INT),
     "schema_name": _metadata("tsql.schema_name", "?i", SYSNAME),
-    "serverproperty": _metadata("tsql.serverproperty", "t", _VARIANT_TEXT, database=False),
+    "serverproperty": _property("tsql.serverproperty", "t"),
     "type_id": _metadata("tsql.type_id", "t", INT),
     "type_name": _metadata("tsql.type_name", "i", SYSNAME),
 }
