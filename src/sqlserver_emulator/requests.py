@@ -186,7 +186,12 @@ class RequestRunner:
         self._channel.write(tokens.done(tokens.DoneToken.DONE, tokens.DoneStatus.ERROR, Command.NONE.value))
 
     def _finish_interrupted(self) -> None:
-        """The attention itself is still to be read; its acknowledgement ends the response that it cut short."""
+        """End the response that was cut short, and acknowledge the attention, which is still to be read, in its own.
+
+        mssql-jdbc waits for two messages, as it knows them from the real server; other drivers take either.
+        """
+        self._channel.write(tokens.done(tokens.DoneToken.DONE, tokens.DoneStatus.ERROR, Command.NONE.value))
+        self._channel.end_message()
         message = self._channel.read_message()
         if message is None:
             raise ConnectionResetError("the client left while its request ran")

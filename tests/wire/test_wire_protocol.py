@@ -33,6 +33,8 @@ from sqlserver_emulator.connection import ClientConnection
 from sqlserver_emulator.handshake import TlsContexts
 from sqlserver_emulator.limits import Capacity, Limits
 
+FAILED_DONE = b"\xfd\x02\x00" + b"\x00" * 10
+
 
 @pytest.fixture(scope="module")
 def canned_server(emulator_dir: Path) -> Iterator[Emulator]:
@@ -172,10 +174,11 @@ def test_login_answers_with_context_version_and_packet_size(canned_server: Emula
     assert answer[-13:] == b"\xfd" + b"\x00" * 12
 
 
-def test_attention_while_a_result_streams_is_acknowledged_in_it(raw: RawClient) -> None:
+def test_attention_while_a_result_streams_is_acknowledged_after_it(raw: RawClient) -> None:
     raw.send(BATCH, HEADERS + "select many".encode("utf-16-le"))
     raw.send(ATTENTION, b"")
-    assert raw.read().endswith(ATTENTION_DONE)
+    assert raw.read().endswith(FAILED_DONE)
+    assert raw.read() == ATTENTION_DONE
     assert raw.batch("select numbers 1").endswith(struct.pack("<BHHQ", 0xFD, 0x10, 0xC1, 1))
 
 
@@ -183,6 +186,7 @@ def test_attention_ends_a_statement_that_waits(raw: RawClient) -> None:
     started = time.monotonic()
     raw.send(BATCH, HEADERS + "wait".encode("utf-16-le"))
     raw.send(ATTENTION, b"")
+    assert raw.read() == FAILED_DONE
     assert raw.read() == ATTENTION_DONE
     assert time.monotonic() - started < 10
 
