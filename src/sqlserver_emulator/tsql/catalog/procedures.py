@@ -1,4 +1,4 @@
-"""sp_stored_procedures and sp_sproc_columns_100: the procedures of users and their parameters."""
+"""sp_stored_procedures, sp_sproc_columns and sp_sproc_columns_100: the procedures of users and their parameters."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ def _stored_procedures(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _parameters(call: ProcedureCall) -> Iterator[Event]:
+    """Before sp_sproc_columns_100, columns 20 to 27 were not there."""
+    rows = [row[:19] + row[27:] for row in _parameter_rows(call)]
+    yield from result_set(_PARAMETER_COLUMNS[:19] + _PARAMETER_COLUMNS[27:], rows)
+
+
+def _parameters_100(call: ProcedureCall) -> Iterator[Event]:
+    yield from result_set(_PARAMETER_COLUMNS, _parameter_rows(call))
+
+
+def _parameter_rows(call: ProcedureCall) -> list[Row]:
     arguments = call.arguments
     check_qualifier(call, arguments["@procedure_qualifier"])
     version, wanted = arguments["@odbcver"], arguments["@column_name"]
@@ -85,7 +95,7 @@ def _parameters(call: ProcedureCall) -> Iterator[Event]:
             rows.append((*home, parameter.name, _direction(parameter), *_of(parameter, is_odbc_3, position)))
     if wanted not in (None, "", "%"):
         rows = [row for row in rows if str(row[3]).lower() == str(wanted).lower()]
-    yield from result_set(_PARAMETER_COLUMNS, rows)
+    return rows
 
 
 def _found(call: ProcedureCall, name: object, owner: object) -> list[Row]:
@@ -138,4 +148,5 @@ _SPROC_PARAMETERS: Final = (
     Parameter("@ODBCVer", INT, 2),
     Parameter("@fUsePattern", BIT, 1),
 )
-SP_SPROC_COLUMNS_100: Final = SystemProcedure("sp_sproc_columns_100", _SPROC_PARAMETERS, _parameters)
+SP_SPROC_COLUMNS: Final = SystemProcedure("sp_sproc_columns", _SPROC_PARAMETERS, _parameters)
+SP_SPROC_COLUMNS_100: Final = SystemProcedure("sp_sproc_columns_100", _SPROC_PARAMETERS, _parameters_100)

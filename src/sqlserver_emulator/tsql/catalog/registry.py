@@ -9,7 +9,7 @@ from sqlserver_emulator.tsql.catalog.collations import SP_TABLECOLLATIONS_100
 from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
 from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
-from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
+from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS, SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
 from sqlserver_emulator.tsql.catalog.roles import SP_ADDROLE, SP_ADDROLEMEMBER, SP_DROPROLEMEMBER
 from sqlserver_emulator.tsql.catalog.special_columns import SP_SPECIAL_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATISTICS_100
@@ -44,6 +44,7 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_FKEYS,
         SP_PKEYS,
         SP_SPECIAL_COLUMNS_100,
+        SP_SPROC_COLUMNS,
         SP_SPROC_COLUMNS_100,
         SP_STATISTICS,
         SP_STATISTICS_100,
