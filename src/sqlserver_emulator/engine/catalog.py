@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -29,6 +29,7 @@ Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
 
 _T = TypeVar("_T")
 _IMPLIED_SCHEMAS = ("dbo", "sys")
+_VERSIONS_MAX = 500
 
 _DATABASE = """
 SELECT database_id, name FROM emulator.databases WHERE lower(name) = lower($1) ORDER BY (name = $1) DESC LIMIT 1
@@ -244,6 +245,12 @@ class CatalogCache:
         return UserType(TsqlType(type_, length, precision, scale), type_id, nullable)
 
 
+def _signature(table: CatalogObject) -> Hashable:
+    """What a translation takes from a temp table: its id only where it has an identity or a key."""
+    has_id = bool(table.key_columns) or any(column.identity for column in table.columns)
+    return (table.name, table.postgres_name, table.columns, table.key_columns, table.object_id if has_id else 0)
+
+
 def _described_type(described: dict[str, Any]) -> TsqlType:
     facets = (described.get(facet, 0) for facet in ("length", "precision", "scale"))
     return TsqlType(described["type"], *facets)
@@ -297,33 +304,34 @@ class SessionCatalog:
         self._own = CatalogCache(fetch)
         self._own_version: int | None = None
         self._temporary: dict[str, Relation] = {}
-        self._temporary_version: tuple[int, int] | None = None
+        self._own_names: tuple[Hashable, ...] | None = None
+        """What tells the session's own tables apart from other ones; None: to be made."""
+        self._versions: dict[Hashable, int] = {}
         self.default_schema = "dbo"
         self._scope_depth = 0
         self._images: list[tuple[Relation, ...]] = []
-        self._image_versions: dict[tuple[object, ...], int] = {}
 
     @property
     def version(self) -> int:
-        version = self._version_without_images
-        if not self._images:
-            return version
-        key = (version, *(image.table.postgres_name for image in self._images[-1]))
-        if key not in self._image_versions:
-            self._image_versions = {k: v for k, v in self._image_versions.items() if k[0] == version}
-            self._image_versions[key] = self._shared.next_version()
-        return self._image_versions[key]
+        """The same temp tables, by names and columns, give the same number again: translations are found again."""
+        shared = self.shared_version
+        if not self._temporary and not self._images:
+            return shared
+        if self._own_names is None:
+            images = self._images[-1] if self._images else ()
+            temporary = tuple(_signature(relation.table) for relation in self._temporary.values())
+            self._own_names = (temporary, tuple(image.table.postgres_name for image in images))
+        key = (shared, self._own_names)
+        if key not in self._versions:
+            if len(self._versions) >= _VERSIONS_MAX:
+                self._versions.clear()
+            self._versions[key] = self._shared.next_version()
+        return self._versions[key]
 
     @property
-    def _version_without_images(self) -> int:
-        if self._own_version is not None:
-            return self._own_version
-        shared = self._shared.version
-        if not self._temporary:
-            return shared
-        if self._temporary_version is None or self._temporary_version[0] != shared:
-            self._temporary_version = (shared, self._shared.next_version())
-        return self._temporary_version[1]
+    def shared_version(self) -> int:
+        """Of the catalog's tables, without what is this session's alone: temp tables and a trigger's images."""
+        return self._shared.version if self._own_version is None else self._own_version
 
     @property
     def has_own_changes(self) -> bool:
@@ -410,11 +418,11 @@ class SessionCatalog:
 
     def add_temporary(self, relation: Relation) -> None:
         self._temporary[relation.table.name.lower()] = relation
-        self._temporary_version = None
+        self._own_names = None
 
     def drop_temporary(self, name: str) -> None:
         self._temporary.pop(name.lower(), None)
-        self._temporary_version = None
+        self._own_names = None
 
     def sequence(self, database: str, schema: str | None, name: str) -> SequenceObject | None:
         return self._cache.sequence(database, schema or self.default_schema, name)
@@ -427,10 +435,12 @@ class SessionCatalog:
     def images(self, images: Sequence[Relation]) -> Iterator[None]:
         """``inserted`` and ``deleted`` while a trigger runs; only the innermost trigger's are seen."""
         self._images.append(tuple(images))
+        self._own_names = None
         try:
             yield
         finally:
             self._images.pop()
+            self._own_names = None
 
     def _image(self, name: str) -> Relation | None:
         return next((image for image in self._images[-1] if image.table.name == name.lower()), None)
@@ -456,7 +466,7 @@ class SessionCatalog:
         if not old and not new:
             return
         self._temporary = {name: kept for name, kept in self._temporary.items() if name not in old} | new
-        self._temporary_version = None
+        self._own_names = None
 
     @property
     def temporary_tables(self) -> tuple[CatalogObject, ...]:

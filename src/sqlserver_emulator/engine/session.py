@@ -87,7 +87,7 @@ class PostgresEngineSession:
         self._names = ConstraintLookup(access)
         self._queries = QueryResults(access, self._errors)
         self.triggers = SessionTriggers(access)
-        self._seen_version = self._catalog.version
+        self._seen_version = self._catalog.shared_version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
 
@@ -244,8 +244,8 @@ class PostgresEngineSession:
         return bind.to_parameters(self._values(translated, variables))
 
     def _notice_catalog_changes(self) -> None:
-        if self._catalog.version != self._seen_version:
-            self._seen_version = self._catalog.version
+        if self._catalog.shared_version != self._seen_version:
+            self._seen_version = self._catalog.shared_version
             self._connection.pipeline.forget_prepared()
 
     # -- transactions -----------------------------------------------------------------------------------------------
