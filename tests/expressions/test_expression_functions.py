@@ -113,6 +113,21 @@ DATES = [
     ("CONVERT(varchar(40), CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)) AT TIME ZONE 'Tokyo Standard Time')",
      "2024-01-02 12:04:00 +09:00", "varchar(40)"),
 ]  # fmt: skip
+_NOON = "CAST('2024-01-02 13:04:05.123' AS datetime)"
+FORMATS = [
+    (f"FORMAT({_NOON}, 'yyyy-MM-dd HH:mm:ss.fff')", "2024-01-02 13:04:05.123", "nvarchar(4000)"),
+    (f"FORMAT({_NOON}, 'd')", "1/2/2024", "nvarchar(4000)"),
+    (f"FORMAT({_NOON}, 'D', 'en-US')", "Tuesday, January 2, 2024", "nvarchar(4000)"),
+    (f"FORMAT({_NOON}, 'ddd d MMM, h:mm tt')", "Tue 2 Jan, 1:04 PM", "nvarchar(4000)"),
+    (f"FORMAT({_NOON}, 'q')", None, "nvarchar(4000)"),
+    ("FORMAT(1234.5, 'N2')", "1,234.50", "nvarchar(4000)"),
+    ("FORMAT(-1234.567, 'C')", "($1,234.57)", "nvarchar(4000)"),
+    ("FORMAT(0.256, 'P1')", "25.6 %", "nvarchar(4000)"),
+    ("FORMAT(42, 'D5')", "00042", "nvarchar(4000)"),
+    ("FORMAT(1234567.891, '#,##0.00')", "1,234,567.89", "nvarchar(4000)"),
+    ("FORMAT(-7, '000')", "-007", "nvarchar(4000)"),
+    ("FORMAT(0.5, '#.##')", ".5", "nvarchar(4000)"),
+]
 VARIANTS = [
     ("SERVERPROPERTY('EngineEdition')", 3, "sql_variant"),
     ("SERVERPROPERTY('NoSuchProperty')", None, "sql_variant"),
@@ -131,11 +146,12 @@ ERRORS = [
     ("GETDATE() AT TIME ZONE 'Nowhere'", 9820),
     ("NO_SUCH_FUNCTION(1)", 195),
     ("LEN()", 174),
+    ("FORMAT('x', 'N')", 8116),
     ("DATEADD(nonsense, 1, GETDATE())", 155),
 ]
 
 
-@pytest.mark.parametrize(("expression", "value", "type"), [*TEXTS, *NUMBERS, *DATES, *VARIANTS])
+@pytest.mark.parametrize(("expression", "value", "type"), [*TEXTS, *NUMBERS, *DATES, *FORMATS, *VARIANTS])
 def test_function_has_the_servers_value_and_type(sql: Client, expression: str, value: object, type: str | None) -> None:
     result = sql.result(f"SELECT {expression}")
     assert result.rows[0][0] == (pytest.approx(value) if isinstance(value, float) else value)

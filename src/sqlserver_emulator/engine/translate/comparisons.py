@@ -97,7 +97,9 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
     if left.kind == right.kind:
         return _same_family(left, right)
     if VARIANT in (left.kind, right.kind):
-        left, right = (Value(f"{v.sql}::text", TsqlType("nvarchar", 4000)) if v.kind == VARIANT else v for v in (left, right))
+        left, right = (
+            Value(f"{v.sql}::text", TsqlType("nvarchar", 4000)) if v.kind == VARIANT else v for v in (left, right)
+        )
         return comparable(left, right)
     if {left.kind, right.kind} <= set(NUMBERS):
         return left, right

@@ -39,6 +39,7 @@ _DDL = {
     "DROP": Command.NONE,
     "TRUNCATE": Command.NONE,
     "GRANT": Command.NONE,
+    "RECONFIGURE": Command.NONE,
     "DENY": Command.NONE,
     "REVOKE": Command.NONE,
     "ENABLE": Command.NONE,

@@ -22,7 +22,6 @@ Handler = Callable[["ExpressionTranslator", list[exp.Expression]], Value]
 
 REFUSED = frozenset(
     [
-        "format",
         "compress",
         "decompress",
         "parse",

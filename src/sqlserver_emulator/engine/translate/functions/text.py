@@ -11,6 +11,9 @@ from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, co
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, simple
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
+    INTEGER,
+    NUMBERS,
+    TEMPORAL,
     TEXT,
     concatenated,
     family,
@@ -19,7 +22,8 @@ from sqlserver_emulator.engine.translate.type_rules import (
     varchar,
 )
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value
-from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_MAX, TsqlType
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, TsqlType
 
 if TYPE_CHECKING:
     from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
@@ -211,7 +215,28 @@ def _is_national_value(value: Value) -> bool:
     return value.type is not None and is_text(value.type) and is_national(value.type)
 
 
+_CULTURES = ("en-us", "")
+
+
+def _format(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    """FORMAT in the culture en-US, which is that of the server's language."""
+    if len(nodes) > 2 and self.emission.constant(nodes[2]).lower() not in _CULTURES:
+        raise NotSupportedByEmulatorError(f"FORMAT with the culture {nodes[2].name}")
+    value, pattern = self.value(nodes[0]), self.text(nodes[1])
+    if value.kind == TEMPORAL and value.type is not None and value.type.name not in ("time", "datetimeoffset"):
+        moment = convert(value, TsqlType("datetime2", scale=7), IMPLICIT)
+        return Value(f"tsql.format_date({moment.sql}, {pattern})", NVARCHAR_4000)
+    if value.kind not in NUMBERS:
+        name = value.type.name if value.type is not None else "sql_variant"
+        if value.kind == TEMPORAL:
+            raise NotSupportedByEmulatorError(f"FORMAT of a {name}")
+        raise SqlServerError(8116, f"Argument data type {name} is invalid for argument 1 of format function.")
+    whole = str(value.kind == INTEGER).lower()
+    return Value(f"tsql.format_number({value.sql}::numeric, {pattern}, {whole})", NVARCHAR_4000)
+
+
 FUNCTIONS: dict[str, Function] = {
+    "format": Function(_format, 2, 3),
     "ascii": simple("t", INT, "tsql.ascii"),
     "char": Function(_char("tsql.char", TsqlType("char", 1)), 1, 1),
     "charindex": Function(_position("tsql.charindex", 1), 2, 3),
