@@ -170,6 +170,15 @@ def test_net_changes_with_mask_have_none_while_the_option_is_off(netted: Source)
     assert _net(netted, "all with mask") == {key: (*change, None) for key, change in _NET.items()}
 
 
+def test_net_changes_with_mask_unite_the_masks_of_updates(netted: Source) -> None:
+    netted.admin.run("EXEC sp_configure 'clr enabled', 1", "RECONFIGURE")
+    try:
+        masks = {key: mask and mask.hex() for key, (_, _, mask) in _net(netted, "all with mask").items()}
+    finally:
+        netted.admin.run("EXEC sp_configure 'clr enabled', 0", "RECONFIGURE")
+    assert masks == {1: None, 2: None, 4: "02", 5: None, 6: "07", 7: None, 8: None, 10: "06", 11: None, 12: None}
+
+
 def test_net_row_carries_the_lsn_of_its_last_change(netted: Source) -> None:
     last = dict(netted.admin.rows("SELECT id, MAX([__$start_lsn]) FROM cdc.dbo_t_CT GROUP BY id"))
     rows = netted.admin.query(_CALL.format("net", _LOW, _HIGH, "N'all'"))

@@ -94,3 +94,25 @@ def test_g53_change_event_streaming_is_not_there(source: Source) -> None:
     """G53: the samples are what a stream sends to an event hub, with nothing put in; the emulator has no streams."""
     error = source.admin.error("EXEC sys.sp_enable_event_stream")
     assert error.number in (2812, 49999)
+
+
+def test_g47_idle_log_is_marked_every_300_seconds(source: Source) -> None:
+    """G47 (R) MCP10: on an idle database the newest LSN moves only when more than 300 s have gone by."""
+    if not source.server.is_emulator:
+        pytest.skip("a real server's clock cannot be advanced: the published run took minutes")
+    admin = source.admin
+    newest = "sys.fn_cdc_get_max_lsn()"
+    source.scan()
+    admin.run("CREATE TABLE dbo.untracked (id int)", "EXEC sys.sp_cdc_start_job")
+    try:
+        before = admin.scalar(newest)
+        admin.run("EXEC emulator.advance_clock 290", "INSERT dbo.untracked VALUES (1)")
+        assert admin.scalar(newest) == before
+        admin.run("EXEC emulator.advance_clock 15")
+        wait_until(lambda: admin.scalar(newest) > before)
+        ((identity, begin),) = admin.rows(
+            f"SELECT tran_id, tran_begin_lsn FROM cdc.lsn_time_mapping WHERE start_lsn = {newest}"
+        )
+        assert (identity, begin) == (b"\0", bytes(10))
+    finally:
+        admin.run("EXEC sys.sp_cdc_stop_job", "EXEC emulator.reset_clock")

@@ -1,9 +1,10 @@
-"""Every ``sys.sp_cdc_*`` procedure there is, by name; those that a real server has beside them are refused by name."""
+"""Every ``sys.sp_cdc_*`` procedure there is, by name, and ``sp_configure``, on which net changes' masks depend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlserver_emulator.cdc.configuration import SP_CONFIGURE
 from sqlserver_emulator.cdc.job_procedures import JOB_PROCEDURES
 from sqlserver_emulator.cdc.reports import REPORTS
 from sqlserver_emulator.cdc.table_procedures import TABLE_PROCEDURES
@@ -29,5 +30,6 @@ _GENERATE_WRAPPER = SystemProcedure(
 )
 
 PROCEDURES: ProcedureRegistry = {
-    procedure.name: procedure for procedure in (*TABLE_PROCEDURES, *REPORTS, *JOB_PROCEDURES, _GENERATE_WRAPPER)
+    procedure.name: procedure
+    for procedure in (*TABLE_PROCEDURES, *REPORTS, *JOB_PROCEDURES, _GENERATE_WRAPPER, SP_CONFIGURE)
 }

@@ -287,6 +287,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("DROP SEQUENCE", _drop_sequence),
     ("CREATE STATISTICS", _no_effect),
     ("DROP STATISTICS", _no_effect),
+    ("RECONFIGURE", _no_effect),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
     ("CREATE DATABASE", database_options.create_database),

@@ -432,8 +432,8 @@ SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_data
 FROM emulator.databases d ORDER BY d.database_id;
 
 CREATE VIEW emulator_sys.configurations AS
-SELECT c.id AS configuration_id, c.name::varchar(35) AS name, c.value, c.least AS minimum, c.most AS maximum,
-    c.value AS value_in_use, c.description::varchar(255) AS description, c.dynamic::emulator.bit AS is_dynamic,
+SELECT c.id AS configuration_id, c.name::varchar(35) AS name, coalesce(s.value::int, c.value) AS value,
+    c.least AS minimum, c.most AS maximum, coalesce(s.value::int, c.value) AS value_in_use, c.description::varchar(255) AS description, c.dynamic::emulator.bit AS is_dynamic,
     c.advanced::emulator.bit AS is_advanced
 FROM (VALUES
     (103, 'user connections', 0, 0, 32767, 'Number of user connections allowed', 0, 1),
@@ -449,7 +449,8 @@ FROM (VALUES
     (1581, 'optimize for ad hoc workloads', 0, 0, 1, 'optimize for ad hoc workloads', 1, 1),
     (16384, 'Agent XPs', 1, 0, 1, 'Enable or disable Agent XPs', 1, 1),
     (16393, 'contained database authentication', 0, 0, 1, 'Enables contained databases and contained authentication', 1, 0)
-) AS c (id, name, value, least, most, description, dynamic, advanced);
+) AS c (id, name, value, least, most, description, dynamic, advanced)
+LEFT JOIN emulator.settings s ON s.name = c.name;
 
 CREATE VIEW emulator_sys.dm_server_services AS
 SELECT s.name::varchar(256) AS servicename, 2 AS startup_type, 'Automatic'::varchar(256) AS startup_type_desc, 4 AS status,
