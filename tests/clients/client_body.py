@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from datetime import time as datetime_time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -33,7 +36,7 @@ TYPES: list[tuple[str, str, object]] = [
     ("real", "1.5", 1.5),
     ("float", "-1.7976931348623157E308", -1.7976931348623157e308),
     ("date", "'0001-01-01'", date(1, 1, 1)),
-    ("time(6)", "'23:59:59.999999'", time(23, 59, 59, 999999)),
+    ("time(6)", "'23:59:59.999999'", datetime_time(23, 59, 59, 999999)),
     ("datetime2(7)", "'9999-12-31 23:59:59.999999'", datetime(9999, 12, 31, 23, 59, 59, 999999)),
     ("datetime2(0)", "'0001-01-01 00:00:00'", datetime(1, 1, 1)),
     (
@@ -87,3 +90,12 @@ def names_in(server: Emulator) -> list[object]:
     names = [row[0] for row in rows_of(other, "SELECT Name FROM dbo.Things ORDER BY Name")]
     other.close()
     return names
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for what happens by itself."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        pause.wait(0.05)

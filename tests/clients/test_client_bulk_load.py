@@ -8,8 +8,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from client_body import DATABASE, error_of, rows_of, run
+from client_body import DATABASE, TYPES, error_of, rows_of, run, until
 from drivers import DRIVERS, Column, Driver, Rows
 
 from emulator_process import Emulator
@@ -109,3 +110,73 @@ def test_many_rows_are_loaded_in_order(autocommit: Any, driver: Driver, loaded: 
 def test_a_missing_table_is_told(autocommit: Any, driver: Driver) -> None:
     error = error_of(lambda: load(driver, autocommit, "dbo.NoSuchTable", [TEXT], [("a",)]))
     assert "NoSuchTable" in str(error)
+
+
+def test_rows_loaded_in_bulk_are_captured_as_inserts(autocommit: Any, driver: Driver, loaded: str) -> None:
+    run(
+        autocommit, "IF 0 = (SELECT is_cdc_enabled FROM sys.databases WHERE name = DB_NAME()) EXEC sys.sp_cdc_enable_db"
+    )
+    run(autocommit, "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Loaded', @role_name = NULL")
+    load(driver, autocommit, loaded, [KEY, TEXT], [(1, "a"), (2, "b")])
+    changes = "SELECT [__$operation], Id, Name FROM cdc.dbo_Loaded_CT ORDER BY [__$seqval]"
+    until(lambda: len(rows_of(autocommit, changes)) == 2)
+    assert rows_of(autocommit, changes) == [(2, 1, "a"), (2, 2, "b")]
+
+
+_NOT_SENT = {
+    "pymssql": "date time(6) char(5) varchar(20) varchar(max) text varbinary(10) datetimeoffset(6) xml numeric(38,10) "
+    "datetime2(7) datetime2(0) uniqueidentifier",
+    "mssql-python": "datetimeoffset(6)",
+}
+"""What a bulk interface refuses, or sends otherwise than it was given: DB-Library's code pages, milliseconds, year 1, and
+empty values as NULL; mssql-python's local time of a datetimeoffset where the protocol has UTC."""
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "value"),
+    [
+        (name, declared, value)
+        for name, left_out in _NOT_SENT.items()
+        for declared, _, value in TYPES
+        if declared not in left_out.split()
+    ],
+)
+def test_a_type_is_loaded_as_it_was_given(name: str, declared: str, value: object, server: Emulator) -> None:
+    driver = DRIVERS[name]
+    with contextlib.closing(driver.connect(server, DATABASE, autocommit=True)) as connection:
+        run(connection, f"DROP TABLE IF EXISTS dbo.Copied CREATE TABLE dbo.Copied (Id int, Value {declared} NULL)")
+        load(driver, connection, "dbo.Copied", [Column(1, "Id"), Column(2, "Value")], [(1, value), (2, None)])
+        assert rows_of(connection, "SELECT Value FROM dbo.Copied ORDER BY Id") == [(value,), (None,)]
+
+
+@pytest.fixture
+def mssql(server: Emulator) -> Iterator[Any]:
+    with contextlib.closing(server.connect_mssql_python(DATABASE, autocommit=True)) as connection:
+        yield connection
+
+
+def test_nulls_are_kept_where_the_client_wants_them(mssql: Any, loaded: str) -> None:
+    mssql.cursor().bulkcopy(loaded, [("a", None)], column_mappings=["Name", "Amount"], keep_nulls=True)
+    assert rows_of(mssql, f"SELECT Name, Amount FROM {loaded}") == [("a", None)]
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_triggers_fire_only_where_the_client_wants_them_to(mssql: Any, loaded: str, fires: bool) -> None:
+    run(mssql, "DROP TABLE IF EXISTS dbo.Fired CREATE TABLE dbo.Fired (How_many int)")
+    body = "INSERT INTO dbo.Fired SELECT COUNT(*) FROM inserted"
+    run(mssql, f"CREATE TRIGGER dbo.Notices ON {loaded} AFTER INSERT AS {body}")
+    mssql.cursor().bulkcopy(loaded, [("a",), ("b",)], column_mappings=["Name"], fire_triggers=fires)
+    assert rows_of(mssql, "SELECT How_many FROM dbo.Fired") == ([(2,)] if fires else [])
+    assert rows_of(mssql, f"SELECT COUNT(*) FROM {loaded}") == [(2,)]
+
+
+@pytest.mark.parametrize("options", [{"table_lock": True}, {"check_constraints": True}, {"batch_size": 100}])
+def test_options_that_change_no_row_are_taken(mssql: Any, loaded: str, options: dict[str, Any]) -> None:
+    mssql.cursor().bulkcopy(loaded, [(f"n{i}",) for i in range(250)], column_mappings=["Name"], **options)
+    assert rows_of(mssql, f"SELECT COUNT(*) FROM {loaded}") == [(250,)]
+
+
+def test_arrow_batches_are_loaded(mssql: Any, loaded: str) -> None:
+    table = pa.table({"Id": pa.array(range(1, 5001), pa.int32()), "Name": [f"é{i}" for i in range(1, 5001)]})
+    mssql.cursor().bulkcopy_arrow(loaded, table, column_mappings=["Id", "Name"], keep_identity=True)
+    assert rows_of(mssql, f"SELECT COUNT(*), MAX(Id), MAX(Name) FROM {loaded}") == [(5000, 5000, "é999")]

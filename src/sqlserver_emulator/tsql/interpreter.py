@@ -52,7 +52,7 @@ class TsqlSession:
         Cursors(state, runner)
         self._bulk = BulkLoads(state, runner)
         self._calls = Calls(state, runner, {**LANGUAGE_PROCEDURES, **procedures})
-        sql.triggers = TriggerRunner(state, runner, self._calls)
+        sql.triggers = self._bulk.triggers = TriggerRunner(state, runner, self._calls)
         self._dynamic = DynamicSql(state, runner, self._calls)
         Execution(state, runner, sql, self._calls, self._dynamic)
 
