@@ -128,8 +128,8 @@ _NOT_SENT = {
     "datetime2(7) datetime2(0) uniqueidentifier",
     "mssql-python": "datetimeoffset(6)",
 }
-"""What a bulk interface refuses, or sends otherwise than it was given: DB-Library's code pages, milliseconds, year 1, and
-empty values as NULL; mssql-python's local time of a datetimeoffset where the protocol has UTC."""
+"""What a bulk interface refuses, or sends otherwise than it was given: DB-Library's code pages, milliseconds, year 1,
+and empty values as NULL; mssql-python's local time of a datetimeoffset where the protocol has UTC."""
 
 
 @pytest.mark.parametrize(
