@@ -6,6 +6,11 @@ import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pytest
+
+from sqlserver_emulator.engine import bind
+from sqlserver_emulator.engine.translation import LiteralParameter
+
 if TYPE_CHECKING:
     from translate_server import Server
 
@@ -150,3 +155,15 @@ def test_union_brings_columns_to_one_type(server: Server) -> None:
         (Decimal("2.5"),), (Decimal("1.0"),), (None,),
     ]  # fmt: skip
     assert server.run("SELECT NULL UNION SELECT 'abc'") == [("abc",), (None,)]
+
+
+@pytest.mark.parametrize(
+    "condition", ["City = 'Oslo '", "City > 'Oslo'", "City IN ('Oslo', 'Bergen')", "'Oslo' <= City"]
+)
+def test_comparison_that_ignores_blanks_uses_an_index(server: Server, condition: str) -> None:
+    server.connection.execute('CREATE INDEX ON "Shop.dbo"."Customers" ("City")')
+    server.connection.execute("SET LOCAL enable_seqscan = off")
+    translated = server.translate(f"SELECT CustomerID FROM Customers WHERE {condition}", {})
+    values = [p.value for p in translated.parameters if isinstance(p, LiteralParameter)]
+    plan = server.connection.execute(f"EXPLAIN {bind.inline(translated.sql, values)}".encode()).fetchall()
+    assert "Index Cond" in str(plan)

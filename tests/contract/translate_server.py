@@ -30,7 +30,7 @@ class Server:
     """T-SQL in, rows out: the translator with a fake catalog in front of a real PostgreSQL."""
 
     def __init__(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        self._connection = connection
+        self.connection = connection
         self._translator = TsqlTranslator()
         self._catalog = FakeCatalog()
 
@@ -43,7 +43,7 @@ class Server:
         translated = self.translate(sql, typed)
         values = [p.value if isinstance(p, LiteralParameter) else typed[p.name][1] for p in translated.parameters]
         texts = [None if value is None else bind.to_text(value) for value in values]
-        cursor = self._connection.execute(translated.sql.encode(), texts)
+        cursor = self.connection.execute(translated.sql.encode(), texts)
         return cursor.fetchall() if cursor.description else [(cursor.rowcount,)]
 
     def value(self, expression: str, **variables: tuple[str, object]) -> object:
@@ -51,7 +51,7 @@ class Server:
 
     def error(self, sql: str) -> int:
         """The number of the error that the library raises."""
-        with pytest.raises(psycopg.Error) as raised, self._connection.transaction():
+        with pytest.raises(psycopg.Error) as raised, self.connection.transaction():
             self.run(sql)
         assert raised.value.sqlstate == "MSSQL", raised.value
         detail = raised.value.diag.message_detail

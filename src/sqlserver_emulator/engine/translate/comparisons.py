@@ -23,7 +23,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     is_national,
 )
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
-from sqlserver_emulator.types import TsqlType
+from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _AFTER_BLANK = "'!'"
@@ -103,10 +103,17 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
         return comparable(left, right)
     if {left.kind, right.kind} <= set(NUMBERS):
         return left, right
-    left_type, right_type = exact_type(left), exact_type(right)
+    left_type, right_type = _ranked_type(left), _ranked_type(right)
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
+
+
+def _ranked_type(value: Value) -> TsqlType:
+    """The type, which for a string literal is not asked for its length: that would enter the cache's key."""
+    if isinstance(value, LiteralValue) and value.kind == TEXT:
+        return TsqlType("nvarchar" if value.is_national else "varchar", MAX_LENGTH)
+    return exact_type(value)
 
 
 def _same_family(left: Value, right: Value) -> tuple[Value, Value]:

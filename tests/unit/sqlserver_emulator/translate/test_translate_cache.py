@@ -32,6 +32,26 @@ def test_texts_of_one_shape_are_parsed_once(parsed: list[str]) -> None:
     assert literals(second) == ["22", "it's", "12.75"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("SELECT a FROM t WHERE b = 'x' AND e IN (1, 2)", "SELECT a FROM t WHERE b = 'other ' AND e IN (30, 40)"),
+        ("UPDATE t SET b = N'x', c = c + 1.5 WHERE a = 7", "UPDATE t SET b = N'longer', c = c + 2.5 WHERE a = 81"),
+        ("DELETE FROM t WHERE d < '2024-01-02'", "DELETE FROM t WHERE d < '2025-11-30 10:00'"),
+        (
+            "SELECT TOP (5) a FROM t WHERE b LIKE 'x%' ORDER BY a",
+            "SELECT TOP (9) a FROM t WHERE b LIKE 'yy%' ORDER BY a",
+        ),
+    ],
+)
+def test_statement_that_differs_in_its_literals_is_not_parsed_again(parsed: list[str], first: str, second: str) -> None:
+    translator, catalog = TsqlTranslator(), FakeCatalog()
+    one, two = translate(first, translator, catalog), translate(second, translator, catalog)
+    assert len(parsed) == 1
+    assert two.sql == one.sql
+    assert literals(two) != literals(one)
+
+
 def test_inserts_of_any_number_of_rows_are_parsed_once(parsed: list[str]) -> None:
     translator, catalog = TsqlTranslator(), FakeCatalog()
     translate("INSERT INTO t (a, b) VALUES (1, N'x'), (2, N'y')", translator, catalog)
