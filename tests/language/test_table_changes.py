@@ -63,3 +63,32 @@ def test_statements_about_storage_are_accepted(client: SqlClient) -> None:
 def test_a_computed_column_that_changes_by_itself_is_refused_by_name(client: SqlClient) -> None:
     number, message = client.error("ALTER TABLE dbo.T ADD age AS DATEDIFF(day, '2020-01-01', GETDATE())")
     assert (number, "computed columns" in message) == (49999, True)
+
+
+def test_the_text_of_a_module_is_shown_line_by_line(client: SqlClient) -> None:
+    client.run("CREATE OR ALTER PROCEDURE dbo.Shown AS\nSELECT 1 AS one\n")
+    assert client.rows("EXEC sp_helptext 'dbo.Shown'") == [
+        ("CREATE OR ALTER PROCEDURE dbo.Shown AS\n",),
+        ("SELECT 1 AS one",),
+    ]
+    assert client.error("EXEC sp_helptext 'dbo.T'")[0] == 15197
+    assert client.error("EXEC sp_helptext 'dbo.NotThere'")[0] == 15009
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        "DECLARE @n dbo.Email",
+        "CREATE PROCEDURE dbo.Takes @n dbo.Email AS SELECT @n",
+        "CREATE TYPE dbo.Ids AS TABLE (id int)",
+        "CREATE SYNONYM dbo.Other FOR dbo.T",
+        "ALTER INDEX ALL ON dbo.T DISABLE",
+        "CREATE TABLE #t (a int); ALTER TABLE #t ADD b int",
+        "EXECUTE AS USER = 'dbo'",
+        "DBCC CHECKIDENT ('dbo.T', RESEED, 10)",
+        "UPDATE TOP (1) x SET a = 5 FROM dbo.T AS x JOIN dbo.T AS y ON y.id = x.id",
+        "CREATE TRIGGER trAll ON DATABASE FOR CREATE_TABLE AS PRINT 'x'",
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(client: SqlClient, batch: str) -> None:
+    assert client.error(batch)[0] == 49999

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Protocol, cast
 
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
-from sqlserver_emulator.events import Event, Info
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import SYSNAME, TsqlType
 
 
@@ -31,6 +32,27 @@ def _rename(call: ProcedureCall) -> Iterator[Event]:
         "Caution: Changing any part of an object name could break scripts and stored procedures.",
         procedure="sp_rename",
     )
+
+
+_TEXT = """
+SELECT o.definition FROM emulator.objects o WHERE o.object_id = tsql.object_id($1, NULL, $2)
+"""
+
+
+def _help_text(call: ProcedureCall) -> Iterator[Event]:
+    """The text of a module, a row a line. Raises 15009 (no such object) and 15197 (a table has no text)."""
+    name = _text(call, "@objname")
+    rows = call.engine.fetch_all(_TEXT, [name, call.engine.database])
+    if not rows:
+        message = f"The object '{name}' does not exist in database '{call.engine.database}' or is invalid for this"
+        raise SqlServerError(15009, f"{message} operation.", procedure="sp_helptext")
+    definition = rows[0][0]
+    if definition is None:
+        raise SqlServerError(15197, f"There is no text for object '{name}'.", procedure="sp_helptext")
+    lines = str(definition).splitlines(keepends=True)
+    yield ResultStart((Column("Text", TsqlType("nvarchar", 255)),))
+    yield Rows([(line,) for line in lines])
+    yield StatementDone(Command.SELECT, len(lines))
 
 
 def _change_owner(call: ProcedureCall) -> Iterator[Event]:
@@ -63,6 +85,14 @@ PROCEDURES: ProcedureRegistry = {
                 Parameter("@objtype", TsqlType("varchar", 13), default=None),
             ),
             _rename,
+        ),
+        SystemProcedure(
+            "sp_helptext",
+            (
+                Parameter("@objname", TsqlType("nvarchar", 776)),
+                Parameter("@columnname", SYSNAME, default=None),
+            ),
+            _help_text,
         ),
         SystemProcedure(
             "sp_changedbowner",

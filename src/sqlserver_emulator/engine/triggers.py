@@ -57,6 +57,8 @@ class SessionTriggers:
         self._told: list[dict[str, Any]] = []
         self._depth = 0
         self._running: list[tuple[int, int]] = []
+        self._texts_of = 0
+        self._known: dict[tuple[int, str, bool], list[TriggerText]] = {}
         self.assigned: frozenset[str] | None = None
         """Of the statement that runs: the columns that its SET list names."""
         access.connection.pipeline.psycopg.add_notice_handler(self._notice)
@@ -96,10 +98,19 @@ class SessionTriggers:
 
     def triggers(self, change: Change) -> list[TriggerText]:
         """Those that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
-        rows = self._access.fetch(_TRIGGERS, [change.table.object_id, change.event, change.is_instead_of])
         running = self._running[-1][0] if self._running else 0
-        found = [TriggerText(*cast(tuple[int, str, str, str], (row[0], row[2], row[1], row[3]))) for row in rows]
-        return [trigger for trigger in found if trigger.object_id != running]
+        return [trigger for trigger in self._texts(change) if trigger.object_id != running]
+
+    def _texts(self, change: Change) -> list[TriggerText]:
+        version = self._access.catalog.shared_version
+        if version != self._texts_of:
+            self._texts_of, self._known = version, {}
+        key = (change.table.object_id, change.event, change.is_instead_of)
+        if key not in self._known:
+            rows = self._access.fetch(_TRIGGERS, key)
+            found = [cast(tuple[int, str, str, str], (row[0], row[2], row[1], row[3])) for row in rows]
+            self._known[key] = [TriggerText(*row) for row in found]
+        return self._known[key]
 
     @contextmanager
     def inside(self, change: Change, trigger: TriggerText) -> Iterator[None]:

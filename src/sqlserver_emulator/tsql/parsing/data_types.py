@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.tsql import lexer
 from sqlserver_emulator.tsql.lexer import IDENTIFIERS, identifier_value
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
@@ -30,6 +30,7 @@ _SIZED: Final = {
     "varbinary": ("varbinary", 8000),
 }  # fmt: skip
 _VARYING: Final = {"char": "varchar", "nchar": "nvarchar", "binary": "varbinary"}
+_UNKNOWN_TYPE: Final = 2715
 _LOB: Final = frozenset(("text", "ntext", "image"))
 
 
@@ -50,13 +51,24 @@ def take_type(cursor: Cursor) -> TsqlType:
     if name in _PLAIN:
         return _PLAIN[name]
     message = f"Column, parameter, or variable #1: Cannot find data type {name}."
-    raise SqlServerError(2715, message, state=3, line=line)
+    raise SqlServerError(_UNKNOWN_TYPE, message, state=3, line=line)
+
+
+def take_parameter_type(cursor: Cursor) -> TsqlType:
+    """A type that a parameter may have. Alias types are known to the catalog only: `dbo.Name` is refused by name."""
+    try:
+        return take_type(cursor)
+    except SqlServerError as error:
+        name = error.message.rpartition("data type ")[2].rstrip(".")
+        if error.number != _UNKNOWN_TYPE or "." not in name:
+            raise
+        raise NotSupportedByEmulatorError(f"alias and table types of variables and parameters ({name})") from error
 
 
 def take_variable_type(cursor: Cursor) -> TsqlType:
     """A type that a local variable may have: not text, ntext or image."""
     line = cursor.line
-    found = take_type(cursor)
+    found = take_parameter_type(cursor)
     if found.name in _LOB:
         raise SqlServerError(2739, "The text, ntext, and image data types are invalid for local variables.", line=line)
     return found

@@ -7,7 +7,7 @@ from sqlserver_emulator.tsql.lexer import VARIABLE
 from sqlserver_emulator.tsql.parsing.batch import take_batch
 from sqlserver_emulator.tsql.parsing.boundaries import skip_parentheses
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_type
+from sqlserver_emulator.tsql.parsing.data_types import take_parameter_type
 from sqlserver_emulator.tsql.parsing.execute import take_name
 from sqlserver_emulator.tsql.parsing.procedure import take_parameters
 from sqlserver_emulator.tsql.parsing.settings import take_table_declaration
@@ -57,7 +57,7 @@ def take_function(cursor: Cursor) -> Function:
         strict, bound = _take_options(cursor)
         body = _take_body(cursor)
         return Function(parameters, table=table, body=body, is_strict=strict, is_schema_bound=bound)
-    returns = take_type(cursor)
+    returns = take_parameter_type(cursor)
     return _take_scalar(cursor, parameters, returns)
 
 

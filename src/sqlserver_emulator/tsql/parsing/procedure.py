@@ -8,7 +8,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql.lexer import VARIABLE
 from sqlserver_emulator.tsql.parsing.batch import take_batch
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_type
+from sqlserver_emulator.tsql.parsing.data_types import take_parameter_type
 from sqlserver_emulator.tsql.parsing.execute import take_name
 from sqlserver_emulator.tsql.parsing.expressions import literal_of
 from sqlserver_emulator.tsql.statements import Literal, ParameterDeclaration, Procedure
@@ -76,7 +76,7 @@ def _take_parameter(cursor: Cursor) -> ParameterDeclaration:
     if token.kind != VARIABLE:
         raise cursor.syntax_error(cursor.at - 1)
     cursor.accept("AS")
-    declared = take_type(cursor)
+    declared = take_parameter_type(cursor)
     if cursor.accept("VARYING"):
         raise SqlServerError(102, "Incorrect syntax near 'VARYING'.", severity=15, line=line)
     cursor.accept("NOT", "NULL")
