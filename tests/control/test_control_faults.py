@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymssql
+import pytds
 import pytest
 
-from cdc_database import CdcDatabase, Row
+from cdc_database import CdcDatabase, Row, wait_until
 from emulator_process import Emulator
 
 ROWS = 20_000
@@ -21,8 +22,8 @@ def fill(shop: CdcDatabase, count: int) -> None:
 
 
 @contextmanager
-def reader(emulator: Emulator, shop: CdcDatabase, **options: Any) -> Iterator[Any]:
-    with emulator.connect_pymssql(shop.name, autocommit=True, **options) as connection, connection.cursor() as cursor:
+def reader(emulator: Emulator, shop: CdcDatabase) -> Iterator[Any]:
+    with emulator.connect_pymssql(shop.name, autocommit=True) as connection, connection.cursor() as cursor:
         yield cursor
 
 
@@ -113,9 +114,16 @@ def test_slow_statement_takes_its_time_and_can_be_cancelled(shop: CdcDatabase, c
     assert shop.query("SELECT id FROM dbo.t") == []
     assert time.monotonic() - began >= 0.7
     shop.run("EXEC emulator.slow_statements @seconds = 600, @table = N't'")
-    began = time.monotonic()
-    with pytest.raises(pymssql.Error), reader(controlled_emulator, shop, timeout=1) as cursor:
+    sessions = "(SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1)"
+    began, before = time.monotonic(), shop.scalar(sessions)
+    # Not pymssql, whose timeout would be that of every connection in the process from then on.
+    impatient = pytds.connect(
+        controlled_emulator.host, shop.name, controlled_emulator.user, controlled_emulator.password,
+        port=controlled_emulator.port, timeout=1,
+    )  # fmt: skip
+    with impatient, impatient.cursor() as cursor, pytest.raises(pytds.tds_base.TimeoutError):
         cursor.execute("SELECT id FROM dbo.t")
+    wait_until(lambda: shop.scalar(sessions) == before)
     assert time.monotonic() - began < 60
 
 

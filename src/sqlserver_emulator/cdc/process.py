@@ -92,11 +92,13 @@ class CaptureJob:
         empty = _EmptyScans(capture)
         while True:
             answers, is_wanted = self._unanswered, self._is_scan_wanted
-            self._is_scan_wanted = False
             result = self._scan(capture, settings, everything=is_wanted)
             empty.note(found=result.transactions > 0, drained=result.drained, is_due=is_wanted)
-            self._answer(answers)
-            if not settings.continuous or self._wait(interval):
+            if self._unanswered == answers:
+                self._is_scan_wanted = False
+            if result.drained or not self._has_ended_input:
+                self._answer(answers)  # who asked a job that was then stopped is told so by its end
+            if not settings.continuous or self._wait(0 if self._unanswered else interval):
                 return
 
     def _scan(self, capture: Capture, settings: JobSettings, *, everything: bool) -> ScanResult:
