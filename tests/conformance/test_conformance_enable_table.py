@@ -208,3 +208,31 @@ def test_disabled_instance_is_gone_at_once_with_its_history(source: Source) -> N
     admin.run("EXEC sys.sp_cdc_disable_table N'dbo', N't', N'all'")
     assert admin.rows("SELECT is_tracked_by_cdc FROM sys.tables WHERE name = N't'") == [(False,)]
     assert admin.rows("SELECT * FROM cdc.lsn_time_mapping") == []
+
+
+def test_metadata_is_changed_by_one_session_at_a_time(source: Source) -> None:
+    """A.16: 22840 when the lock is not granted in time."""
+    source.admin.run(*(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)" for name in "ab"))
+    source.enable("a")
+    first = source.server.connect(source.name)
+    first.run("BEGIN TRAN", "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'")
+    error = source.admin.error(f"SET LOCK_TIMEOUT 50; {_ENABLE} N'dbo', N'b', @role_name = NULL")
+    assert (error.number, error.severity, error.state) == (22840, 16, 1)
+    first.run("ROLLBACK")
+    first.close()
+    source.admin.run(f"SET LOCK_TIMEOUT -1; {_ENABLE} N'dbo', N'b', @role_name = NULL")
+
+
+def test_enabling_waits_for_a_transaction_that_wrote_the_table(source: Source) -> None:
+    """A.3 (MCP23)."""
+    source.admin.run(*(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)" for name in "ab"))
+    source.enable("a")
+    writer = source.server.connect(source.name)
+    writer.run("BEGIN TRAN", "INSERT dbo.b VALUES (1)")
+    enable = f"{_ENABLE} N'dbo', N'b', @role_name = NULL"
+    assert source.admin.send(f"SET LOCK_TIMEOUT 50; {enable}").errors
+    writer.run("COMMIT")
+    writer.close()
+    source.admin.run(f"SET LOCK_TIMEOUT -1; {enable}")
+    source.scan()
+    assert source.changes("dbo_b") == []

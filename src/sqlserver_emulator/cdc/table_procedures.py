@@ -42,9 +42,11 @@ from sqlserver_emulator.cdc.results import (
 from sqlserver_emulator.cdc.source import SourceTable, find_table
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, NVARCHAR_MAX, SYSNAME
 
+_LOCK_TIMEOUT = 1222
 _AGENT_CALLS_OF_FIRST_TABLE = 4
 """Two jobs are added and two started, and each is told that there is no agent."""
 
@@ -70,7 +72,7 @@ def _disable_db(call: ProcedureCall) -> Iterator[Event]:
         yield cdc_warning(22901, call.engine.database)
         return
     with call.engine.atomic():
-        lock_instances(run, database.database_id)
+        _lock_metadata(run, database)
         disable_database(run, database)
     call.engine.catalog_changed()
 
@@ -83,7 +85,7 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
         raise cdc_error(22874)
     with inner_procedure("sp_cdc_enable_table_internal"), call.engine.atomic():
         request = _request(call)
-        lock_instances(run, database.database_id)
+        _lock_metadata(run, database)
         table = _source_table(call)
         plan = plan_instance(run, database, table, request)
         _make_role(call, plan.role_name)
@@ -96,6 +98,16 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
     if plan.supports_net_changes and not run("SELECT emulator_cdc.evaluates_masks()", ())[0][0]:
         yield cdc_warning(22969)
     yield from (printed(text) for text in messages)
+
+
+def _lock_metadata(run: Run, database: CdcDatabase) -> None:
+    """One at a time changes a database's instances. Raises 22840 when the caller's lock timeout is over."""
+    try:
+        lock_instances(run, database.database_id)
+    except SqlServerError as error:
+        if error.number != _LOCK_TIMEOUT:
+            raise
+        raise cdc_error(22840, f"cdc_{database.name}") from error
 
 
 def _request(call: ProcedureCall) -> InstanceRequest:
@@ -157,7 +169,7 @@ def _disable_table(call: ProcedureCall) -> Iterator[Event]:
     run = sql_of(call)
     instance = required_text(call, "@capture_instance")
     with inner_procedure("sp_cdc_disable_table_internal"), call.engine.atomic():
-        lock_instances(run, database.database_id)
+        _lock_metadata(run, database)
         table = _source_table(call)
         if not table.is_tracked:
             raise cdc_error(22985, table.schema, table.name)
