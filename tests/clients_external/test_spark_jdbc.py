@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -170,3 +171,21 @@ def test_spark_writes_from_several_tasks_at_once(jdbc: Jdbc, source: Any) -> Non
     table = f"dbo.Spark{next(_names)}"
     jdbc.writer(jdbc.session.range(0, 5000, 1, 2).selectExpr("id", "repeat('ü', 10) AS t"), table, "append").save()
     assert rows_of(source, f"SELECT COUNT(*), SUM(id), MIN(t) FROM {table}") == [(5000, 12497500, "ü" * 10)]
+
+
+def test_spark_writes_in_bulk(jdbc: Jdbc, source: Any, make_table: Callable[[str], str]) -> None:
+    table = make_table(
+        "id bigint NOT NULL PRIMARY KEY, t nvarchar(20) NULL, d decimal(12,2) NULL, at datetime2(6) NULL"
+    )
+    frame = jdbc.session.range(0, 5000, 1, 2).selectExpr(
+        "id",
+        "CASE WHEN id % 2 = 0 THEN concat('ü', id) END AS t",
+        "CAST(id / 4 AS decimal(12,2)) AS d",
+        "timestamp_micros(id * 1000001) AS at",
+    )
+    jdbc.writer(frame, table, "append", useBulkCopyForBatchInsert="true", batchsize="2000").save()
+    summed = f"SELECT COUNT(*), COUNT(t), SUM(d), MAX(at) FROM {table}"
+    assert rows_of(source, summed) == [(5000, 2500, Decimal("3124375.00"), datetime(1970, 1, 1, 1, 23, 19, 4999))]
+    with pytest.raises(Exception, match="Violation of PRIMARY KEY constraint"):
+        jdbc.writer(frame, table, "append", useBulkCopyForBatchInsert="true").save()
+    assert rows_of(source, f"SELECT COUNT(*) FROM {table}") == [(5000,)]

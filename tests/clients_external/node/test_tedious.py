@@ -243,3 +243,22 @@ def test_a_reset_connection_forgets_its_tables_options_and_transaction(tedious: 
     assert tedious("reset") == {}
     assert tedious.rows("SELECT DB_NAME(), @@TRANCOUNT, @@DATEFIRST") == [[clients_database, 0, 7]]
     assert tedious("batch", "SELECT * FROM #t")["error"]["number"] == 208
+
+
+def test_rows_are_loaded_in_bulk(tedious: Tedious) -> None:
+    tedious(
+        "batch", "CREATE TABLE #load (a int NOT NULL, b nvarchar(20) NULL, c datetime2(3) NULL, d varbinary(max) NULL)"
+    )
+    columns = [
+        ["a", "Int", {"nullable": False}],
+        ["b", "NVarChar", {"length": 20, "nullable": True}],
+        ["c", "DateTime2", {"scale": 3, "nullable": True}],
+    ]
+    rows = [[i, f"é{i}" if i % 2 else None, None] for i in range(2000)]
+    assert tedious("bulk", "#load", columns, rows)["rowCount"] == 2000
+    assert tedious.rows("SELECT COUNT(*), COUNT(b), MAX(a), MAX(b), COUNT(c) FROM #load") == [
+        [2000, 1000, 1999, "é999", 0]
+    ]
+    again = tedious("bulk", "#load", columns[1:], [["no a", None]])
+    assert again["error"]["number"] == 515
+    assert tedious.rows("SELECT COUNT(*) FROM #load") == [[2000]]
