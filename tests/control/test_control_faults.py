@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pymssql
@@ -167,3 +168,13 @@ def test_fault_that_means_nothing_is_refused(shop: CdcDatabase, call: str, numbe
     assert error["number"] == number
     assert said in error["text"]
     assert shop.query("EXEC emulator.help_faults") == []
+
+
+def test_help_lists_every_procedure_with_its_parameters_and_defaults(shop: CdcDatabase) -> None:
+    listed = {row["procedure_name"]: row["parameters"] for row in shop.query("EXEC emulator.help")}
+    assert listed["emulator.advance_clock"] == "@seconds float"
+    assert listed["emulator.cut_connection"].startswith(
+        "@after_rows bigint, @times int = 1, @table nvarchar(4000) = NULL"
+    )
+    page = Path(__file__).parents[2].joinpath("docs/emulator.md").read_text("utf-8")
+    assert [name for name in listed if f"| `{name.removeprefix('emulator.')}" not in page] == []

@@ -12,8 +12,9 @@ from sqlserver_emulator.control.clock import EngineClock, Fetch
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
 from sqlserver_emulator.control.faults import FaultBoard
-from sqlserver_emulator.engine.contract import ProcedureCall, ProcedureRegistry
-from sqlserver_emulator.events import Event
+from sqlserver_emulator.engine.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
 
 
 class ControlHost(Protocol):
@@ -34,10 +35,31 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         host.clock.reset()
         yield from ()
 
+    def show_help(_call: ProcedureCall) -> Iterator[Event]:
+        yield ResultStart((Column("procedure_name", SYSNAME), Column("parameters", NVARCHAR_4000)))
+        yield Rows([(f"{SCHEMA}.{procedure.name}", _shown(procedure)) for procedure in procedures])
+        yield StatementDone(Command.SELECT, row_count=len(procedures))
+
     procedures = (
         *clock_procedures(host.clock),
         *CaptureControl(host).procedures(),
         *faults.procedures(),
         control_procedure("reset", (), reset),
+        control_procedure("help", (), show_help),
     )
     return {f"{SCHEMA}.{procedure.name}": procedure for procedure in procedures}
+
+
+def _shown(procedure: SystemProcedure) -> str:
+    """The parameters as they are declared, with their defaults."""
+    shown = []
+    for parameter in procedure.parameters:
+        default = "" if parameter.default is REQUIRED else f" = {_literal(parameter.default)}"
+        shown.append(f"{parameter.name} {parameter.type}{default}")
+    return ", ".join(shown)
+
+
+def _literal(default: object) -> str:
+    if default is None:
+        return "NULL"
+    return f"N'{default}'" if isinstance(default, str) else str(default)
