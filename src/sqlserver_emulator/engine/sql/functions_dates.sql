@@ -14,7 +14,10 @@ BEGIN
     IF plain = '' THEN RETURN timestamp '1900-01-01'; END IF;
     IF plain !~ '\d' OR plain ~* '(infinity|bc\M)' THEN RETURN NULL; END IF;
     plain := regexp_replace(plain, '(\.\d{6})\d+', '\1');
-    plain := regexp_replace(plain, '(:\d\d):(\d{1,3})(?=\s*([AP]M)?$)', '\1.\2', 'i');
+    -- Behind a colon stand thousandths of a second.
+    plain := regexp_replace(plain, '(\d:\d\d:\d\d):(\d{3})(?=\s*([AP]M)?$)', '\1.\2', 'i');
+    plain := regexp_replace(plain, '(\d:\d\d:\d\d):(\d{2})(?=\s*([AP]M)?$)', '\1.0\2', 'i');
+    plain := regexp_replace(plain, '(\d:\d\d:\d\d):(\d)(?=\s*([AP]M)?$)', '\1.00\2', 'i');
     plain := regexp_replace(plain, '(\d)\s*([AP]M)$', '\1 \2', 'i');
     plain := regexp_replace(plain, '(Z|\s*[+-]\d\d:\d\d)$', '');
     IF plain ~* '^\d{1,2}(:\d\d){0,2}(\.\d+)?( [AP]M)?$' AND plain ~ '[:AaPp]' THEN

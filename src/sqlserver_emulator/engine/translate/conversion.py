@@ -147,6 +147,8 @@ def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
         sql = f"tsql.datetime_to_float({_to_temporal(value, TsqlType('datetime'), IMPLICIT, None)})"
     elif value.kind == GUID:
         raise _refuse(value, to, explicit=True)
+    elif value.kind == FLOAT:
+        sql = f"({sql})::float8::text::numeric"  # Seventeen digits; PostgreSQL's own cast keeps fifteen.
     if mode == IMPLICIT and value.kind in (INTEGER, DECIMAL):
         return sql
     if mode == TRY:
