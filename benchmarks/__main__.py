@@ -9,7 +9,9 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import emulator, idle, window
+import psutil
+
+from benchmarks import emulator, idle, source, window
 from benchmarks.measuring import Report
 from floodmark_laptop.stack import Stack
 
@@ -28,6 +30,7 @@ def main() -> None:
     try:
         with Stack(folder / "stack", print) as stack:
             emulator.measure(stack, report)
+            source.measure(stack.source, psutil.Process(stack.emulator.process.pid), report, source.Sizes())
             window.measure(stack, report, folder)
             idle.measure(stack, report)
     finally:
