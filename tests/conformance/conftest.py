@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from conformance_report import pytest_assertrepr_compare, pytest_runtest_makereport, pytest_sessionfinish
 from conformance_server import Server, Source, new_database, server_under_test
+
+__all__ = ["pytest_assertrepr_compare", "pytest_runtest_makereport", "pytest_sessionfinish"]
 
 
 @pytest.fixture(scope="session")
