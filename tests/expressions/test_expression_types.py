@@ -303,3 +303,21 @@ def test_impossible_expression_is_the_servers_error(sql: Client, expression: str
 )
 def test_number_too_great_for_its_column_is_refused(sql: Client, value: str, column: str, number: int) -> None:
     assert sql.error(f"DECLARE @t TABLE (x {column}); INSERT @t VALUES ({value})").number == number
+
+
+@pytest.mark.parametrize(
+    ("batch", "value"),
+    [
+        ("DECLARE @d datetime = '2024-01-02', @v varchar(30); SET @v = @d; SELECT @v", "Jan  2 2024 12:00AM"),
+        ("DECLARE @f float = 1234567; DECLARE @v varchar(30) = @f; SELECT @v", "1.23457e+006"),
+        ("DECLARE @m money = 1234.5678; DECLARE @v varchar(30) = @m; SELECT @v", "1234.57"),
+        ("DECLARE @v varchar(3) = 12345; SELECT @v", "*"),
+        ("DECLARE @v varchar(3) = 'abcdef'; SELECT @v", "abc"),
+        ("DECLARE @d datetime = '1/2/2024 3:04:05 AM'; SELECT @d", _MOMENT),
+        ("DECLARE @d date = 'Jan 2 2024'; SELECT @d", datetime.date(2024, 1, 2)),
+        ("DECLARE @i int = 1.9; SELECT @i", 1),
+        ("DECLARE @n numeric(5,2) = '1.239'; SELECT @n / 3", D("0.413333")),
+    ],
+)
+def test_value_assigned_to_a_variable_is_converted_as_by_the_server(sql: Client, batch: str, value: object) -> None:
+    assert sql.rows(batch) == [(value,)]

@@ -60,6 +60,15 @@ class Scope:
         return min(10 - self.worst_severity, 0)
 
 
+_TEXT_TYPES = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"))
+_DATE_TYPES = frozenset(("date", "time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"))
+
+
+def _has_rules_of_its_own(value: object, to: TsqlType) -> bool:
+    """Whether how a value is written or read depends on more than the value: on its type, or on a date's style."""
+    return to.name in (_DATE_TYPES if isinstance(value, str) else _TEXT_TYPES)
+
+
 class SessionState:
     def __init__(self, engine: EngineSession, session_id: int) -> None:
         self.engine = engine
@@ -96,7 +105,11 @@ class SessionState:
             value = scope.variables[expression.variable].value
         else:
             return self.engine.evaluate(expression.text, scope.variables, as_type)
-        return value if value is None or as_type is None else self.engine.convert(value, as_type)
+        if value is None or as_type is None:
+            return value
+        if _has_rules_of_its_own(value, as_type):
+            return self.engine.evaluate(expression.text, scope.variables, as_type)
+        return self.engine.convert(value, as_type)
 
     def apply_options(self, options: Options) -> None:
         """Put options in force that a scope had, telling the engine where they differ."""
