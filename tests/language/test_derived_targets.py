@@ -69,6 +69,13 @@ def test_a_cte_over_a_cte_and_a_derived_table_are_changed(client: SqlClient) -> 
     assert client.rows("SELECT id, visits FROM dbo.People ORDER BY id") == [(1, 1), (2, 6), (4, 10)]
 
 
+def test_the_first_rows_of_a_join_are_changed(client: SqlClient) -> None:
+    client.run("UPDATE TOP (1) p SET visits = 0 FROM dbo.People AS p JOIN dbo.Orders AS o ON o.person = p.id")
+    assert client.value("SELECT COUNT(*) FROM dbo.People WHERE visits = 0 AND id IN (1, 3)") == 1
+    client.run("DELETE TOP (2) p FROM dbo.People AS p LEFT JOIN dbo.Orders AS o ON o.person = p.id WHERE o.id IS NULL")
+    assert ids(client) == [1, 3]
+
+
 def test_a_query_that_groups_is_not_updatable(client: SqlClient) -> None:
     number, _ = client.error("WITH g AS (SELECT name FROM dbo.People GROUP BY name) DELETE FROM g")
     assert number == 4403

@@ -294,14 +294,17 @@ def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expr
     limit = node.args.get("limit")
     if limit is None:
         return joined
-    if target.derived is not None:
-        return _first_rows(target, conditions, row_count(expressions, limit.expression))
-    if target.sources:
-        raise NotSupportedByEmulatorError("TOP in UPDATE or DELETE with FROM")
     if is_percent(limit):
         raise NotSupportedByEmulatorError("TOP (n) PERCENT in UPDATE or DELETE")
     if top_with_ties(limit):
         raise SqlServerError(102, "Incorrect syntax near 'TIES'.", severity=15)
+    if target.derived is not None:
+        return _first_rows(target, conditions, row_count(expressions, limit.expression))
+    if target.sources:
+        joint = f"{modifying.qualified_name(target.table)} AS {target.alias}, {target.sources} {joined}"
+        rows = f"{joint} LIMIT {row_count(expressions, limit.expression)}"
+        chosen = f"{target.alias}.ctid = ANY (ARRAY({select_from(f'DISTINCT {target.alias}.ctid', rows)}))"
+        return f"WHERE {' AND '.join([*conditions, chosen])}"
     # The rows are chosen and locked first; which ones is as undefined as in SQL Server.
     source = f"{modifying.qualified_name(target.table)} AS {target.alias} {joined}"
     rows = f"{source} LIMIT {row_count(expressions, limit.expression)} FOR UPDATE"
