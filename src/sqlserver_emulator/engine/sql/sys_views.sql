@@ -661,4 +661,17 @@ BEGIN
         END LOOP;
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
     END LOOP;
+    -- Clients ask for descriptions of tables and columns; there are none, as sys.extended_properties says.
+    WITH added AS (
+        INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
+        SELECT wanted, s.schema_id, 'fn_listextendedproperty', 'IF', true, true FROM emulator.schemas s
+        WHERE s.database_id = wanted AND s.name = 'sys' ON CONFLICT DO NOTHING RETURNING object_id)
+    INSERT INTO emulator.inline_functions (object_id, parameters, body)
+    SELECT object_id,
+        (SELECT jsonb_agg(jsonb_build_object('name', '@' || p, 'type', 'sysname', 'length', 128) ORDER BY n)
+         FROM unnest(ARRAY['name', 'level0type', 'level0name', 'level1type', 'level1name', 'level2type', 'level2name'])
+            WITH ORDINALITY AS u (p, n)),
+        'SELECT NULL::varchar(128) AS objtype, NULL::varchar(128) AS objname, NULL::varchar(128) AS name, '
+            'NULL::varchar(3750) AS value WHERE num_nulls($1, $2, $3, $4, $5, $6, $7) < 0'
+    FROM added;
 END $$;
