@@ -34,8 +34,9 @@ _SETTINGS = {
     "max_wal_senders": "100",
     "max_replication_slots": "100",
     "max_active_replication_origins": "100",
-    "max_connections": "300",
-    "max_locks_per_transaction": "512",
+    # A session has two at most (one reads large results), and there are limits.Limits.sessions of them.
+    "max_connections": "560",
+    "max_locks_per_transaction": "320",
     "fsync": "off",
     "synchronous_commit": "on",
     "full_page_writes": "on",
