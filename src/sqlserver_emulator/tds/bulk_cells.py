@@ -37,6 +37,10 @@ class Length(IntEnum):
     CHUNKS = 4
 
 
+_FIXED, _BYTE, _SHORT = int(Length.FIXED), int(Length.BYTE), int(Length.SHORT)
+"""Plain integers for the one loop in which it tells."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """``size``: of a FIXED value; otherwise the largest that was announced."""
@@ -71,7 +75,7 @@ def map_cells(data: bytes, layouts: Sequence[Layout]) -> CellMap:
 class _Scan:
     def __init__(self, data: bytes, layouts: Sequence[Layout]) -> None:
         self._data = data
-        self._lengths = [(layout.length, layout.size) for layout in layouts]
+        self._lengths = [(int(layout.length), layout.size) for layout in layouts]
         self._bitmap_bytes = (len(layouts) + 7) // 8
         self.positions: list[int] = []
         self.blobs: list[bytes] = []
@@ -101,14 +105,14 @@ class _Scan:
         """Note the cells of a row whose first begins at ``at``; returns where the next row begins."""
         data, note = self._data, self.positions.append
         for length, size in self._lengths:
-            if length == Length.BYTE:
+            if length == _BYTE:
                 note(at)
                 at += data[at] + 1
-            elif length == Length.SHORT:
+            elif length == _SHORT:
                 note(at)
                 count = data[at] | data[at + 1] << 8
                 at += 2 if count == _NULL_SHORT else count + 2
-            elif length == Length.FIXED:
+            elif length == _FIXED:
                 note(at)
                 at += size
             else:
@@ -128,7 +132,7 @@ class _Scan:
         self._lengths = lengths
         return at
 
-    def _blob(self, at: int, length: Length) -> int:
+    def _blob(self, at: int, length: int) -> int:
         value, at = self._pointed(at) if length == Length.POINTER else self._chunks(at)
         self.positions.append(-1 if value is None else len(self.blobs))
         if value is not None:

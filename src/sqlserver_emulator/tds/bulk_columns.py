@@ -45,6 +45,7 @@ class Cells:
 
     def __init__(self, rows: CellMap, column: BulkColumn) -> None:
         self.column = column
+        self._data = rows.data
         self.bytes: Bytes = np.frombuffer(rows.data, dtype=np.uint8)
         positions = rows.positions[:, column.number - 1]
         self.starts, self.sizes, self.nulls = self._extents(rows, positions)
@@ -65,7 +66,8 @@ class Cells:
 
     def _blob_extents(self, rows: CellMap, positions: Positions, absent: Nulls) -> tuple[Positions, Positions, Nulls]:
         blobs = [rows.blobs[i] if i >= 0 else b"" for i in positions.tolist()]
-        self.bytes = np.frombuffer(b"".join(blobs), dtype=np.uint8)
+        self._data = b"".join(blobs)
+        self.bytes = np.frombuffer(self._data, dtype=np.uint8)
         sizes = np.fromiter(map(len, blobs), dtype=np.int64, count=len(blobs))
         return np.cumsum(sizes) - sizes, sizes, absent
 
@@ -95,7 +97,7 @@ class Cells:
 
     def content(self) -> bytes:
         """All values, one after the other."""
-        data = self.bytes.tobytes() if self.column.layout.length >= Length.POINTER else self.bytes.data
+        data = self._data
         ends = self.starts + self.sizes
         return b"".join([data[start:end] for start, end in zip(self.starts.tolist(), ends.tolist(), strict=True)])
 
