@@ -143,6 +143,24 @@ def test_full_log_refuses_every_write_to_its_database_until_it_is_cleared(shop: 
     shop.run("INSERT dbo.t (id) VALUES (1)")
 
 
+def test_bulk_load_meets_a_full_log_too(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
+    def load() -> None:
+        connection = pytds.connect(
+            controlled_emulator.host, shop.name, controlled_emulator.user, controlled_emulator.password,
+            port=controlled_emulator.port, autocommit=True,
+        )  # fmt: skip
+        with connection, connection.cursor() as cursor:
+            cursor.copy_to(data=[("1", "a")], table_or_view="t", schema="dbo", columns=["id", "v"])
+
+    shop.run("EXEC emulator.fill_log")
+    with pytest.raises(pytds.Error) as refusal:
+        load()
+    assert refusal.value.number == 9002
+    shop.run("EXEC emulator.clear_faults")
+    load()
+    assert shop.query("SELECT id, v FROM dbo.t") == [{"id": 1, "v": "a"}]
+
+
 def refused(shop: CdcDatabase, call: str) -> Row:
     try:
         shop.query(f"EXEC emulator.{call}")

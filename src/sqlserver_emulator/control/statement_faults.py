@@ -19,7 +19,9 @@ _WRITES: Final = re.compile(
     r"^\s*(?:WITH\b.*?\)\s*)?(?:(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|SELECT\b.*?\bINTO\b)",
     re.IGNORECASE | re.DOTALL,
 )
-_IN_TEMPDB: Final = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE|INSERT|DELETE|MERGE)\s+[\[\"]?[#@]", re.IGNORECASE)
+_IN_TEMPDB: Final = re.compile(
+    r"\b(?:INTO|UPDATE|FROM|TABLE|INSERT|DELETE|MERGE|BULK)\s+(?:\w+\.)?[\[\"]?[#@]", re.IGNORECASE
+)
 
 
 class SessionFaults:

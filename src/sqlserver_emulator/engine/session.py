@@ -141,6 +141,9 @@ class PostgresEngineSession:
         assert isinstance(target, PostgresBulkTarget)  # noqa: S101 - it comes from bulk_target
         self._queries.give_up()
         with self._errors("INSERT"):
+            if self._faults is not None and self._faults.are_active:
+                announced = f"INSERT BULK {target.table.schema}.{target.table.name}"
+                self._faults.meet(announced, target.table.database, self._access.sleep)
             return self._bulk.load(target, types, batches)
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
