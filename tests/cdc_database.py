@@ -109,7 +109,7 @@ def shape(rows: list[Row], *columns: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def wait_until(condition: Callable[[], bool], limit_seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], limit_seconds: float = 90.0) -> None:
     """Fails when the condition has not come true in time."""
     deadline = time.monotonic() + limit_seconds
     while not condition():
