@@ -14,7 +14,7 @@ from typing import Any, cast
 from psycopg.errors import Diagnostic
 
 from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.catalog import Relation
+from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.translation import CatalogObject
 
 _CHANGE = "emulator.change"

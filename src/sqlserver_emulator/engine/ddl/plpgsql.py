@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from sqlserver_emulator.engine.bind import to_literal
-from sqlserver_emulator.engine.catalog import Relation
+from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.ddl import tables
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.read_table import read_create_table

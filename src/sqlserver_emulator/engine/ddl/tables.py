@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.catalog import Relation
+from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.ddl import hooks, log, rows
 from sqlserver_emulator.engine.ddl.constraints import add_constraint, add_default
 from sqlserver_emulator.engine.ddl.declarations import (
