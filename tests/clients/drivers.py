@@ -71,7 +71,7 @@ def _connect_pytds(server: Emulator, database: str, **options: Any) -> Any:
         user=server.user,
         password=server.password,
         port=server.port,
-        bytes_to_unicode=False,
+        bytes_to_unicode=True,
         disable_connect_retry=True,
         **options,
     )
