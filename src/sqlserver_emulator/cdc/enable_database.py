@@ -92,6 +92,8 @@ def drop_cdc_schema(run: Run, database: CdcDatabase) -> None:
     run("UPDATE emulator.databases SET is_cdc_enabled = false WHERE database_id = $1::int", (database_id,))
     for job in list_jobs(run, database_id):
         drop_job(run, job)
+    for statement in _FORGET_SCANS:
+        run(statement, (database_id,))
     if not run("SELECT 1 FROM emulator.cdc_databases", ()):
         hide_job_table(run)
 
@@ -101,3 +103,9 @@ INSERT INTO emulator.role_members (database_id, role_principal_id, member_princi
 SELECT $1::int, r.principal_id, $2::int FROM emulator.principals r
 WHERE r.database_id = $1::int AND r.name = 'db_owner'
 """
+_FORGET_SCANS = (
+    "DELETE FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int",
+    "DELETE FROM emulator.cdc_log_scan_totals WHERE database_id = $1::int",
+    "DELETE FROM emulator.cdc_errors WHERE database_id = $1::int",
+)
+"""A later database may have the same id."""
