@@ -38,6 +38,7 @@ bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
 
 fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECONDS (60)
+	@$(PY) -c "import atheris" 2>/dev/null || bin/setup --group fuzz
 	@$(PY) -m fuzz
 
 format: setup ## put the code into its form
