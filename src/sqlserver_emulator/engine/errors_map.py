@@ -228,8 +228,8 @@ _HANDLERS: dict[str, _Handler] = {
     "44000": _fixed(
         550,
         "The attempted insert or update failed because the target view either specifies WITH CHECK OPTION or spans a"
-        " view that specifies WITH CHECK OPTION and one or more rows resulting from the operation did not qualify under the"
-        " CHECK OPTION constraint.",
+        " view that specifies WITH CHECK OPTION and one or more rows resulting from the operation did not qualify under"
+        " the CHECK OPTION constraint.",
     ),
     "42P17": _fixed(
         NotSupportedByEmulatorError.NUMBER,
