@@ -6,6 +6,7 @@ Every driver is used as its own documentation says; what differs between them is
 from __future__ import annotations
 
 import ctypes
+import importlib
 import platform
 import re
 import struct
@@ -123,10 +124,10 @@ def odbc_library() -> Path:
 def _why_no_odbc() -> str:
     try:
         ctypes.CDLL(str(odbc_library()))
-    except OSError as error:
-        return (
-            f"msodbcsql18 does not load here ({error}); on Debian: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2"
-        )
+        importlib.import_module("pyodbc")
+    except (OSError, ImportError) as error:
+        needed = "libodbc2 libltdl7 libkrb5-3 libgssapi-krb5-2"
+        return f"pyodbc or msodbcsql18 does not load here ({error}); on Debian: apt-get install {needed}"
     return ""
 
 
