@@ -125,11 +125,12 @@ def test_rows_loaded_in_bulk_are_captured_as_inserts(autocommit: Any, driver: Dr
 
 _NOT_SENT = {
     "pymssql": "date time(6) char(5) varchar(20) varchar(max) text varbinary(10) datetimeoffset(6) xml numeric(38,10) "
-    "datetime2(7) datetime2(0) uniqueidentifier",
+    "datetime2(7) datetime2(0) uniqueidentifier money smallmoney",
     "mssql-python": "datetimeoffset(6)",
 }
 """What a bulk interface refuses, or sends otherwise than it was given: DB-Library's code pages, milliseconds, year 1,
-and empty values as NULL; mssql-python's local time of a datetimeoffset where the protocol has UTC."""
+and empty values as NULL; mssql-python's local time of a datetimeoffset where the protocol has UTC. Of money FreeTDS
+1.5.19 writes 35 bytes into a buffer of 8 (tds_convert_numeric, seen with valgrind), which can end the whole process."""
 
 
 @pytest.mark.parametrize(
