@@ -32,8 +32,10 @@ class Target:
 
     def client(self) -> RawClient:
         """Logged in, in plain text."""
-        client = RawClient(self.port)
-        client.log_in(self.server.password)
+        with contextlib.ExitStack() as closing:
+            client = closing.enter_context(RawClient(self.port))
+            client.log_in(self.server.password)
+            closing.pop_all()
         return client
 
     def serves_others(self) -> bool:
