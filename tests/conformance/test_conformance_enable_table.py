@@ -51,6 +51,8 @@ def refusing(server: Server) -> Iterator[Source]:
         ("N'dbo', N'wide', @role_name = NULL", 22865, "exceeds the limit of 14 columns."),
         ("N'dbo', N'twice', N'third', @role_name = NULL", 22962, "'dbo.twice'. A table can have at most two capture"),
         ("N'dbo', N't', N'SECOND', @role_name = NULL", 22926, "capture instance name"),
+        ("N'dbo', N't', @role_name = N'DOMAIN\\role'", 22938, "Role name 'DOMAIN\\role' is invalid."),
+        ("N'dbo', N't', @role_name = NULL, @captured_column_list = N' , '", 22942, ""),
     ],
 )
 def test_argument_of_enable_table_is_refused(refusing: Source, arguments: str, number: int, text: str) -> None:
@@ -60,6 +62,32 @@ def test_argument_of_enable_table_is_refused(refusing: Source, arguments: str, n
     assert refusing.admin.rows(f"DECLARE @r int; BEGIN TRY EXEC @r = sys.sp_cdc_enable_table {arguments} END TRY"
                                " BEGIN CATCH SELECT ERROR_NUMBER(), ERROR_SEVERITY(), ERROR_STATE() END CATCH"
                                ) == [(number, 16, 1)]  # fmt: skip
+
+
+def test_nine_parameters_are_given_by_position(source: Source) -> None:
+    source.admin.run(
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, u int NOT NULL, v int)",
+        "CREATE UNIQUE INDEX ux ON dbo.t (u)",
+        f"{_ENABLE} N'dbo', N't', N'named', 1, N'gate', N'ux', N'[u], \"v\"', N'PRIMARY', 1",
+    )  # fmt: skip
+    (row,) = source.admin.query("EXEC sys.sp_cdc_help_change_data_capture")
+    assert (row["capture_instance"], row["supports_net_changes"], row["role_name"], row["index_name"]) == (
+        "named", True, "gate", "ux",
+    )  # fmt: skip
+    assert (row["captured_column_list"], row["index_column_list"], row["filegroup_name"]) == (
+        "[u], [v]", "[u]", "PRIMARY",
+    )  # fmt: skip
+
+
+def test_extended_handling_of_ddl_is_refused_after_rights_and_database(source: Source, server: Server) -> None:
+    """A.3: undocumented, and behind a switch."""
+    call = f"{_ENABLE} N'dbo', N'absent', @role_name = NULL, @enable_extended_ddl_handling = 1"
+    assert source.admin.error(call).number == 22874
+    reader = source.log_in()
+    assert reader.error(call).number == 22904
+    reader.close()
+    with new_database(server, with_cdc=False) as plain:
+        assert plain.admin.error(call).number == 22901
 
 
 def test_failed_call_returns_one(refusing: Source) -> None:
@@ -216,11 +244,38 @@ def test_metadata_is_changed_by_one_session_at_a_time(source: Source) -> None:
     source.enable("a")
     first = source.server.connect(source.name)
     first.run("BEGIN TRAN", "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'")
-    error = source.admin.error(f"SET LOCK_TIMEOUT 50; {_ENABLE} N'dbo', N'b', @role_name = NULL")
-    assert (error.number, error.severity, error.state) == (22840, 16, 1)
+    for call in (f"{_ENABLE} N'dbo', N'b', @role_name = NULL", "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'",
+                 "EXEC sys.sp_cdc_disable_db"):  # fmt: skip
+        error = source.admin.error(f"SET LOCK_TIMEOUT 50; {call}")
+        assert (error.number, error.severity, error.state) == (22840, 16, 1)
+        assert "The value returned from the request was -1:" in error.text
     first.run("ROLLBACK")
     first.close()
     source.admin.run(f"SET LOCK_TIMEOUT -1; {_ENABLE} N'dbo', N'b', @role_name = NULL")
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "subject"),
+    [
+        ("sp_cdc_disable_table N'dbo', N'a', N'all'", 22833, "table [dbo].[a] is not enabled"),
+        ("sp_cdc_disable_db", 22831, "database {0} is not enabled"),
+    ],
+)
+def test_disabling_waits_for_a_reader_and_quotes_why_it_failed(
+    source: Source, call: str, number: int, subject: str
+) -> None:
+    """A.2, A.4: a long open reader is in the way."""
+    source.admin.run("CREATE TABLE dbo.a (id int NOT NULL PRIMARY KEY)")
+    source.enable("a")
+    reader = source.server.connect(source.name)
+    reader.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN TRAN; SELECT * FROM cdc.dbo_a_CT")
+    error = source.admin.error(f"SET LOCK_TIMEOUT 50; EXEC sys.{call}")
+    assert (error.number, error.severity, error.state) == (number, 16, 1)
+    assert f"indicates {subject.format(source.name)} for Change Data Capture. The failure occurred" in error.text
+    assert source.admin.rows("SELECT is_tracked_by_cdc FROM sys.tables WHERE name = N'a'") == [(True,)]
+    reader.run("ROLLBACK")
+    reader.close()
+    source.admin.run(f"SET LOCK_TIMEOUT -1; EXEC sys.{call}")
 
 
 def test_enabling_waits_for_a_transaction_that_wrote_the_table(source: Source) -> None:
@@ -230,7 +285,10 @@ def test_enabling_waits_for_a_transaction_that_wrote_the_table(source: Source) -
     writer = source.server.connect(source.name)
     writer.run("BEGIN TRAN", "INSERT dbo.b VALUES (1)")
     enable = f"{_ENABLE} N'dbo', N'b', @role_name = NULL"
-    assert source.admin.send(f"SET LOCK_TIMEOUT 50; {enable}").errors
+    error = source.admin.error(f"SET LOCK_TIMEOUT 50; {enable}")
+    assert (error.number, error.severity, error.state, error.procedure) == (22832, 16, 1, _INNER)
+    assert error.text.startswith("Could not update the metadata that indicates table [dbo].[b] is enabled for Change")
+    assert "The error returned was 1222: '" in error.text
     writer.run("COMMIT")
     writer.close()
     source.admin.run(f"SET LOCK_TIMEOUT -1; {enable}")

@@ -43,12 +43,6 @@ def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes |
     return bytes(mark)
 
 
-def purge_instance(run: Run, database: CdcDatabase, object_id: int, mark: bytes, *, threshold: int) -> None:
-    """Remove what one instance holds below ``mark``, and what no instance needs of the time line."""
-    _delete_changes(run, object_id, mark, threshold)
-    _trim_timeline(run, database, threshold)
-
-
 def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> None:
     """The cleanup job: everything older than the newest entry by more than the retention."""
     with atomic():
@@ -60,11 +54,12 @@ def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, t
         for object_id in ids:
             run(database.sql(_RAISE_LOW_END), (object_id, bytes(mark)))
     for object_id in ids:
-        _delete_changes(run, object_id, bytes(mark), threshold)
-    _trim_timeline(run, database, threshold)
+        delete_changes(run, object_id, bytes(mark), threshold)
+    trim_timeline(run, database, threshold)
 
 
-def _delete_changes(run: Run, object_id: int, mark: bytes, threshold: int) -> None:
+def delete_changes(run: Run, object_id: int, mark: bytes, threshold: int) -> None:
+    """Remove what one instance holds below ``mark``."""
     relation = run("SELECT c.oid::regclass::text FROM pg_class c WHERE c.oid = $1::int::oid", (object_id,))
     if not relation:
         return  # disabled meanwhile
@@ -72,7 +67,8 @@ def _delete_changes(run: Run, object_id: int, mark: bytes, threshold: int) -> No
     _delete_in_batches(run, statement, mark, threshold)
 
 
-def _trim_timeline(run: Run, database: CdcDatabase, threshold: int) -> None:
+def trim_timeline(run: Run, database: CdcDatabase, threshold: int) -> None:
+    """Remove what no instance needs of the time line."""
     ((low,),) = run(database.sql("SELECT min(start_lsn) FROM :cdc.change_tables"), ())
     if low is not None:
         statement = _DELETE_BATCH.replace(":table", ":cdc.lsn_time_mapping").replace(":lsn", "start_lsn")

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
+import psycopg
+
 from sqlserver_emulator.cdc.capture import Capture
-from sqlserver_emulator.cdc.cleanup import check_low_water_mark, purge_instance, raise_low_end
+from sqlserver_emulator.cdc.cleanup import check_low_water_mark, delete_changes, raise_low_end, trim_timeline
 from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import (
@@ -39,7 +41,7 @@ from sqlserver_emulator.cdc.jobs import (
 from sqlserver_emulator.cdc.log import LogReaderError
 from sqlserver_emulator.cdc.messages import AgentError, cdc_error, cdc_warning
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.postgres import server_conninfo
+from sqlserver_emulator.cdc.postgres import connect, runner, server_conninfo
 from sqlserver_emulator.cdc.results import (
     ResultColumn,
     int_argument,
@@ -51,6 +53,8 @@ from sqlserver_emulator.cdc.results import (
     sql_of,
     text_argument,
 )
+from sqlserver_emulator.cdc.scan_errors import scan_failures
+from sqlserver_emulator.cdc.scan_sessions import record_errors
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Event, StatementDone
@@ -189,7 +193,7 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
     )
     check_scan_settings(settings)
     run = sql_of(call)
-    with contextlib.closing(_open_capture(call, database)) as capture:
+    with contextlib.closing(_open_capture(call, database)) as capture, _failures_told(run, database):
         while True:
             for _ in range(settings.maxscans):
                 if capture.scan(settings.maxtrans).drained:
@@ -199,6 +203,18 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
             # Waits on the caller's connection, so that the client can cancel.
             run("SELECT pg_sleep($1::float8)", (settings.pollinginterval,))
     yield from ()
+
+
+@contextlib.contextmanager
+def _failures_told(run: Run, database: CdcDatabase) -> Iterator[None]:
+    """What goes wrong at the log is in sys.dm_cdc_errors, and an error of the caller's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        failures = scan_failures(error)
+        with connect(server_conninfo(run)) as connection:
+            record_errors(runner(connection), database.database_id, failures)
+        raise failures[-1] from error
 
 
 def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
@@ -240,13 +256,18 @@ def _cleanup(call: ProcedureCall) -> Iterator[Event]:
         check_low_water_mark(run, database, instance, low_water_mark)
     mark = raise_low_end(run, database, rows[0][0], low_water_mark, atomic=call.engine.atomic)
     call.outputs["@fCleanupFailed"] = False
-    try:
-        purge_instance(run, database, rows[0][0], mark, threshold=threshold)
-    except SqlServerError as error:
-        if error.number not in _DELETE_FAILURES:
-            raise
-        call.outputs["@fCleanupFailed"] = True
-        yield cdc_warning(22852, name, "DELETE", error.number, error.message)
+    steps: dict[int, Callable[[], None]] = {
+        22852: lambda: delete_changes(run, rows[0][0], mark, threshold),
+        22853: lambda: trim_timeline(run, database, threshold),
+    }
+    for warning, step in steps.items():
+        try:
+            step()
+        except SqlServerError as error:
+            if error.number not in _DELETE_FAILURES:
+                raise
+            call.outputs["@fCleanupFailed"] = True
+            yield cdc_warning(warning, name, "DELETE", error.number, error.message)
 
 
 _CHANGE_PARAMETERS = (

@@ -8,10 +8,20 @@ from __future__ import annotations
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Info
 
+_CAUSE = (
+    "The failure occurred when executing the command '%s'. The error returned was %s: '%s'. Use the action and error "
+    "to determine the cause of the failure and resubmit the request."
+)
 _TEXTS = {
+    22830: "Could not update the metadata that indicates database %s is enabled for Change Data Capture. " + _CAUSE,
+    22831: "Could not update the metadata that indicates database %s is not enabled for Change Data Capture. " + _CAUSE,
+    22832: "Could not update the metadata that indicates table %s is enabled for Change Data Capture. " + _CAUSE,
+    22833: "Could not update the metadata that indicates table %s is not enabled for Change Data Capture. " + _CAUSE,
     22838: "All columns of a CDC unique index must be defined as NOT NULL. Index '%s' selected as the CDC unique "
     "index for source table '%s.%s' does not meet this requirement.",
-    22840: "The application lock request '%s' needed to modify Change Data Capture metadata was not granted.",
+    22840: "The application lock request '%s' needed to modify Change Data Capture metadata was not granted. "
+    "The value returned from the request was %s: -1 = timeout; -2 = canceled; -3 = deadlock victim; -999 validation or "
+    "other call error. Examine the error cause and resubmit the request.",
     22844: "The '%s' option must be either 1 or 0.",
     22850: "The threshold value specified for the Change Data Capture cleanup process must be greater than 0.",
     22865: "The number of columns in the index '%s', used as the unique row identifier to support net changes for "
@@ -28,6 +38,11 @@ _TEXTS = {
     "schema named 'cdc' already exists in the current database.",
     22907: "Parameter @role_name cannot be empty.",
     22910: "The cleanup request for database '%s' failed.  The database is not enabled for Change Data Capture.",
+    22918: "One or more columns in the list of included columns was not a captured column of the change table %s.",
+    22919: "One or more columns in the list of columns needing update flags was not a captured column of the change "
+    "table %s.",
+    22920: "The named capture instance %s does not exist for database %s.",
+    22921: "Unable to generate scripts for all capture instances that the caller is authorized to access.",
     22925: "The number of columns captured by capture instance '%s' exceeds the maximum allowed number: %s.",
     22926: "Could not create a capture instance because the capture instance name '%s' already exists in the "
     "current database. Specify an explicit unique name for the parameter @capture_instance.",
@@ -89,8 +104,8 @@ _TEXTS = {
 _WARNINGS = {
     22901: _TEXTS[22901],
     22852: "Could not delete change table entries made obsolete by a change in one or more low water marks for capture "
-    "instances of database %s. The failure occurred when executing the command '%s'. The error returned was %s: '%s'. "
-    "Use the action and error to determine the cause of the failure and resubmit the request.",
+    "instances of database %s. " + _CAUSE,
+    22853: "Could not delete obsolete entries in the cdc.lsn_time_mapping table for database %s. " + _CAUSE,
     22855: "Warning: The @allow_partition_switch parameter is set to 1. Table partition switching is allowed, and "
     "its changes are not captured.",
     22857: "Warning: The @allow_partition_switch parameter is set to 0 and ignored because the table is not "
@@ -108,6 +123,11 @@ def cdc_error(number: int, *values: object, procedure: str = "") -> SqlServerErr
     """The error with its text filled in; severity 16, state 1, as all of them."""
     text = _TEXTS[number]
     return SqlServerError(number, text % values if values else text, procedure=procedure)
+
+
+def is_cdc_error(error: SqlServerError) -> bool:
+    """Whether change data capture itself refuses, rather than the engine below it."""
+    return error.number in _TEXTS
 
 
 def cdc_warning(number: int, *values: object) -> Info:

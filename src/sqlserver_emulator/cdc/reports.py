@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
+from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
 from sqlserver_emulator.cdc.source import find_table
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
@@ -60,7 +61,7 @@ def _help(call: ProcedureCall) -> Iterator[Event]:
         if not table.is_tracked:
             raise cdc_error(22985, table.schema, table.name)
         source = table.object_id
-    rows = run(_visible(database, _INSTANCES), (source, None))
+    rows = read_visible_instances(run, database, source_object_id=source)
     shown: list[tuple[object, ...]] = []
     for row in rows:
         keys, captured = (_list_names(run(database.sql(sql), (row[3],))) for sql in _NAME_LISTS)
@@ -109,14 +110,18 @@ def _readable_instance(call: ProcedureCall) -> tuple[CdcDatabase, tuple[Any, ...
     """The instance the caller names; raises 22981 also when the caller may not know of it."""
     database = require_cdc(call)
     name = text_argument(call, "@capture_instance")
-    rows = sql_of(call)(_visible(database, _INSTANCES), (None, name)) if name else []
+    rows = read_visible_instances(sql_of(call), database, instance=name) if name else []
     if not rows:
         raise cdc_error(22981)
     return database, rows[0]
 
 
-def _visible(database: CdcDatabase, sql: str) -> str:
-    return database.sql(sql).replace(":sys.", f"{quote(postgres_schema(database.name, 'sys'))}.")
+def read_visible_instances(
+    run: Run, database: CdcDatabase, *, source_object_id: int | None = None, instance: str | None = None
+) -> list[tuple[Any, ...]]:
+    """The instances that the caller may read: of one table, with one name, or all. Columns as in the help's result."""
+    sql = database.sql(_INSTANCES).replace(":sys.", f"{quote(postgres_schema(database.name, 'sys'))}.")
+    return run(sql, (source_object_id, instance))
 
 
 _INSTANCES = """

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 
 from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
-from sqlserver_emulator.cdc.messages import cdc_error
+from sqlserver_emulator.cdc.messages import cdc_error, is_cdc_error
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.engine.contract import ProcedureCall
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import TsqlType
 
 ResultColumn = tuple[str, TsqlType]
+_WORST_QUOTED = 16
+"""Severities above end more than the statement."""
 
 
 def result_set(columns: Sequence[ResultColumn], rows: Sequence[tuple[object, ...]]) -> Iterator[Event]:
@@ -61,6 +63,17 @@ def inner_procedure(name: str) -> Iterator[None]:
     except SqlServerError as error:
         error.procedure = error.procedure or name
         raise
+
+
+@contextmanager
+def quoted_failure(number: int, subject: str, command: str) -> Iterator[None]:
+    """What the engine raises inside ends as CDC's error ``number``, which quotes it; CDC's own errors stay theirs."""
+    try:
+        yield
+    except SqlServerError as error:
+        if is_cdc_error(error) or isinstance(error, NotSupportedByEmulatorError) or error.severity > _WORST_QUOTED:
+            raise
+        raise cdc_error(number, subject, command, error.number, error.message) from error
 
 
 def require_owner(call: ProcedureCall) -> None:

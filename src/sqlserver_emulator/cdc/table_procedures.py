@@ -33,6 +33,7 @@ from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.results import (
     inner_procedure,
     printed,
+    quoted_failure,
     require_cdc,
     require_owner,
     required_text,
@@ -46,7 +47,9 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, NVARCHAR_MAX, SYSNAME
 
-_LOCK_TIMEOUT = 1222
+_LOCK_RESULTS = {1222: -1, 1205: -3}
+"""What an application lock returns that was not granted in time, or whose waiter was a deadlock's victim."""
+_SET_TRACKED, _CLEAR_TRACKED = "SetCDCTracked(Value = 1)", "SetCDCTracked(Value = 0)"
 _AGENT_CALLS_OF_FIRST_TABLE = 4
 """Two jobs are added and two started, and each is told that there is no agent."""
 
@@ -58,7 +61,11 @@ def _enable_db(call: ProcedureCall) -> Iterator[Event]:
     if find_database(run, database) is not None:
         yield cdc_warning(22905, database)
         return
-    with call.engine.atomic():
+    with (
+        inner_procedure("sp_cdc_enable_db_internal"),
+        quoted_failure(22830, database, _SET_TRACKED),
+        call.engine.atomic(),
+    ):
         enable_database(run, database)
     call.engine.catalog_changed()
 
@@ -71,7 +78,11 @@ def _disable_db(call: ProcedureCall) -> Iterator[Event]:
     if database is None:
         yield cdc_warning(22901, call.engine.database)
         return
-    with call.engine.atomic():
+    with (
+        inner_procedure("sp_cdc_disable_db_internal"),
+        quoted_failure(22831, database.name, _CLEAR_TRACKED),
+        call.engine.atomic(),
+    ):
         _lock_metadata(run, database)
         disable_database(run, database)
     call.engine.catalog_changed()
@@ -83,7 +94,11 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
     run = sql_of(call)
     if call.arguments["@enable_extended_ddl_handling"]:
         raise cdc_error(22874)
-    with inner_procedure("sp_cdc_enable_table_internal"), call.engine.atomic():
+    with (
+        inner_procedure("sp_cdc_enable_table_internal"),
+        quoted_failure(22832, _named_table(call), _SET_TRACKED),
+        call.engine.atomic(),
+    ):
         request = _request(call)
         _lock_metadata(run, database)
         table = _source_table(call)
@@ -105,9 +120,9 @@ def _lock_metadata(run: Run, database: CdcDatabase) -> None:
     try:
         lock_instances(run, database.database_id)
     except SqlServerError as error:
-        if error.number != _LOCK_TIMEOUT:
+        if error.number not in _LOCK_RESULTS:
             raise
-        raise cdc_error(22840, f"cdc_{database.name}") from error
+        raise cdc_error(22840, f"cdc_{database.name}", _LOCK_RESULTS[error.number]) from error
 
 
 def _request(call: ProcedureCall) -> InstanceRequest:
@@ -127,6 +142,12 @@ def _request(call: ProcedureCall) -> InstanceRequest:
         filegroup_name=text_argument(call, "@filegroup_name"),
         allow_partition_switch=switch is None or bool(switch),
     )
+
+
+def _named_table(call: ProcedureCall) -> str:
+    """As CDC's errors quote the table that the call names."""
+    names = (text_argument(call, name) or "" for name in ("@source_schema", "@source_name"))
+    return ".".join(bracketed(name) for name in names)
 
 
 def _source_table(call: ProcedureCall) -> SourceTable:
@@ -168,7 +189,11 @@ def _disable_table(call: ProcedureCall) -> Iterator[Event]:
     database = require_cdc(call)
     run = sql_of(call)
     instance = required_text(call, "@capture_instance")
-    with inner_procedure("sp_cdc_disable_table_internal"), call.engine.atomic():
+    with (
+        inner_procedure("sp_cdc_disable_table_internal"),
+        quoted_failure(22833, _named_table(call), _CLEAR_TRACKED),
+        call.engine.atomic(),
+    ):
         _lock_metadata(run, database)
         table = _source_table(call)
         if not table.is_tracked:
