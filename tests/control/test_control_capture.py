@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 
 import pytest
 
 from cdc_database import CdcDatabase, wait_until
+from emulator_process import Emulator
 
 STOP = "EXEC sys.sp_cdc_stop_job"
 ACTIVITY = (
@@ -103,6 +105,30 @@ def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop:
     assert captured(shop) == [2, 3]  # the newest entry that is old enough is kept
     assert shop.scalar("sys.fn_cdc_get_min_lsn('dbo_t')") > low
     assert shop.scalar("(SELECT COUNT(*) FROM cdc.lsn_time_mapping)") <= 2
+
+
+def test_cleanup_raises_the_low_end_before_it_removes_changes(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
+    """A reader that looks at the low end again after its read misses nothing (reference cdc.md B.4)."""
+    shop.run(STOP)
+    insert(shop, 1)
+    shop.run("EXEC emulator.advance_clock 10")
+    insert(shop, 2)
+    shop.run("EXEC emulator.run_capture")
+    low = shop.scalar("sys.fn_cdc_get_min_lsn('dbo_t')")
+    with (
+        controlled_emulator.connect_pymssql(shop.name) as holder,
+        controlled_emulator.connect_pymssql(shop.name, autocommit=True) as cleaner,
+        holder.cursor() as held,
+        cleaner.cursor() as cleaning,
+    ):
+        held.execute("UPDATE cdc.dbo_t_CT SET v = 'held' WHERE id = 1")
+        thread = threading.Thread(target=cleaning.execute, args=("EXEC emulator.run_cleanup @retention = 0",))
+        thread.start()
+        wait_until(lambda: shop.scalar("sys.fn_cdc_get_min_lsn('dbo_t')") > low)
+        assert captured(shop) == [1, 2]
+        holder.rollback()
+        thread.join(60)
+        assert captured(shop) == [2]
 
 
 def log_reuse(shop: CdcDatabase) -> tuple[int, str]:

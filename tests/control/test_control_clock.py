@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timedelta
 
 import pytest
 
-from cdc_database import CdcDatabase
+from cdc_database import CdcDatabase, wait_until
 from emulator_process import Emulator
 
 NEAR = timedelta(minutes=1)
@@ -54,6 +55,27 @@ def test_change_shows_the_time_that_the_clock_had_when_it_was_committed(shop: Cd
 def test_reset_clock_shows_real_time_again(shop: CdcDatabase) -> None:
     shop.run("EXEC emulator.set_clock '2001-01-01'", "EXEC emulator.reset_clock")
     assert abs(shop.scalar("SYSDATETIME()") - datetime.now()) < NEAR
+
+
+def test_waiting_for_a_time_of_day_ends_when_the_clock_shows_it(
+    shop: CdcDatabase, controlled_emulator: Emulator
+) -> None:
+    shop.run("EXEC emulator.set_clock '2031-05-06T01:00:00'")
+    answered: list[datetime] = []
+
+    def wait() -> None:
+        with controlled_emulator.connect_pymssql(shop.name, autocommit=True) as other, other.cursor() as cursor:
+            cursor.execute("WAITFOR TIME '02:00:00'; SELECT SYSDATETIME()")
+            answered.append(cursor.fetchone()[0])
+
+    waiting = "SELECT 1 AS x FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id <> @@SPID"
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: shop.query(waiting) != [])
+    shop.run("EXEC emulator.advance_clock 3595")
+    thread.join(60)
+    (shown,) = answered
+    assert datetime(2031, 5, 6, 2) <= shown < datetime(2031, 5, 6, 2) + NEAR
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,18 @@ def test_full_log_refuses_every_write_to_its_database_until_it_is_cleared(shop: 
     shop.run("INSERT dbo.t (id) VALUES (1)")
 
 
+def test_fault_of_a_database_meets_statements_that_name_it_from_elsewhere(shop: CdcDatabase) -> None:
+    table = f"[{shop.name}].dbo.t"
+    shop.run("EXEC emulator.fill_log", "USE master", "CREATE TABLE dbo.elsewhere (id int)")
+    assert shop.error_of(f"INSERT {table} (id) VALUES (1)") == 9002
+    assert shop.error_of(f"UPDATE x SET v = 'b' FROM {table} AS x") == 9002
+    shop.run(f"INSERT dbo.elsewhere SELECT id FROM {table}", f"USE [{shop.name}]")
+    shop.run("INSERT master.dbo.elsewhere VALUES (1)", "EXEC emulator.clear_faults")
+    shop.run(f"EXEC emulator.fail_statements 1222, @database = N'{shop.name}'", "USE master", "SELECT 1 AS x")
+    assert shop.error_of(f"SELECT id FROM {table}") == 1222
+    shop.run("DROP TABLE dbo.elsewhere")
+
+
 def test_bulk_load_meets_a_full_log_too(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
     def load() -> None:
         connection = pytds.connect(

@@ -28,7 +28,7 @@ def test_restore_takes_back_changes_entries_and_lsns_which_are_used_again(shop: 
     shop.run(f"EXEC emulator.restore_database @to_lsn = 0x{point.hex()}")
     assert captured(shop) == [1, 2]
     assert shop.scalar("sys.fn_cdc_get_max_lsn()") == point < ahead
-    assert shop.scalar("(SELECT COUNT(*) FROM dbo.t)") == 5003
+    assert shop.query("SELECT id FROM dbo.t ORDER BY id") == [{"id": 1}, {"id": 2}]
     assert (
         shop.error_of(f"SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(0x{point.hex()}, 0x{ahead.hex()}, N'all')")
         == 313

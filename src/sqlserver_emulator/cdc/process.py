@@ -28,7 +28,8 @@ from sqlserver_emulator.cdc.instances import CdcDisabledError
 from sqlserver_emulator.cdc.jobs import CAPTURE, JobSettings, find_job
 from sqlserver_emulator.cdc.log import LogReaderError
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.scan_sessions import LOG_SCAN_FAILED, record_error
+from sqlserver_emulator.cdc.scan_errors import scan_failures
+from sqlserver_emulator.cdc.scan_sessions import record_errors
 
 _BUSY_RETRY_SECONDS = 0.05
 _ERROR_RETRY_SECONDS = 1.0
@@ -128,7 +129,7 @@ class CaptureJob:
         print(f"capture job of database {self._database_id}: {error}", file=sys.stderr, flush=True)
         try:
             with connect(self._conninfo) as connection:
-                record_error(runner(connection), self._database_id, LOG_SCAN_FAILED, str(error))
+                record_errors(runner(connection), self._database_id, scan_failures(error))
         except psycopg.OperationalError:
             return False
         except psycopg.errors.ForeignKeyViolation:

@@ -6,13 +6,13 @@ time, because each record is a write to the very log that is scanned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlserver_emulator.cdc.lsn import ZERO_LSN, lsn_text
 from sqlserver_emulator.cdc.metadata import Run
-
-LOG_SCAN_FAILED = 22859
+from sqlserver_emulator.errors import SqlServerError
 
 _KEPT_SESSIONS = 32
 _NO_LSN = lsn_text(ZERO_LSN)
@@ -60,10 +60,11 @@ def record_empty_scans(run: Run, database_id: int, count: int, started_at: datet
         _forget_old(run, database_id)
 
 
-def record_error(run: Run, database_id: int, number: int, message: str, lsn: bytes = ZERO_LSN) -> None:
-    """A scan that failed: a session with one error, and the error."""
-    ((session_id,),) = run(_FAILED_SESSION_ROW, (database_id,))
-    run(_ERROR_ROW, (database_id, session_id, number, message, lsn_text(lsn), _NO_LSN))
+def record_errors(run: Run, database_id: int, errors: Sequence[SqlServerError]) -> None:
+    """A scan that failed: a session with its errors."""
+    ((session_id,),) = run(_FAILED_SESSION_ROW, (database_id, len(errors)))
+    for error in errors:
+        run(_ERROR_ROW, (database_id, session_id, error.number, error.message, _NO_LSN))
     _forget_old(run, database_id)
 
 
@@ -113,13 +114,13 @@ _FAILED_SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, scan_phase, error_count,
     failed_sessions_count)
 SELECT $1::int, coalesce(max(session_id), 0) + 1, emulator.now(), emulator.now(),
-       'Last scan', 1, 1
+       'Last scan', $2::int, 1
 FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int RETURNING session_id
 """
 _ERROR_ROW = """
 INSERT INTO emulator.cdc_errors (database_id, session_id, phase_number, error_number, error_severity, error_state,
     error_message, start_lsn, begin_lsn, sequence_value)
-VALUES ($1::int, $2::int, 7, $3::int, 16, 1, left($4::text, 1024), $5::text, $6::text, $6::text)
+VALUES ($1::int, $2::int, 7, $3::int, 16, 1, left($4::text, 1024), $5::text, $5::text, $5::text)
 """
 _FORGET_OLD = (
     """

@@ -11,11 +11,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import psycopg
+
 from sqlserver_emulator.cdc.enumeration import create_view, drop_view
 from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, ChangeTableColumn, TrackedTable
 from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.cdc.scan_errors import ColumnNotAlteredError
 from sqlserver_emulator.engine.names import quote
 
+_CHARACTERS = ("character", "text")
 _RECORDED = frozenset({"add_column", "drop_column", "alter_column", "other"})
 
 
@@ -77,7 +81,8 @@ def follow_declared_type(run: Run, database: CdcDatabase, instance: CaptureInsta
     if not rows:
         return  # dropped since; the message that says so is further on in the log
     drop_view(run, database, instance.object_id)
-    set_stored_type(run, instance, stored, str(rows[0][0]))
+    type_text, type_name = (str(value) for value in rows[0])
+    set_stored_type(run, instance, stored, type_text, type_name)
     run(_DECLARE_TYPE, (instance.object_id, stored.attnum, source, column.column_id))
     run(database.sql(_SET_COLUMN_TYPE), (instance.object_id, ordinal, source, column.column_id))
     create_view(run, database, instance.object_id)
@@ -93,14 +98,21 @@ def follow_logged_type(
     """
     ((type_text,),) = run("SELECT format_type($1::bigint::oid, $2::int)", (type_oid, type_modifier))
     drop_view(run, database, instance.object_id)
-    set_stored_type(run, instance, instance.stored[ordinal - 1], str(type_text))
+    set_stored_type(run, instance, instance.stored[ordinal - 1], str(type_text), str(type_text))
     create_view(run, database, instance.object_id)
 
 
-def set_stored_type(run: Run, instance: CaptureInstance, stored: ChangeTableColumn, type_text: str) -> None:
-    """ALTER the change table's column; no view may be on it."""
+def set_stored_type(
+    run: Run, instance: CaptureInstance, stored: ChangeTableColumn, type_text: str, type_name: str
+) -> None:
+    """ALTER the change table's column; no view may be on it. Raises ColumnNotAlteredError, which says ``type_name``."""
     name = quote(stored.name)
-    run(f"ALTER TABLE {instance.change_table} ALTER COLUMN {name} TYPE {type_text} USING {name}::{type_text}", ())
+    # An explicit conversion to characters would cut off what is too long; the implicit one says so.
+    using = "" if type_text.startswith(_CHARACTERS) else f" USING {name}::{type_text}"
+    try:
+        run(f"ALTER TABLE {instance.change_table} ALTER COLUMN {name} TYPE {type_text}{using}", ())
+    except psycopg.DataError as error:
+        raise ColumnNotAlteredError(instance.name, stored.name, type_name) from error
 
 
 _HISTORY_ROW = """
@@ -108,7 +120,7 @@ INSERT INTO :cdc.ddl_history VALUES ($1::int, $2::int, $3::smallint, $4::text, $
     date_trunc('minute', to_timestamp($6::float8)::timestamp))
 """
 _STORED_TYPE = """
-SELECT format_type(a.atttypid, a.atttypmod) FROM emulator.columns c
+SELECT format_type(a.atttypid, a.atttypmod), c.type_name::text FROM emulator.columns c
 JOIN pg_attribute a ON a.attrelid = c.object_id::oid AND a.attnum = c.attnum
 WHERE c.object_id = $1::int AND c.column_id = $2::int
 """

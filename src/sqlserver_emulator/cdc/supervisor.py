@@ -23,11 +23,13 @@ from sqlserver_emulator.cdc.instances import read_database
 from sqlserver_emulator.cdc.job_process import JobProcess
 from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, list_jobs
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
-from sqlserver_emulator.cdc.scan_sessions import LOG_SCAN_FAILED, forget_sessions, record_error
+from sqlserver_emulator.cdc.scan_errors import LOG_SCAN_FAILED
+from sqlserver_emulator.cdc.scan_sessions import forget_sessions, record_errors
 from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
 from sqlserver_emulator.control.clock import EngineClock
 from sqlserver_emulator.control.faults import CaptureFaults, FaultBoard
 from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.errors import SqlServerError
 
 _LOOK_SECONDS = 0.25
 _RESTART_SECONDS = 1.0
@@ -48,7 +50,7 @@ class EngineAddress(Protocol):
 
 
 class CaptureSupervisor:
-    """``start`` returns when the agent runs; ``stop`` when its processes have ended."""
+    """``start`` returns when the agent runs; ``stop`` when its processes have ended; it may be started again."""
 
     def __init__(self, engine: EngineAddress) -> None:
         self._conninfo = engine.conninfo
@@ -64,14 +66,16 @@ class CaptureSupervisor:
         self._cleanups: dict[str, threading.Thread] = {}
         self._next_cleanup = next_cleanup_after(self._clock.now())
         self._next_upkeep = 0.0
+        hooks.register(GUARD)
+        with connect(self._conninfo) as connection:
+            forget_sessions(runner(connection))
 
     def start(self) -> None:
-        hooks.register(GUARD)
+        self._ended.clear()
         self._connection = connect(self._conninfo, application="sqlserver_emulator agent")
         self._run = runner(self._connection)
         self._run("SELECT pg_advisory_lock($1::bigint)", (AGENT_LOCK,))
         self._run(f"LISTEN {CHANNEL}", ())
-        forget_sessions(self._run)
         keep_spare(self._run)
         self._run(_AGENT_STARTS, (CAPTURE,))
         self._thread = threading.Thread(target=self._supervise, name="cdc-agent", daemon=True)
@@ -83,6 +87,9 @@ class CaptureSupervisor:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
+            self._running.clear()
+            with contextlib.suppress(psycopg.OperationalError):
+                self._run(_AGENT_ENDS, ())
             self._connection.close()
 
     def apply_faults(self, database_id: int) -> None:
@@ -178,7 +185,7 @@ class CaptureSupervisor:
             running.process.wait()
             running.forget()
         self._run(_JOB_FAILED, (job.job_id,))
-        record_error(self._run, job.database_id, LOG_SCAN_FAILED, message)
+        record_errors(self._run, job.database_id, [SqlServerError(LOG_SCAN_FAILED, message)])
         self._failed[job.job_id] = job.database_id
 
     def _restart_failed(self) -> None:
@@ -269,6 +276,10 @@ FROM emulator.cdc_jobs j,
 ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requested = excluded.is_requested,
     requested_by = excluded.requested_by, run_requested_date = excluded.run_requested_date,
     start_execution_date = NULL, stop_execution_date = NULL
+"""
+_AGENT_ENDS = """
+UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now()
+WHERE start_execution_date IS NOT NULL AND stop_execution_date IS NULL
 """
 _CLEANUP_STARTS = """
 INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start_execution_date)

@@ -26,10 +26,11 @@ from sqlserver_emulator.control.calls import (
     whole,
 )
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind, Match
-from sqlserver_emulator.control.restore import RestoreError, restore_to
+from sqlserver_emulator.control.restore import restore_to
+from sqlserver_emulator.control.restored_rows import RestoreError
 from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Event
-from sqlserver_emulator.types import BIGINT, LSN, SYSNAME, TsqlType
+from sqlserver_emulator.types import BIGINT, BIT, LSN, SYSNAME, TsqlType
 
 _FLOAT: Final = TsqlType("float", precision=53)
 _DATABASE: Final = Parameter("@database", SYSNAME, None)
@@ -56,7 +57,9 @@ class CaptureControl:
         return (
             control_procedure("run_capture", (_DATABASE,), self._run_capture),
             control_procedure("run_cleanup", (*retention, _DATABASE), self._run_cleanup),
-            control_procedure("restore_database", (Parameter("@to_lsn", LSN), _DATABASE), self._restore),
+            control_procedure(
+                "restore_database", (Parameter("@to_lsn", LSN), _DATABASE, Parameter("@rows", BIT, True)), self._restore
+            ),
             control_procedure("delay_capture", (Parameter("@seconds", _FLOAT), _DATABASE), self._delay),
             control_procedure("slow_scan", (Parameter("@seconds", _FLOAT), _DATABASE), self._slow),
             control_procedure(
@@ -91,7 +94,10 @@ class CaptureControl:
             raise refusal("emulator.restore_database cannot run inside a transaction.")
         with connect(self._host.conninfo) as connection, connection.transaction():
             try:
-                restore_to(runner(connection), database, bytes(lsn), lambda: self._capture(call, database))
+                restore_to(
+                    runner(connection), database, bytes(lsn), lambda: self._capture(call, database),
+                    with_rows=bool(call.arguments["@rows"]),
+                )  # fmt: skip
             except RestoreError as error:
                 raise refusal(
                     f"Database '{database.name}' cannot be restored to 0x{lsn.hex().upper()}: {error}."

@@ -50,6 +50,7 @@ class FaultControl:
             control_procedure("fail_statements", (Parameter("@error", INT), *_WHICH), self._fail),
             control_procedure("slow_statements", (Parameter("@seconds", _FLOAT), *_WHICH), self._slow),
             control_procedure("cut_connection", (Parameter("@after_rows", BIGINT), *_WHICH), self._cut_connection),
+            control_procedure("stop_agent", (), self._stop_agent),
             control_procedure("fill_log", (Parameter("@database", SYSNAME, None),), self._fill_log),
         )
 
@@ -59,6 +60,8 @@ class FaultControl:
         for fault in gone:
             if fault.kind is FaultKind.LOG_FULL:
                 self._logs.free(fault.database_id)
+            elif fault.kind is FaultKind.AGENT_STOPPED:
+                self._host.supervisor.start()
         for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
             self._host.supervisor.apply_faults(database_id)
         return gone
@@ -100,6 +103,12 @@ class FaultControl:
             text(call, "@text"),
         )  # fmt: skip
         self._host.faults.add(replace(fault, match=match, times=whole(call, "@times", 0, 2**31 - 1)))
+
+    def _stop_agent(self, _call: ProcedureCall) -> Iterator[Event]:
+        """The service SQL Server Agent ends, and with it every job; nobody starts one until it is back."""
+        self._host.faults.add(Fault(FaultKind.AGENT_STOPPED))
+        self._host.supervisor.stop()
+        yield from ()
 
     def _fill_log(self, call: ProcedureCall) -> Iterator[Event]:
         database = existing_database(call, text(call, "@database") or call.engine.database)

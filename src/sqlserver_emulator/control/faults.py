@@ -21,9 +21,11 @@ class FaultKind(Enum):
     SLOW_STATEMENT = "slow statement"
     CONNECTION_CUT = "connection cut"
     LOG_FULL = "log full"
+    AGENT_STOPPED = "agent stopped"
 
 
 CAPTURE_KINDS = frozenset({FaultKind.CAPTURE_FAILURE, FaultKind.CAPTURE_DELAY, FaultKind.SLOW_SCAN})
+_SINGLE_KINDS = CAPTURE_KINDS | {FaultKind.AGENT_STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,10 @@ class Match:
     table: str = ""
     text: str = ""
 
-    def fits(self, statement: str, database: str, login: str) -> bool:
+    def fits(self, statement: str, databases: frozenset[str], login: str) -> bool:
+        """``databases``: those the statement is in, in lower case."""
         return (
-            (not self.database or self.database.lower() == database.lower())
+            (not self.database or self.database.lower() in databases)
             and (not self.login or self.login.lower() == login.lower())
             and (not self.table or _names(self.table).search(statement) is not None)
             and (not self.text or self.text.lower() in statement.lower())
@@ -86,12 +89,12 @@ class FaultBoard:
         return self._faults
 
     def add(self, fault: Fault) -> Fault:
-        """A capture fault replaces the one of its kind in its database."""
+        """A fault of capture or of the Agent replaces the one of its kind in its database."""
         with self._lock:
             self._last_id += 1
             made = replace(fault, fault_id=self._last_id, since=self._now())
             kept = self._faults
-            if fault.kind in CAPTURE_KINDS:
+            if fault.kind in _SINGLE_KINDS:
                 kept = tuple(f for f in kept if (f.kind, f.database_id) != (fault.kind, fault.database_id))
             self._put((*kept, made))
             return made
@@ -103,9 +106,9 @@ class FaultBoard:
             self._put(tuple(f for f in self._faults if f not in gone))
             return gone
 
-    def find(self, kind: FaultKind, statement: str, database: str, login: str) -> Fault | None:
+    def find(self, kind: FaultKind, statement: str, databases: frozenset[str], login: str) -> Fault | None:
         """The oldest fault of the kind that fits; whether it happens is another question."""
-        fits = (f for f in self.statement_faults if f.kind is kind and f.match.fits(statement, database, login))
+        fits = (f for f in self.statement_faults if f.kind is kind and f.match.fits(statement, databases, login))
         return next(fits, None)
 
     def happens(self, fault: Fault) -> bool:
@@ -128,7 +131,7 @@ class FaultBoard:
 
     def _put(self, faults: tuple[Fault, ...]) -> None:
         self._faults = faults
-        self.statement_faults = tuple(f for f in faults if f.kind not in CAPTURE_KINDS)
+        self.statement_faults = tuple(f for f in faults if f.kind not in _SINGLE_KINDS)
 
 
 def _names(table: str) -> re.Pattern[str]:

@@ -1,7 +1,7 @@
-"""A restore, as change data capture shows it: changes after an LSN are gone, and LSNs are used again.
+"""A restore: changes after an LSN are gone, from tracked tables and from change tables, and LSNs are used again.
 
-Rows of the source tables stay as they are. LSNs are places in PostgreSQL's log, which never goes back; so from here on
-the database shows them shifted (``CdcDatabase.lsn_at``).
+LSNs are places in PostgreSQL's log, which never goes back; so from here on the database shows them shifted
+(``CdcDatabase.lsn_at``). Which rows tables had is ``restored_rows``'.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from sqlserver_emulator.cdc.enable_table import lock_instances
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import parse_position, position_of
 from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.control.restored_rows import RestoreError, take_rows_back
 
 _ALIGNMENT = 8
 _WRITERS_SECONDS = 5
 
 
-class RestoreError(ValueError):
-    """The message says why there is no such point."""
-
-
-def restore_to(run: Run, database: CdcDatabase, lsn: bytes, capture_everything: Callable[[], None]) -> None:
-    """In the caller's transaction, during which nobody writes to a tracked table. Raises RestoreError."""
+def restore_to(
+    run: Run, database: CdcDatabase, lsn: bytes, capture_everything: Callable[[], None], *, with_rows: bool
+) -> None:
+    """In the caller's transaction, during which nobody else writes to a tracked table. Raises RestoreError."""
     run(f"SET LOCAL lock_timeout = '{_WRITERS_SECONDS}s'", ())
     try:
         for (table,) in run(database.sql(_SOURCES), ()):
@@ -36,6 +35,8 @@ def restore_to(run: Run, database: CdcDatabase, lsn: bytes, capture_everything: 
     # The other side of the capture job's lock: no scan runs while LSNs change their meaning.
     run(database.sql("LOCK TABLE :cdc.change_tables IN EXCLUSIVE MODE"), ())
     _check(run, database, lsn)
+    if with_rows:
+        take_rows_back(run, database, lsn)
     for statement in (_FORGET_ENTRIES, _FORGET_HISTORY):
         run(database.sql(statement), (lsn,))
     for (relation,) in run(database.sql("SELECT object_id::oid::regclass::text FROM :cdc.change_tables"), ()):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind
+from sqlserver_emulator.control.statement_databases import databases_of, written_database
 from sqlserver_emulator.engine.contract import StatementResult
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
@@ -37,25 +38,29 @@ class SessionFaults:
 
     def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
         """Before the statement runs. Raises what it fails with."""
-        slow = self._strike(FaultKind.SLOW_STATEMENT, statement, database)
+        databases = databases_of(statement, database)
+        slow = self._strike(FaultKind.SLOW_STATEMENT, statement, databases)
         if slow is not None:
             sleep(slow.value)
-        error = self._strike(FaultKind.STATEMENT_ERROR, statement, database)
+        error = self._strike(FaultKind.STATEMENT_ERROR, statement, databases)
         if error is not None:
             raise StatementFailedError(sqlstate=FAILURES[error.number], message="a fault on demand")
-        if writes_to_the_log(statement) and self._strike(FaultKind.LOG_FULL, statement, database) is not None:
-            message = f"The transaction log for database '{database}' is full due to 'REPLICATION'."
-            raise SqlServerError(9002, message, severity=17, state=2)
+        if writes_to_the_log(statement):
+            full = self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
+            if full is not None:
+                message = f"The transaction log for database '{full.match.database}' is full due to 'REPLICATION'."
+                raise SqlServerError(9002, message, severity=17, state=2)
 
     def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult:
         """The result, whose rows may end with the connection."""
-        fault = self._board.find(FaultKind.CONNECTION_CUT, statement, database, self._login)
+        databases = databases_of(statement, database)
+        fault = self._board.find(FaultKind.CONNECTION_CUT, statement, databases, self._login)
         if fault is not None and result.columns is not None:
             result.batches = self._until_cut(result.batches, fault)
         return result
 
-    def _strike(self, kind: FaultKind, statement: str, database: str) -> Fault | None:
-        while (fault := self._board.find(kind, statement, database, self._login)) is not None:
+    def _strike(self, kind: FaultKind, statement: str, databases: frozenset[str]) -> Fault | None:
+        while (fault := self._board.find(kind, statement, databases, self._login)) is not None:
             if self._board.happens(fault):
                 return fault
         return None

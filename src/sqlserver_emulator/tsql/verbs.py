@@ -20,6 +20,7 @@ from sqlserver_emulator.types import INT, NVARCHAR_4000, TsqlType
 _USER_ERROR: Final = 50000
 _LARGEST_INFO: Final = 10
 _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
+_LOOK_SECONDS: Final = 0.5
 _CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.:](\d{1,3})\d*)?)?\s*$")
 
 
@@ -136,12 +137,28 @@ class Verbs:
     def _wait(self, statement: nodes.WaitFor, scope: Scope) -> Steps:
         value = self._state.evaluate(statement.time, scope)
         seconds = _seconds_of(value)
-        if statement.until:
-            seconds = _seconds_until(seconds)
-        if self._state.cancelled.wait(seconds):
+        if not (self._is_reached(seconds) if statement.until else self._is_over(seconds)):
             raise BatchEnd
         yield StatementDone()
         return Outcome.NEXT
+
+    def _is_over(self, seconds: float) -> bool:
+        """Wait; False when the client cancelled."""
+        return not self._state.cancelled.wait(seconds)
+
+    def _is_reached(self, time_of_day: float) -> bool:
+        """Wait until the server's clock shows that time, which may be soon: somebody may move it."""
+        now = self._now()
+        reached = now + datetime.timedelta(seconds=_seconds_until(time_of_day, now))
+        while now < reached:
+            if not self._is_over(min((reached - now).total_seconds(), _LOOK_SECONDS)):
+                return False
+            now = self._now()
+        return True
+
+    def _now(self) -> datetime.datetime:
+        ((now,),) = self._state.engine.fetch_all("SELECT emulator.now()")
+        return datetime.datetime.fromisoformat(str(now))
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
@@ -194,7 +211,6 @@ def _seconds_of(value: object) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + int(fraction.ljust(3, "0")) / 1000
 
 
-def _seconds_until(seconds: float) -> float:
-    now = datetime.datetime.now()
+def _seconds_until(seconds: float, now: datetime.datetime) -> float:
     since_midnight = now.hour * 3600 + now.minute * 60 + now.second + now.microsecond / 1e6
     return (seconds - since_midnight) % 86400

@@ -453,12 +453,15 @@ FROM (VALUES
 LEFT JOIN emulator.settings s ON s.name = c.name;
 
 CREATE VIEW emulator_sys.dm_server_services AS
-SELECT s.name::varchar(256) AS servicename, 2 AS startup_type, 'Automatic'::varchar(256) AS startup_type_desc, 4 AS status,
-    'Running'::varchar(256) AS status_desc, pg_backend_pid() AS process_id,
+SELECT s.name::varchar(256) AS servicename, 2 AS startup_type, 'Automatic'::varchar(256) AS startup_type_desc,
+    CASE WHEN s.runs THEN 4 ELSE 1 END AS status,
+    (CASE WHEN s.runs THEN 'Running' ELSE 'Stopped' END)::varchar(256) AS status_desc, pg_backend_pid() AS process_id,
     ROW(pg_postmaster_start_time() AT TIME ZONE 'UTC', 0)::tsql.datetimeoffset AS last_startup_time,
     'sqlserver_emulator'::varchar(256) AS service_account, ''::varchar(256) AS filename, 'N'::varchar(1) AS is_clustered,
     NULL::varchar(256) AS cluster_nodename, 'N'::varchar(1) AS instant_file_initialization_enabled
-FROM (VALUES ('SQL Server (MSSQLSERVER)'), ('SQL Server Agent (MSSQLSERVER)')) AS s (name);
+-- The agent holds this lock as long as it runs.
+FROM (VALUES ('SQL Server (MSSQLSERVER)', true), ('SQL Server Agent (MSSQLSERVER)', EXISTS (SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid = 0 AND objid = 1128547137 AND granted))) AS s (name, runs);
 
 CREATE VIEW emulator_sys.dm_exec_sessions AS
 SELECT s.session_id, s.login_time::emulator.datetime AS login_time, 'localhost'::varchar(128) AS host_name,

@@ -25,16 +25,17 @@ from sqlserver_emulator.control.statement_faults import writes_to_the_log
     ],
 )
 def test_table_fits_where_its_name_stands_in_the_statement(table: str, statement: str, fits: bool) -> None:
-    assert Match(table=table).fits(statement, "Shop", "sa") is fits
+    assert Match(table=table).fits(statement, frozenset(["shop"]), "sa") is fits
 
 
 def test_everything_that_is_given_has_to_fit() -> None:
-    match = Match(database="shop", login="SA", table="t", text="Order By")
-    assert match.fits("SELECT 1 FROM t ORDER BY 1", "Shop", "sa")
-    assert not match.fits("SELECT 1 FROM t ORDER BY 1", "Other", "sa")
-    assert not match.fits("SELECT 1 FROM t ORDER BY 1", "Shop", "loader")
-    assert not match.fits("SELECT 1 FROM t", "Shop", "sa")
-    assert Match().fits("PRINT 1", "master", "anybody")
+    shop = frozenset(["master", "shop"])
+    match = Match(database="Shop", login="SA", table="t", text="Order By")
+    assert match.fits("SELECT 1 FROM t ORDER BY 1", shop, "sa")
+    assert not match.fits("SELECT 1 FROM t ORDER BY 1", frozenset(["other"]), "sa")
+    assert not match.fits("SELECT 1 FROM t ORDER BY 1", shop, "loader")
+    assert not match.fits("SELECT 1 FROM t", shop, "sa")
+    assert Match().fits("PRINT 1", frozenset(["master"]), "anybody")
 
 
 def test_fault_happens_as_often_as_it_was_told_and_then_is_gone() -> None:
