@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.engine import bind
@@ -13,6 +14,7 @@ from sqlserver_emulator.engine.names import qualified
 from sqlserver_emulator.engine.reader import ArrowReader
 from sqlserver_emulator.engine.rows import Row, RowReader
 from sqlserver_emulator.engine.security import SessionSecurity
+from sqlserver_emulator.engine.table_variables import TableVariables
 from sqlserver_emulator.engine.transaction import TransactionalConnection
 
 
@@ -25,6 +27,7 @@ class SessionAccess:
         self._shared = shared
         self.catalog = SessionCatalog(shared, self.fetch)
         self.security = SessionSecurity(self, login)
+        self.table_variables = TableVariables(self)
         self.was_in_transaction = False
         """Whether the running ``atomic`` is part of the client's transaction."""
 
@@ -39,6 +42,12 @@ class SessionAccess:
         """PostgreSQL SQL with the emulator's own rights, in the session's transaction."""
         with self.connection.as_owner():
             return self.rows(self.connection.run(sql, bind.to_parameters(parameters)))
+
+    def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """As ``fetch``, but of what is committed: also where the session's own transaction has failed."""
+        if self.connection.pipeline.transaction_status == pq.TransactionStatus.INERROR:
+            return self._shared.fetch(sql, parameters)
+        return self.fetch(sql, parameters)
 
     def sleep(self, seconds: float) -> None:
         """Wait as a statement does: the client may cancel it."""

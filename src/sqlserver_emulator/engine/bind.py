@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,23 @@ from sqlserver_emulator.engine.contract import Variables
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.types import TsqlType
+
+
+class VariableTypes(Mapping[str, TsqlType]):
+    """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
+
+    def __init__(self, variables: Variables) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> TsqlType:
+        return self._variables[name].type
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
 
 
 def parameter_values(

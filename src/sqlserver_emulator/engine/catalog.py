@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlserver_emulator.engine.catalog_cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
-from sqlserver_emulator.engine.names import postgres_name
 from sqlserver_emulator.engine.translation import (
     CatalogColumn,
     CatalogObject,
@@ -41,7 +40,8 @@ class SharedCatalog:
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self.version = next(self._numbers)
-        self.cache = CatalogCache(self._locked(fetch))
+        self.fetch = self._locked(fetch)
+        self.cache = CatalogCache(self.fetch)
 
     def changed(self) -> None:
         """A change was committed."""
@@ -140,6 +140,10 @@ class SessionCatalog:
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         return self._cache.user_function(database, schema, name)
 
+    def procedure(self, database: str, schema: str, name: str) -> str | None:
+        """The text of a user's procedure."""
+        return self._cache.procedure(database, schema, name)
+
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         found = self.declared_type(database, schema, name)
         return found.type if found else None
@@ -221,9 +225,13 @@ class SessionCatalog:
             inside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
             self._replace_variables(inside, outside)
 
-    def variable_name(self, name: str) -> str:
-        """The PostgreSQL name of a table variable of the running scope."""
-        return postgres_name(f"{name}~{self._scope_depth}" if self._scope_depth else name)
+    @property
+    def scope_depth(self) -> int:
+        """How many scopes with table variables of their own are around."""
+        return self._scope_depth
+
+    def temporary(self, name: str) -> Relation | None:
+        return self._temporary.get(name.lower())
 
     def _replace_variables(self, old: dict[str, Relation], new: dict[str, Relation]) -> None:
         if not old and not new:

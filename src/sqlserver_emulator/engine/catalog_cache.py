@@ -85,6 +85,12 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3)
 """
+_PROCEDURE = """
+SELECT o.definition FROM emulator.objects o
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'P'
+"""
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable FROM emulator.user_types t
@@ -152,6 +158,9 @@ class CatalogCache:
     def has_triggers(self) -> bool:
         return self._remember(("triggers",), self._load_has_triggers)
 
+    def procedure(self, database: str, schema: str, name: str) -> str | None:
+        return self._remember(("procedure", database, schema, name), self._load_procedure, database, schema, name)
+
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         return self._remember(("function", database, schema, name), self._load_function, database, schema, name)
 
@@ -213,6 +222,10 @@ class CatalogCache:
             return None
         type_name, precision, postgres_schema, own_name = rows[0]
         return SequenceObject(qualified(postgres_schema, own_name), TsqlType(type_name, precision=precision))
+
+    def _load_procedure(self, database: str, schema: str, name: str) -> str | None:
+        rows = self._fetch(_PROCEDURE, [database, schema, name])
+        return str(rows[0][0]) if rows else None
 
     def _load_has_triggers(self) -> bool:
         return bool(self._fetch(_TRIGGERS, [])[0][0])

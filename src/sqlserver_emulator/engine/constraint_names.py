@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sqlserver_emulator.engine.errors_map import ConstraintNames
+from sqlserver_emulator.engine.names import BLANKS_PREFIX
 
 _TABLE = """
 SELECT s.name, o.name, o.object_id FROM emulator.objects o
@@ -24,6 +25,11 @@ _INDEX = """
 SELECT coalesce(k.type, 'IX'), i.name FROM emulator.indexes i
 LEFT JOIN emulator.objects k ON k.object_id = i.constraint_object_id
 WHERE i.object_id = $1 AND i.postgres_name = $2
+"""
+_GUARDED = "SELECT relname FROM pg_class WHERE oid = $1::oid"
+_TEMPORARY = """
+SELECT CASE k.contype WHEN 'p' THEN 'PK' WHEN 'u' THEN 'UQ' ELSE 'C' END FROM pg_constraint k
+JOIN pg_class t ON t.oid = k.conrelid WHERE t.relname = $1 AND t.relnamespace = pg_my_temp_schema() AND k.conname = $2
 """
 _CHECK = """
 SELECT o.name, coalesce(c.name, '') FROM emulator.check_constraints k
@@ -48,7 +54,7 @@ WHERE f.parent_object_id = $1 AND o.postgres_name = $2
 
 
 class Fetches(Protocol):
-    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+    def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
 
 
 @dataclass
@@ -63,26 +69,39 @@ class ConstraintLookup:
         return self
 
     def table_name(self, postgres_schema: str, table: str) -> tuple[str, str] | None:
-        rows = self.access.fetch(_TABLE, [postgres_schema, table])
+        rows = self.access.fetch_committed(_TABLE, [postgres_schema, table])
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
     def object_name(self, relation: str) -> tuple[str, str] | None:
-        rows = self.access.fetch(_RELATION, [self.database, relation])
+        rows = self.access.fetch_committed(_RELATION, [self.database, relation])
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
     def constraint(self, postgres_schema: str, table: str, constraint: str) -> ConstraintNames | None:
-        tables = cast(list[tuple[Any, ...]], self.access.fetch(_TABLE, [postgres_schema, table]))
+        if constraint.startswith(BLANKS_PREFIX):
+            guarded = self.access.fetch_committed(_GUARDED, [constraint.removeprefix(BLANKS_PREFIX)])
+            constraint = str(guarded[0][0]) if guarded else constraint
+        tables = cast(list[tuple[Any, ...]], self.access.fetch_committed(_TABLE, [postgres_schema, table]))
         if not tables:
-            return None
+            return self._of_temporary(table, constraint)
         schema, name, object_id = tables[0]
-        if rows := cast(list[tuple[Any, ...]], self.access.fetch(_INDEX, [object_id, constraint])):
+        if rows := cast(list[tuple[Any, ...]], self.access.fetch_committed(_INDEX, [object_id, constraint])):
             return ConstraintNames(rows[0][0], rows[0][1], schema, name)
-        if rows := cast(list[tuple[Any, ...]], self.access.fetch(_CHECK, [object_id, constraint])):
+        if rows := cast(list[tuple[Any, ...]], self.access.fetch_committed(_CHECK, [object_id, constraint])):
             return ConstraintNames("C", rows[0][0], schema, name, column=rows[0][1])
         return self._foreign_key(object_id, constraint)
 
+    def _of_temporary(self, table: str, constraint: str) -> ConstraintNames | None:
+        """Of a temp table or table variable, which the catalog does not know."""
+        name = table.partition("~")[0]
+        if not name.startswith(("#", "@")):
+            return None
+        found = self.access.fetch_committed(_TEMPORARY, [table, constraint])
+        if found:
+            return ConstraintNames(str(found[0][0]), constraint, "dbo", name)
+        return ConstraintNames("IX", constraint.partition(".")[2] or constraint, "dbo", name)
+
     def _foreign_key(self, object_id: int, constraint: str) -> ConstraintNames | None:
-        rows = cast(list[tuple[Any, ...]], self.access.fetch(_FOREIGN_KEY, [object_id, constraint]))
+        rows = cast(list[tuple[Any, ...]], self.access.fetch_committed(_FOREIGN_KEY, [object_id, constraint]))
         if not rows:
             return None
         name, to_schema, to_table, schema, table, to_column, column, columns = rows[0]

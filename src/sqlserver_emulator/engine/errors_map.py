@@ -18,6 +18,7 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 
 CANCELLED = 3617
 VALUE_TOO_LONG = "22001"
+UNIQUE_VIOLATION = "23505"
 """``truncation`` finds the column such a failure is about."""
 _KEY_DETAIL = re.compile(r"^Key \(.*?\)=(\(.*\)) (?:already exists|is duplicated)", re.DOTALL)
 _NULL_IN_KEY = re.compile(r"(?<=[( ])null(?=[,)])")
@@ -213,7 +214,7 @@ _INVALID_OPERATION = _fixed(3623, "An invalid floating point operation occurred.
 _HANDLERS: dict[str, _Handler] = {
     "2201E": _INVALID_OPERATION,
     "2201F": _INVALID_OPERATION,
-    "23505": _duplicate_key,
+    UNIQUE_VIOLATION: _duplicate_key,
     "23503": _conflict,
     "23514": _conflict,
     "23502": _null_value,

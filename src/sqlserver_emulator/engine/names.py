@@ -14,6 +14,8 @@ _HASH_CHARACTERS = 8
 RANGE_SUFFIX = "~range"
 LENGTH_SUFFIX = "~length"
 """Ends of the names of CHECK constraints that stand for limits of a T-SQL type."""
+BLANKS_PREFIX = "~blanks."
+"""Before the oid of a unique index: the name of the second one, to which blanks at the end of a string do not count."""
 
 
 def postgres_name(name: str) -> str:

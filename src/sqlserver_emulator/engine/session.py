@@ -159,6 +159,13 @@ class PostgresEngineSession:
                 return None
             return self._queries.columns(self._connection.describe(translated.sql), translated)
 
+    def undeclared_types(self, statement: str, variables: Variables) -> Mapping[str, TsqlType | None]:
+        self._queries.give_up()
+        with self._errors("SELECT"):
+            return self._translator.undeclared_types(
+                statement, catalog=self._catalog, database=self.database, variable_types=bind.VariableTypes(variables)
+            )
+
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         self._queries.give_up()
         with self._errors("SELECT"):
@@ -170,7 +177,7 @@ class PostgresEngineSession:
             statement,
             catalog=self._catalog,
             database=self.database,
-            variable_types=VariableTypes(variables),
+            variable_types=bind.VariableTypes(variables),
         )
 
     def _scalar(self, expression: str, variables: Variables, *, condition: bool, as_type: TsqlType | None) -> object:
@@ -181,10 +188,11 @@ class PostgresEngineSession:
                 expression,
                 catalog=self._catalog,
                 database=self.database,
-                variable_types=VariableTypes(variables),
+                variable_types=bind.VariableTypes(variables),
                 condition=condition,
                 as_type=as_type,
             )
+            self._connection.limit_recursion(None)
             values = self._parameters(translated, variables)
             result = self._connection.run(translated.sql, values, reads=True)
             rows = self._access.rows(result)
@@ -204,6 +212,7 @@ class PostgresEngineSession:
         return run()
 
     def _run(self, translated: Translated, variables: Variables) -> StatementResult:
+        self._connection.limit_recursion(translated.max_recursion)
         if translated.assigned_variables:
             return self._assign(translated, variables)
         if translated.command is Command.SELECT and translated.returns_rows:
@@ -341,8 +350,7 @@ class PostgresEngineSession:
         return self._access.security.caller_is(role, self.database)
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
-        rows = self._access.fetch(_PROCEDURE, [database, schema, name])
-        return str(rows[0][0]) if rows else None
+        return self._catalog.procedure(database, schema, name)
 
     def cancel(self) -> None:
         self._connection.pipeline.cancel()
@@ -383,27 +391,3 @@ def _output_beside_triggers(table: str) -> SqlServerError:
         "an OUTPUT clause without INTO clause."
     )
     return SqlServerError(334, message)
-
-
-class VariableTypes(Mapping[str, TsqlType]):
-    """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
-
-    def __init__(self, variables: Variables) -> None:
-        self._variables = variables
-
-    def __getitem__(self, name: str) -> TsqlType:
-        return self._variables[name].type
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)
-
-
-_PROCEDURE = """
-SELECT o.definition FROM emulator.objects o
-JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
-JOIN emulator.databases d ON d.database_id = o.database_id
-WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'P'
-"""

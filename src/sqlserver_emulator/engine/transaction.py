@@ -21,6 +21,7 @@ from sqlserver_emulator.engine.pipeline import Parameters, PipelinedConnection, 
 
 _GUARD = "emulator_statement"
 _NO_ROLE = "none"
+_MAX_RECURSION = "emulator.max_recursion"
 
 
 class SavepointMissingError(Exception):
@@ -145,6 +146,12 @@ class TransactionalConnection:
     def set_context(self, name: str, value: str) -> None:
         """A PostgreSQL setting of this session, from the next statement on."""
         self._context[name] = value
+
+    def limit_recursion(self, limit: int | None) -> None:
+        """OPTION (MAXRECURSION) of the next statement. Said only when it changes: most statements never recur."""
+        value = "" if limit is None else str(limit)
+        if self._context.get(_MAX_RECURSION, "") != value:
+            self._context[_MAX_RECURSION] = value
 
     # -- transactions -----------------------------------------------------------------------------------------------
 

@@ -151,6 +151,8 @@ class Translated:
     ddl: exp.Expression | None = None
     assigned_columns: frozenset[str] = frozenset()
     """Lower-case names of the columns that the SET list of an UPDATE or MERGE assigns, for UPDATE() in triggers."""
+    max_recursion: int | None = None
+    """OPTION (MAXRECURSION), 0 for none; None: it does not say."""
 
 
 class StatementTranslator(Protocol):
@@ -173,6 +175,11 @@ class StatementTranslator(Protocol):
         as_type: TsqlType | None,
     ) -> Translated:
         """A scalar expression (or a search condition, giving 1 or 0) as a one-row SELECT."""
+
+    def undeclared_types(
+        self, statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
+    ) -> dict[str, TsqlType | None]:
+        """What the parameters that are not in ``variable_types`` should be, by lower-case name; None: nothing tells."""
 
     def postgres_type(self, type: TsqlType) -> str:
         """The storage type: nvarchar(20) -> varchar(20), money -> numeric(19,4), …"""

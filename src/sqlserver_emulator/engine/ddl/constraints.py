@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlserver_emulator.engine.ddl import rows
+from sqlserver_emulator.engine.ddl.blank_keys import guard_key
 from sqlserver_emulator.engine.ddl.declarations import (
     CheckDeclaration,
     Constraint,
@@ -71,14 +72,14 @@ def _add_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, key: KeyD
     object_id = _next_id(scope)
     type_ = "PK" if key.primary else "UQ"
     name = key.name or generated_name(type_, table, object_id)
-    if key.primary:
-        sql = ", ".join(quote(rows.column_of(table, c.name).postgres_name) for c in columns)
-        clause = f"PRIMARY KEY ({sql})"
-    else:
-        # NULL is a value like any other for T-SQL's UNIQUE.
-        sql = ", ".join(quote(rows.column_of(table, c.name).postgres_name) for c in columns)
-        clause = f"UNIQUE NULLS NOT DISTINCT ({sql})"
-    _alter(scope, table, f"ADD CONSTRAINT {quote(postgres_name(name))} {clause}")
+    keyed = [rows.column_of(table, c.name) for c in columns]
+    # NULL is a value like any other for T-SQL's UNIQUE.
+    what = "PRIMARY KEY" if key.primary else "UNIQUE NULLS NOT DISTINCT"
+    listed = ", ".join(quote(column.postgres_name) for column in keyed)
+    target = qualified(table.postgres_schema, table.postgres_name)
+    added = f"ADD CONSTRAINT {quote(postgres_name(name))} {what} ({listed})"
+    scope.build_key(f"ALTER TABLE {target} {added}", table, name)
+    guard_key(scope, table, name, postgres_name(name), keyed, condition="")
     if table.name.startswith(("#", "@")):
         return
     rows.insert_object(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlserver_emulator.engine.ddl import hooks, rows
+from sqlserver_emulator.engine.ddl.blank_keys import drop_guard, guard_key
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, IndexDeclaration, ObjectName
 from sqlserver_emulator.engine.ddl.reading import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
@@ -29,7 +30,10 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
         _drop(scope, table, existing[0][3], existing[0][1], existing[0][0])
     columns = tuple(IndexColumn(rows.column_of(table, c.name).name, c.descending) for c in index.columns)
     name = index_name(table.object_id, index.name)
-    scope.run(_create_sql(scope, table, index, name))
+    condition = scope.condition(index.filter, table) if index.filter else ""
+    scope.build_key(_create_sql(table, index, name, condition), table, index.name)
+    if index.unique:
+        guard_key(scope, table, index.name, name, [rows.column_of(table, c.name) for c in columns], condition=condition)
     if not temporary:
         rows.insert_index(
             scope, table, index.name, name, columns,
@@ -38,7 +42,7 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
         )  # fmt: skip
 
 
-def _create_sql(scope: DdlScope, table: CatalogObject, index: IndexDeclaration, name: str) -> str:
+def _create_sql(table: CatalogObject, index: IndexDeclaration, name: str, condition: str) -> str:
     keys = ", ".join(
         quote(rows.column_of(table, c.name).postgres_name) + (" DESC" if c.descending else "") for c in index.columns
     )
@@ -51,8 +55,8 @@ def _create_sql(scope: DdlScope, table: CatalogObject, index: IndexDeclaration, 
         parts.append(f"INCLUDE ({included})")
     if index.unique:
         parts.append("NULLS NOT DISTINCT")
-    if index.filter:
-        parts.append(f"WHERE {scope.condition(index.filter, table)}")
+    if condition:
+        parts.append(f"WHERE {condition}")
     return " ".join(parts)
 
 
@@ -77,6 +81,7 @@ def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists:
 
 
 def _drop(scope: DdlScope, table: CatalogObject, name: str, postgres_name: str, index_id: int) -> None:
+    drop_guard(scope, table, postgres_name)
     scope.run(f"DROP INDEX {qualified(table.postgres_schema, postgres_name)}")
     scope.fetch(
         "DELETE FROM emulator.indexes WHERE object_id = $1::int AND index_id = $2::int", [table.object_id, index_id]

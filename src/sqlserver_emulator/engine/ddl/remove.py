@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from sqlserver_emulator.engine.ddl import hooks, log
 from sqlserver_emulator.engine.ddl.alter_column import COMPUTED_FROM
+from sqlserver_emulator.engine.ddl.blank_keys import drop_guard
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
@@ -110,5 +111,6 @@ def _drop_constraint(
             "DELETE FROM emulator.indexes WHERE object_id = $1::int AND constraint_object_id = $2::int",
             [table.object_id, object_id],
         )
+        drop_guard(scope, table, postgres_name)
     target = qualified(table.postgres_schema, table.postgres_name)
     scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {quote(postgres_name)}")

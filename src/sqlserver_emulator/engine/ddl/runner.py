@@ -6,6 +6,8 @@ import re
 
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.engine.ddl.permissions import may_alter
 from sqlserver_emulator.engine.ddl.principals import change_membership
 from sqlserver_emulator.engine.ddl.reading import expect_end, take_name
 from sqlserver_emulator.engine.ddl.rename import rename
@@ -40,12 +42,15 @@ class DdlRunner:
         if _DDL.match(statement) is None:
             into = find_into(statement)
             return None if into is None else self._select_into(into, database, variables)
+        table_variables = self._access.table_variables
+        if table_variables.take(statement, database) or table_variables.leave(statement):
+            return StatementResult(Command.NONE)
         cursor = Cursor(statement)
         scope = DdlScope(self._access, self._translator, database, statement)
         if cursor.accept("SET", "IDENTITY_INSERT"):
             return self._set_identity_insert(scope, cursor)
         apply = find_statement(cursor)
-        self._check_rights(cursor, database)
+        self._check_rights(scope, cursor)
         with self._access.atomic():
             command = apply(scope, cursor)
             if scope.changes_catalog:
@@ -90,13 +95,25 @@ class DdlRunner:
         self._identity.explicit_values(table, allowed=allowed)
         return StatementResult(Command.SET)
 
-    def _check_rights(self, cursor: Cursor, database: str) -> None:
-        """DDL is for sysadmin, db_owner and db_ddladmin; temp tables and table variables are for everybody."""
+    def _check_rights(self, scope: DdlScope, cursor: Cursor) -> None:
+        """DDL is for sysadmin, db_owner and db_ddladmin; temp tables and table variables are for everybody, ALTER TABLE
+        also for who was given ALTER on it."""
         if cursor.word.startswith(("#", "@")) or cursor.word_after(2).startswith("#"):
             return
-        self._require_ddl_rights(" ".join(token.word for token in cursor.tokens[:2]), database)
+        words = " ".join(token.word for token in cursor.tokens[:2])
+        if words == "ALTER TABLE" and not self._may_change(scope.database):
+            start = cursor.at
+            table = scope.table(take_name(cursor))
+            cursor.at = start
+            if table is not None and may_alter(scope, table):
+                hooks.before_granted_change(scope, table)
+                return
+        self._require_ddl_rights(words, scope.database)
 
     def _require_ddl_rights(self, statement: str, database: str) -> None:
-        security = self._access.security
-        if not (security.caller_is("db_owner", database) or security.caller_is("db_ddladmin", database)):
+        if not self._may_change(database):
             raise SqlServerError(262, f"{statement} permission denied in database '{database}'.", severity=14)
+
+    def _may_change(self, database: str) -> bool:
+        security = self._access.security
+        return security.caller_is("db_owner", database) or security.caller_is("db_ddladmin", database)

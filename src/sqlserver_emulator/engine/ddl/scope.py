@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,7 +18,9 @@ from sqlserver_emulator.engine.catalog import SessionCatalog
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_name
+from sqlserver_emulator.engine.errors_map import UNIQUE_VIOLATION
 from sqlserver_emulator.engine.names import bracketed
+from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import (
     CatalogObject,
     InlineFunction,
@@ -70,6 +73,21 @@ class DdlScope:
     def run(self, sql: str) -> None:
         """PostgreSQL DDL, as the emulator's owner."""
         self.access.fetch(sql)
+
+    def build_key(self, sql: str, table: CatalogObject, name: str) -> None:
+        """Make a unique index, or the constraint of that name. Raises 1505 where the rows that are there forbid it."""
+        try:
+            self.run(sql)
+        except StatementFailedError as failure:
+            if failure.sqlstate != UNIQUE_VIOLATION:
+                raise
+            found = re.search(r"=(\(.*\)) is duplicated", failure.detail)
+            value = f" The duplicate key value is {found[1]}." if found else ""
+            message = (
+                "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the object name "
+                f"'{table.schema}.{table.name}' and the index name '{name}'.{value}"
+            )
+            raise SqlServerError(1505, message) from failure
 
     # -- names ------------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ def run_select_into(scope: DdlScope, cursor: Cursor, variables: Variables) -> St
     targets = ", ".join(quote(c.postgres_name) for c in table.columns)
     sql = f"INSERT INTO {qualified(table.postgres_schema, table.postgres_name)} ({targets}) {translated.sql}"
     values = bind.parameter_values(translated.parameters, variables, _no_engine_variable)
+    scope.access.connection.limit_recursion(translated.max_recursion)
     result = scope.access.connection.run(sql, bind.to_parameters(values))
     return StatementResult(Command.SELECT, row_count=result.command_tuples)
 

@@ -15,6 +15,7 @@ from sqlserver_emulator.engine.ddl.indexes import create_index
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
+from sqlserver_emulator.engine.table_variables import variable_name
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import SqlServerError
 
@@ -31,7 +32,8 @@ def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
         raise SqlServerError(2714, f"There is already an object named '{name.name}' in the database.", state=6)
     home = _TEMPORARY_HOME if name.is_temporary else scope.schema(name)
     is_variable = name.name.startswith("@")
-    own_name = scope.access.catalog.variable_name(name.name) if is_variable else postgres_name(name.name)
+    depth = scope.access.catalog.scope_depth
+    own_name = variable_name(name.name, depth, scope.statement) if is_variable else postgres_name(name.name)
     empty = CatalogObject(0, home.database, home.name, name.name, "U", home.postgres_name, own_name, ())
     keys = [c for c in declaration.constraints if isinstance(c, KeyDeclaration)]
     planned = plan_columns(scope, empty, declaration.columns, keys)

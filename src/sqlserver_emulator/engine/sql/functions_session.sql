@@ -50,3 +50,13 @@ BEGIN
     END IF;
     RETURN 0;
 END $$;
+
+-- Recursion -----------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION tsql.max_recursion() RETURNS int LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE setting WHEN '' THEN 100 WHEN '0' THEN 2147483647 ELSE setting::int END
+    FROM (SELECT coalesce(current_setting('emulator.max_recursion', true), '') AS setting) s $$;
+-- VOLATILE keeps PostgreSQL from calling it while planning.
+CREATE OR REPLACE FUNCTION tsql.recursion_exhausted() RETURNS int LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+    SELECT tsql.fail(530, 'The statement terminated. The maximum recursion %s has been exhausted before statement completion.',
+                     tsql.max_recursion()::text)::int $$;

@@ -25,21 +25,61 @@ ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_disabled bool
 ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_not_trusted boolean NOT NULL DEFAULT false;
 
 -- Triggers run in the interpreter, after the statement and in its transaction. PostgreSQL's part is to keep the rows
--- before and after the change as temporary tables, and to tell the session by a notice which these are. Their names
--- are the same whenever the same event comes at the same depth of triggers, so that translated statements are found
--- again.
+-- before and after the change as temporary tables, and to tell the session by a notice which these are. They are used
+-- again whenever the same event comes at the same depth of triggers: making a table takes longer than all the rest, and
+-- translated and prepared statements are found again.
 CREATE OR REPLACE FUNCTION emulator.image_name(relation oid, event text, image text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT format('~%s.%s.%s.%s', relation, event, coalesce(nullif(current_setting('emulator.trigger_depth', true), ''), '0'),
                   image)
 $$;
 
-CREATE OR REPLACE FUNCTION emulator.make_image(name text, query text) RETURNS void LANGUAGE plpgsql AS $$
+-- The names and types of a table's columns, in their order.
+CREATE OR REPLACE FUNCTION emulator.row_shape(relation oid) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT string_agg(format('%s %s %s', attname, atttypid, atttypmod), ',' ORDER BY attnum)
+    FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
+$$;
+
+-- An empty one. Few rows are deleted rather than truncated, which makes new files.
+DROP FUNCTION IF EXISTS emulator.make_image(text, text);
+CREATE OR REPLACE FUNCTION emulator.make_image(name text, relation oid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    image regclass := to_regclass(format('pg_temp.%I', name));
 BEGIN
-    IF to_regclass(format('pg_temp.%I', name)) IS NOT NULL THEN
+    IF image IS NOT NULL AND emulator.row_shape(image) = emulator.row_shape(relation) THEN
+        PERFORM emulator.empty_table(image);
+        RETURN;
+    END IF;
+    IF image IS NOT NULL THEN
         EXECUTE format('DROP TABLE pg_temp.%I', name);
     END IF;
-    EXECUTE format('CREATE TEMPORARY TABLE %I ON COMMIT DROP AS %s', name, query);
+    EXECUTE format('CREATE TEMPORARY TABLE %I AS SELECT * FROM %s LIMIT 0', name, relation::regclass);
     EXECUTE format('GRANT SELECT ON pg_temp.%I TO PUBLIC', name);
+END $$;
+
+CREATE OR REPLACE FUNCTION emulator.empty_table(relation regclass) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_relation_size(relation) > 262144 THEN
+        EXECUTE format('TRUNCATE %s', relation);
+    ELSIF pg_relation_size(relation) > 0 THEN
+        EXECUTE format('DELETE FROM %s', relation);
+    END IF;
+END $$;
+
+-- A table variable's table as new, for its next use; false if it is not there any more. ``identity``: that column, or ''.
+CREATE OR REPLACE FUNCTION emulator.empty_table_variable(name text, relation oid, identity text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    counter regclass;
+BEGIN
+    IF to_regclass(name)::oid IS DISTINCT FROM relation THEN
+        RETURN false;
+    END IF;
+    PERFORM emulator.empty_table(relation::regclass);
+    IF identity <> '' THEN
+        counter := pg_get_serial_sequence(name, identity);
+        PERFORM setval(counter, (SELECT seqstart FROM pg_sequence WHERE seqrelid = counter), false);
+    END IF;
+    RETURN true;
 END $$;
 
 CREATE OR REPLACE FUNCTION emulator.tell_change(relation oid, event text, instead boolean) RETURNS void
@@ -58,7 +98,6 @@ END $$;
 
 CREATE OR REPLACE FUNCTION emulator.after_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    empty text := format('SELECT * FROM %s LIMIT 0', TG_RELID::regclass);
     added text;
     removed text;
 BEGIN
@@ -68,8 +107,8 @@ BEGIN
     END IF;
     added := emulator.image_name(TG_RELID, TG_OP, 'inserted');
     removed := emulator.image_name(TG_RELID, TG_OP, 'deleted');
-    PERFORM emulator.make_image(added, empty);
-    PERFORM emulator.make_image(removed, empty);
+    PERFORM emulator.make_image(added, TG_RELID);
+    PERFORM emulator.make_image(removed, TG_RELID);
     -- The rows are known in this very function only.
     IF TG_OP <> 'DELETE' THEN
         EXECUTE format('INSERT INTO pg_temp.%I SELECT * FROM inserted', added);
@@ -83,14 +122,12 @@ END $$;
 
 -- INSTEAD OF: before the statement two empty images, each row into them, and after it the notice.
 CREATE OR REPLACE FUNCTION emulator.before_instead() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-DECLARE
-    empty text := format('SELECT * FROM %s LIMIT 0', TG_RELID::regclass);
 BEGIN
     IF emulator.changes_itself(TG_RELID) THEN
         RETURN NULL;
     END IF;
-    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'inserted'), empty);
-    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'deleted'), empty);
+    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'inserted'), TG_RELID);
+    PERFORM emulator.make_image(emulator.image_name(TG_RELID, TG_OP, 'deleted'), TG_RELID);
     RETURN NULL;
 END $$;
 

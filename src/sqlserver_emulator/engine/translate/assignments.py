@@ -66,6 +66,7 @@ def translate_assignment(tree: exp.Select, queries: QueryTranslator) -> Translat
         assigned_variables=names,
         column_types=dict(enumerate(types)),
         column_names=names,
+        max_recursion=queries.emission.max_recursion,
     )
 
 

@@ -78,6 +78,7 @@ class Emission:
         self.identity_of: CatalogObject | None = None
         self.deferred_update_of: CatalogObject | None = None
         self.assigned_columns: set[str] = set()
+        self.max_recursion: int | None = None
         self._literals = literals
         self._folded = folded
         self._places: dict[int | str, str] = {}

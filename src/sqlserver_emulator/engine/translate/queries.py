@@ -6,6 +6,7 @@ change no result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -28,6 +29,7 @@ from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.for_clauses import for_json, for_xml
 from sqlserver_emulator.engine.translate.functions.aggregates import order_item
 from sqlserver_emulator.engine.translate.grouping import GroupKeys, grouping
+from sqlserver_emulator.engine.translate.recursion import is_recursive, recursive_table
 from sqlserver_emulator.engine.translate.rows import (
     Query,
     aligned,
@@ -38,9 +40,9 @@ from sqlserver_emulator.engine.translate.rows import (
     output_columns,
     projected,
 )
-from sqlserver_emulator.engine.translate.scope import CommonTable, OuterGroupError, Scope, SourceColumn
+from sqlserver_emulator.engine.translate.scope import DEPTH, CommonTable, OuterGroupError, Scope, SourceColumn
 from sqlserver_emulator.engine.translate.sources import SourceTranslator
-from sqlserver_emulator.engine.translate.type_rules import FLOAT_TYPE, family, storage_type
+from sqlserver_emulator.engine.translate.type_rules import FLOAT_TYPE
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -51,6 +53,8 @@ _KNOWN_CLAUSES = frozenset(
         "options", "into", "laterals", "for_",
     )
 )  # fmt: skip
+_NAME = re.compile(r'(?:"(?:[^"]|"")+"\.)?"(?:[^"]|"")+"')
+"""A column: what is computed in the select list shall not be computed once more for its order."""
 SetOperation = (exp.Union, exp.Except, exp.Intersect)
 
 
@@ -114,10 +118,15 @@ class QueryTranslator:
         with self.emission.inline_literals(compares):
             order = self._order(node, expressions, names, values, is_distinct=is_distinct)
         columns = output_columns(names, values)
-        rest = f"{from_sql}{where_sql}{group}{having_sql}"
-        all_rows = self._rows(with_, columns, values, rest, is_distinct=is_distinct)
-        order += self._limit(node, expressions, all_rows.sql)
-        return self._rows(with_, columns, values, rest + order, is_distinct=is_distinct) if order else all_rows
+        depth = scope.depth
+        hidden = f", {depth} AS {DEPTH}" if depth else ""
+        rest = f"{hidden}{from_sql}{where_sql}{group}{having_sql}"
+        query = self._rows(with_, columns, values, rest, is_distinct=is_distinct)
+        order += self._limit(node, expressions, query.sql)
+        if order:
+            query = self._rows(with_, columns, values, rest + order, is_distinct=is_distinct)
+        query.has_depth = bool(depth)
+        return query
 
     def _rows(
         self, with_: str, columns: list[SourceColumn], values: list[Value], rest: str, *, is_distinct: bool
@@ -143,30 +152,12 @@ class QueryTranslator:
     def _common_table(self, cte: exp.CTE, scope: Scope) -> tuple[str, bool]:
         name = cte.alias
         sql_name = self.emission.new_name()
-        aliases = [column.name for column in cte.args["alias"].columns]
-        body = cte.this
-        if isinstance(body, exp.Union) and _refers_to(body.expression, name):
-            return self._recursive_table(cte, name, sql_name, aliases, scope), True
-        query = self.subquery(body, scope)
-        columns = renamed(query.columns, aliases, name)
+        if is_recursive(cte):
+            return recursive_table(self, cte, sql_name, scope), True
+        query = self.subquery(cte.this, scope)
+        columns = renamed(query.columns, [column.name for column in cte.args["alias"].columns], name)
         scope.ctes[name.lower()] = CommonTable(name, sql_name, columns)
         return f"{sql_name}({column_list(columns)}) AS ({query.sql})", False
-
-    def _recursive_table(self, cte: exp.CTE, name: str, sql_name: str, aliases: list[str], scope: Scope) -> str:
-        """The anchor gives the columns their types; PostgreSQL wants the recursive part to have exactly those."""
-        body = cte.this
-        if body.args.get("distinct"):
-            raise SqlServerError(
-                252, f"Recursive common table expression '{name}' does not contain a top-level UNION ALL operator."
-            )
-        anchor = self.subquery(body.this, scope)
-        columns = renamed(anchor.columns, aliases, name)
-        scope.ctes[name.lower()] = CommonTable(name, sql_name, tuple(_computed(column) for column in columns))
-        step = self.subquery(body.expression, scope)
-        casts = [_cast_to(column) for column in columns]
-        listed = column_list(columns)
-        first, second = (select_from(", ".join(casts), f"({part.sql}) AS r({listed})") for part in (anchor, step))
-        return f"{sql_name}({listed}) AS ({first} UNION ALL {second})"
 
     def _projections(self, node: exp.Select, expressions: ExpressionTranslator) -> tuple[list[str], list[Value]]:
         names: list[str] = []
@@ -223,16 +214,18 @@ class QueryTranslator:
         order = node.args.get("order")
         if order is None:
             return ""
+        ignores_blanks = _ties_matter(node)
         items: list[str] = []
         for item in order.expressions:
             position = self._position(item.this, names, values)
-            if position is not None:
-                nullable = values[position].nullable
-                items.append(order_item(str(position + 1), bool(item.args.get("desc")), nullable=nullable))
+            value = expressions.value(item.this) if position is None else values[position]
+            if position is None:
+                sql = distinct_key(value) if is_distinct or ignores_blanks else value.sql
+            elif ignores_blanks and not is_distinct and has_blanks_at_end(value) and _NAME.fullmatch(value.sql):
+                sql = distinct_key(value)
             else:
-                value = expressions.value(item.this)
-                sql = distinct_key(value) if is_distinct else value.sql
-                items.append(order_item(sql, bool(item.args.get("desc")), nullable=value.nullable))
+                sql = str(position + 1)
+            items.append(order_item(sql, bool(item.args.get("desc")), nullable=value.nullable))
         return f" ORDER BY {', '.join(items)}"
 
     def _position(self, node: exp.Expression, names: Sequence[str], values: Sequence[Value]) -> int | None:
@@ -290,7 +283,8 @@ class QueryTranslator:
             )
         columns = [merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
-        tells_apart = not word.endswith(" ALL")
+        # Padded strings are also put in the order that takes 'a' and 'a ' for equal.
+        tells_apart = not word.endswith(" ALL") or (node.args.get("order") is not None and _ties_matter(node))
         sql = f"{aligned(left, columns, tells_apart)} {word} {aligned(right, columns, tells_apart)}"
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
         values = [Value("", column.type) for column in columns]
@@ -346,16 +340,7 @@ def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
     return f"({expressions.converted(node, BIGINT)})"
 
 
-def _refers_to(node: exp.Expression, name: str) -> bool:
-    return any(table.name.lower() == name.lower() and not table.args.get("db") for table in node.find_all(exp.Table))
-
-
-def _computed(column: SourceColumn) -> SourceColumn:
-    return SourceColumn(column.name, column.sql, column.type, True, False)
-
-
-def _cast_to(column: SourceColumn) -> str:
-    if column.type is None:
-        return column.sql
-    cast = "text" if family(column.type) == "text" else storage_type(column.type)
-    return f"{column.sql}::{cast}"
+def _ties_matter(node: exp.Expression) -> bool:
+    """Whether it shows which rows the first key of ORDER BY takes for equal; otherwise an index can give the order."""
+    limit = node.args.get("limit")
+    return len(node.args["order"].expressions) > 1 or (limit is not None and top_with_ties(limit))

@@ -23,6 +23,8 @@ class Query:
     sql: str
     columns: list[SourceColumn]
     values: list[Value] = field(default_factory=list)
+    has_depth: bool = False
+    """It reads a recursive table within the recursion, whose hidden column it passes on as its last one."""
 
 
 def finished(value: Value) -> str:

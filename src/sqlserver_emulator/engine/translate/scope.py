@@ -13,6 +13,9 @@ from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import TsqlType
 
+DEPTH = '"~depth"'
+"""The hidden column of a recursive common table."""
+
 
 def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
@@ -48,6 +51,8 @@ class Source:
     table: CatalogObject | None = None
     optional: bool = False
     """On the side of an outer join that may be missing: every column can be NULL."""
+    has_depth: bool = False
+    """It is the recursive table itself, within its recursion, or passes on its hidden column."""
 
     def column(self, name: str) -> SourceColumn | None:
         return named(self.columns or (), name)
@@ -85,6 +90,11 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     ctes: dict[str, CommonTable] = field(default_factory=dict)
     grouped_texts: set[str] = field(default_factory=set)
+
+    @property
+    def depth(self) -> str:
+        """The hidden column of the recursive table among the sources, or nothing."""
+        return next((f"{source.alias}.{DEPTH}" for source in self.sources if source.has_depth), "")
 
     def cte(self, name: str) -> CommonTable | None:
         scope: Scope | None = self
@@ -164,11 +174,12 @@ def _answers_to(source: Source, qualifier: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A CTE in scope."""
+    """A CTE in scope. ``depth``: its hidden column where it is read within its own recursion."""
 
     name: str
     sql_name: str
     columns: tuple[SourceColumn, ...] | None
+    depth: str = ""
 
 
 def invalid_column(name: str) -> SqlServerError:

@@ -21,7 +21,7 @@ from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argu
 from sqlserver_emulator.engine.translate.inline_functions import function_columns
 from sqlserver_emulator.engine.translate.openjson import OPENJSON_COLUMNS, openjson_rows
 from sqlserver_emulator.engine.translate.pivots import pivoted, tablesample
-from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_object, quote
+from sqlserver_emulator.engine.translate.scope import DEPTH, Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value, null
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction
@@ -116,6 +116,7 @@ class SourceTranslator:
         cte = self.scope.cte(parts[0]) if len(parts) == 1 else None
         if cte is not None:
             source = self._add(alias or cte.name, cte.columns)
+            source.has_depth = bool(cte.depth)
             return f"{cte.sql_name} AS {source.alias}"
         table = resolve_table(self.queries, parts)
         source = self._add(alias or table.name, table_columns(table))
@@ -149,7 +150,9 @@ class SourceTranslator:
         query = self.queries.subquery(node.this, self.scope if lateral else self._outer())
         columns = renamed(query.columns, [column.name for column in alias.columns], alias.name)
         source = self._add(alias.name, columns)
-        return f"({query.sql}) AS {source.alias}({column_list(columns)})"
+        source.has_depth = query.has_depth
+        hidden = f", {DEPTH}" if query.has_depth else ""
+        return f"({query.sql}) AS {source.alias}({column_list(columns)}{hidden})"
 
     def _outer(self) -> Scope:
         """A derived table sees the CTEs and the queries around, not its neighbours in FROM."""

@@ -47,6 +47,7 @@ class Template:
             made.deferred_update_of,
             made.ddl,
             made.assigned_columns,
+            made.max_recursion,
         )
 
 

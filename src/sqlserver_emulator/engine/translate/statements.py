@@ -22,6 +22,7 @@ from sqlserver_emulator.engine.translate.inserts import translate_insert
 from sqlserver_emulator.engine.translate.merges import translate_merge
 from sqlserver_emulator.engine.translate.modifying import Modification
 from sqlserver_emulator.engine.translate.queries import QueryTranslator, SetOperation
+from sqlserver_emulator.engine.translate.recursion import max_recursion
 from sqlserver_emulator.engine.translate.rows import finished
 from sqlserver_emulator.engine.translate.scope import Scope, SourceColumn
 from sqlserver_emulator.engine.translate.updates import translate_delete, translate_update
@@ -67,6 +68,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
     tree = dialect.parse_query(text)
     while is_wrapped_query(tree):
         tree = tree.this
+    emission.max_recursion = max_recursion(tree, emission)
     queries = QueryTranslator(emission)
     if type(tree) in _MODIFIERS:
         command, translate = _MODIFIERS[type(tree)]
@@ -84,6 +86,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
             column_types=known_types(query.columns),
             column_names=tuple(column.name for column in query.columns),
             read_only=emission.read_only,
+            max_recursion=emission.max_recursion,
         )
     raise dialect.syntax_error(word)
 
@@ -112,6 +115,7 @@ def _modification(command: Command, emission: Emission, done: Modification) -> T
         identity_of=emission.identity_of,
         deferred_update_of=emission.deferred_update_of,
         assigned_columns=frozenset(emission.assigned_columns),
+        max_recursion=emission.max_recursion,
     )
 
 
