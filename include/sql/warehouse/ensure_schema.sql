@@ -117,3 +117,27 @@ CREATE TABLE IF NOT EXISTS floodmark.quarantine (
     at            timestamptz   NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key);
+
+CREATE TABLE IF NOT EXISTS floodmark.alerts (
+    alert_id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_key     text        NOT NULL,
+    kind          text        NOT NULL,
+    subject       text        NOT NULL,
+    source_schema text,
+    source_name   text,
+    what          text        NOT NULL,
+    place         text        NOT NULL,
+    since         text        NOT NULL,
+    means         text        NOT NULL,
+    advice        text        NOT NULL,
+    raised_at     timestamptz NOT NULL DEFAULT now(),
+    seen_at       timestamptz NOT NULL DEFAULT now(),
+    times         integer     NOT NULL DEFAULT 1,
+    raised_to     text[]      NOT NULL DEFAULT '{}',
+    ended_at      timestamptz,
+    ended_to      text[]      NOT NULL DEFAULT '{}'
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_alert_per_event ON floodmark.alerts (event_key) WHERE ended_at IS NULL;
+COMMENT ON COLUMN floodmark.alerts.times IS 'How often it was raised before it was over; it is sent once';
+COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were told of it';
+COMMENT ON COLUMN floodmark.alerts.ended_to IS 'The channels that were told that it is over';

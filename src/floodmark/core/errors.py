@@ -20,7 +20,8 @@ FloodmarkError
 │   ├── WarehouseUnavailableError
 │   ├── LoadKilledError        the load job ended without a word
 │   ├── WindowBusyError        another load of the window is at work
-│   └── NotHarvestedYetError
+│   ├── NotHarvestedYetError
+│   └── AlertNotSentError      a channel of the alerts did not take a message
 └── FloodmarkBugError      us
 
 The message starts with the table (or the pipeline, where there is no one table), says what happened, and ends with what
@@ -127,6 +128,10 @@ class WindowBusyError(TransientError):
 
 class NotHarvestedYetError(TransientError):
     """The capture job has not yet processed the enabling of the table."""
+
+
+class AlertNotSentError(TransientError):
+    """A channel did not take the message; it is offered again when the alert is raised again."""
 
 
 class FloodmarkBugError(FloodmarkError):

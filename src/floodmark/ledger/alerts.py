@@ -1,0 +1,81 @@
+"""``PostgresAlertLedger``: the alerts in the ledger, table ``floodmark.alerts``.
+
+A delivery is one transaction that holds the alert's row: two processes that find the same event at the same time queue
+up, and the second one finds that the first has told everybody. A process that dies while it tells leaves the row as it
+was, so that a message may be sent twice, but is never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.alert import Alert
+from floodmark.core.schema import TableName
+from floodmark.ledger.schema import ensure_schema
+from floodmark.postgres import Reachable, open_transaction
+from floodmark.sqlfiles import read_sql
+from floodmark.sync.alerts import Delivery, OpenAlert
+
+
+class PostgresAlertLedger:
+    """``sync.alerts.AlertLedger``. Makes the ledger's tables where an alert is the first thing to be kept."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    @contextmanager
+    def raised(self, alert: Alert) -> Iterator[Delivery]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, alert.subject) as session:
+            row = _query(session, "raise_alert", **_parameters(alert))[0]
+            delivery = Delivery(alert, row["raised_at"], told=set(row["raised_to"]))
+            yield delivery
+            _query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.told))
+
+    @contextmanager
+    def ended(self, event_key: str) -> Iterator[Delivery | None]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, event_key) as session:
+            rows = _query(session, "end_alert", event_key=event_key)
+            if not rows:
+                yield None
+                return
+            row = rows[0]
+            delivery = Delivery(
+                _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"])
+            )
+            yield delivery
+            _query(session, "record_alert_ended", alert_id=row["alert_id"], channels=sorted(delivery.told))
+
+    def list_open(self) -> Sequence[OpenAlert]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            rows = _query(session, "list_open_alerts")
+        return [OpenAlert(_alert(row), row["raised_at"], row["seen_at"], row["times"]) for row in rows]
+
+
+def _parameters(alert: Alert) -> dict[str, Any]:
+    return {
+        "event_key": alert.event_key, "kind": alert.kind, "subject": alert.subject,
+        "source_schema": alert.table.schema if alert.table else None,
+        "source_name": alert.table.name if alert.table else None,
+        "what": alert.what, "place": alert.where, "since": alert.since, "means": alert.means, "advice": alert.do,
+    }  # fmt: skip
+
+
+def _alert(row: DictRow) -> Alert:
+    table = TableName(row["source_schema"], row["source_name"]) if row["source_name"] is not None else None
+    return Alert(
+        kind=row["kind"], subject=row["subject"], table=table, what=row["what"], where=row["place"],
+        since=row["since"], means=row["means"], do=row["advice"], event_key=row["event_key"],
+    )  # fmt: skip
+
+
+def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
+    cursor = session.cursor(row_factory=dict_row).execute(read_sql("warehouse", statement), parameters)
+    return cursor.fetchall() if cursor.description else []

@@ -1,0 +1,157 @@
+"""Alerts over the ledger on a real PostgreSQL: once per event and channel, once more at the end, whatever fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from floodmark.core.alert import Alert, AlertMessage
+from floodmark.core.errors import AlertNotSentError, WarehouseUnavailableError
+from floodmark.core.schema import TableName
+from floodmark.ledger.alerts import PostgresAlertLedger
+from floodmark.sync.alerts import AlertDesk, Delivery
+from floodmark.warehouse.connection import WarehouseConnection
+
+ALERT = Alert(
+    kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
+    means="No new rows arrive.", do="Look at the log.", event_key="run_failed:shop",
+)  # fmt: skip
+RAISED = "Floodmark: run failed: shop, dbo.Orders"
+OVER = "Floodmark: over: run failed: shop, dbo.Orders"
+
+
+@dataclass
+class ListChannel:
+    """Keeps the titles of what it is sent; refuses while it is broken."""
+
+    name: str = "list"
+    titles: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def send(self, message: AlertMessage) -> None:
+        if self.broken:
+            raise AlertNotSentError(self.name, "it is broken.")
+        self.titles.append(message.title)
+
+
+@pytest.fixture
+def channel() -> ListChannel:
+    return ListChannel()
+
+
+@pytest.fixture
+def desk(database: WarehouseConnection, channel: ListChannel) -> AlertDesk:
+    return AlertDesk(lambda: PostgresAlertLedger(database), [channel])
+
+
+def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(desk: AlertDesk, channel: ListChannel) -> None:
+    for _ in range(3):
+        desk.raise_alert(ALERT)
+    assert channel.titles == [RAISED]
+    for _ in range(2):
+        desk.end_alert(ALERT.event_key)
+    assert channel.titles == [RAISED, OVER]
+    desk.raise_alert(ALERT)
+    assert channel.titles == [RAISED, OVER, RAISED]
+
+
+def test_events_of_other_keys_are_alerts_of_their_own(desk: AlertDesk, channel: ListChannel) -> None:
+    desk.raise_alert(ALERT)
+    desk.raise_alert(replace(ALERT, event_key="run_failed:hr", subject="hr", table=None))
+    assert channel.titles == [RAISED, "Floodmark: run failed: hr"]
+    desk.end_alert(ALERT.event_key)
+    assert channel.titles[2:] == [OVER]
+
+
+def test_end_of_what_never_began_is_silent(desk: AlertDesk, channel: ListChannel) -> None:
+    desk.end_alert(ALERT.event_key)
+    desk.end_alerts(ALERT.kind, ALERT.subject)
+    assert channel.titles == []
+
+
+def test_all_alerts_of_a_kind_about_a_subject_end_together(desk: AlertDesk, channel: ListChannel) -> None:
+    others = [replace(ALERT, event_key="run_failed:shop:2"), replace(ALERT, event_key="lag:shop", kind="lag")]
+    for alert in (ALERT, *others):
+        desk.raise_alert(alert)
+    desk.end_alerts(ALERT.kind, ALERT.subject)
+    assert channel.titles[3:] == [OVER, OVER]
+
+
+def test_channel_that_was_out_of_reach_is_told_the_next_time(
+    database: WarehouseConnection, channel: ListChannel
+) -> None:  # fmt: skip
+    other = ListChannel("other", broken=True)
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), [other, channel])
+    desk.raise_alert(ALERT)
+    assert (channel.titles, other.titles) == ([RAISED], [])
+    other.broken = False
+    desk.raise_alert(ALERT)
+    assert (channel.titles, other.titles) == ([RAISED], [RAISED])
+    channel.broken = True
+    desk.end_alert(ALERT.event_key)
+    channel.broken = False
+    desk.end_alert(ALERT.event_key)
+    assert (channel.titles, other.titles) == ([RAISED, OVER], [RAISED, OVER])
+
+
+def test_channel_that_never_heard_of_an_alert_does_not_hear_of_its_end(desk: AlertDesk, channel: ListChannel) -> None:
+    channel.broken = True
+    desk.raise_alert(ALERT)
+    channel.broken = False
+    desk.end_alert(ALERT.event_key)
+    assert channel.titles == []
+
+
+def test_open_alerts_are_listed_with_what_was_said_last(desk: AlertDesk, database: WarehouseConnection) -> None:
+    desk.raise_alert(ALERT)
+    changed = replace(ALERT, what="It failed again.", do="Look again.")
+    desk.raise_alert(changed)
+    (found,) = PostgresAlertLedger(database).list_open()
+    assert (found.alert, found.times) == (changed, 2)
+    assert found.seen_at > found.raised_at
+    desk.end_alert(ALERT.event_key)
+    assert PostgresAlertLedger(database).list_open() == []
+
+
+def test_of_many_that_find_the_same_event_at_once_one_tells(desk: AlertDesk, channel: ListChannel) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: desk.raise_alert(ALERT), range(6)))
+    assert channel.titles == [RAISED]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: desk.end_alert(ALERT.event_key), range(6)))
+    assert channel.titles == [RAISED, OVER]
+
+
+def test_every_alert_is_in_the_log(desk: AlertDesk, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        desk.raise_alert(ALERT)
+        desk.end_alert(ALERT.event_key)
+    told = [(record.levelname, record.message.splitlines()[0]) for record in caplog.records]
+    assert told == [("ERROR", RAISED), ("INFO", OVER)]
+
+
+def test_alert_is_told_although_the_ledger_is_out_of_reach(channel: ListChannel, database: WarehouseConnection) -> None:
+    desk = AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel])
+    desk.raise_alert(ALERT)
+    desk.end_alert(ALERT.event_key)
+    desk.end_alerts(ALERT.kind, ALERT.subject)
+    assert channel.titles == [RAISED]
+
+
+def test_alert_is_told_once_although_the_ledger_fails_after_it(
+    channel: ListChannel, database: WarehouseConnection
+) -> None:  # fmt: skip
+    class Forgetful(PostgresAlertLedger):
+        @contextmanager
+        def raised(self, alert: Alert) -> Iterator[Delivery]:
+            with super().raised(alert) as delivery:
+                yield delivery
+                raise WarehouseUnavailableError("shop", "it is gone.")
+
+    AlertDesk(lambda: Forgetful(database), [channel]).raise_alert(ALERT)
+    assert channel.titles == [RAISED]

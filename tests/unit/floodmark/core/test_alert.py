@@ -1,0 +1,56 @@
+"""Alerts and the messages made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from floodmark.core.alert import Alert, build_over_message, build_raised_message
+from floodmark.core.schema import TableName
+
+RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+ALERT = Alert(
+    kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
+    means="No new rows arrive.", do="Look at the log.", event_key="run_failed:shop",
+)  # fmt: skip
+
+
+def test_raised_message_says_what_where_since_when_what_it_means_and_what_to_do() -> None:
+    assert str(build_raised_message(ALERT, RAISED)).splitlines() == [
+        "Floodmark: run failed: shop, dbo.Orders",
+        "What: The run failed.",
+        "Where: shop, table dbo.Orders",
+        "Since: 2026-05-01 12:30:00 UTC",
+        "What it means: No new rows arrive.",
+        "What to do: Look at the log.",
+    ]
+
+
+def test_words_of_the_alert_go_before_what_would_be_said_by_default() -> None:
+    message = build_raised_message(replace(ALERT, where="server a", since="noon, by its clock"), RAISED)
+    assert ("Where", "server a") in message.lines
+    assert ("Since", "noon, by its clock") in message.lines
+
+
+def test_over_message_says_so_and_since_when() -> None:
+    message = build_over_message(ALERT, RAISED, RAISED.replace(hour=13))
+    assert message.is_over
+    assert message.title == "Floodmark: over: run failed: shop, dbo.Orders"
+    assert ("Since", "2026-05-01 12:30:00 UTC") in message.lines
+    assert ("Over since", "2026-05-01 13:30:00 UTC") in message.lines
+
+
+@pytest.mark.parametrize("part", ["subject", "what", "means", "do", "event_key"])
+def test_alert_that_lacks_a_part_of_every_message_is_refused(part: str) -> None:
+    blank: dict[str, Any] = {part: " "}
+    with pytest.raises(ValueError, match=f"lacks {part}"):
+        replace(ALERT, **blank)
+
+
+@pytest.mark.parametrize("kind", ["", "Run failed", "run-failed", "1st"])
+def test_kind_that_is_no_word_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="no kind of alert"):
+        replace(ALERT, kind=kind)
