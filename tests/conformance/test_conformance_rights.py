@@ -136,3 +136,91 @@ def test_database_owner_reads_everything(tables: Source) -> None:
         owner.query(f"SELECT * FROM cdc.{table}")
     assert len(owner.query(_call("all", "gated"))) == 1
     owner.close()
+
+
+@pytest.fixture(scope="module")
+def nobody(tables: Source) -> Iterator[Client]:
+    """A user without any right."""
+    client = tables.log_in()
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("sp_cdc_enable_db", 22902),
+        ("sp_cdc_disable_db", 22902),
+        ("sp_cdc_enable_table N'dbo', N't', @role_name = NULL", 22904),
+        ("sp_cdc_disable_table N'dbo', N't', N'dbo_t'", 22904),
+        ("sp_cdc_cleanup_change_table N'dbo_t', NULL", 22904),
+        ("sp_cdc_add_job N'capture'", 22904),
+        ("sp_cdc_change_job @maxscans = 5", 22904),
+        ("sp_cdc_drop_job N'capture'", 22904),
+        ("sp_cdc_start_job", 22904),
+        ("sp_cdc_stop_job", 22904),
+        ("sp_cdc_help_jobs", 22904),
+        ("sp_cdc_scan", 22904),
+        ("sp_cdc_get_captured_columns N'dbo_t'", 22981),
+        ("sp_cdc_get_ddl_history N'dbo_t'", 22981),
+        ("sp_cdc_generate_wrapper_function N'dbo_t'", 22920),
+    ],
+)
+def test_procedure_refuses_a_caller_without_rights_and_returns_one(nobody: Client, call: str, number: int) -> None:
+    error = nobody.error(f"EXEC sys.{call}")
+    assert (error.number, error.severity, error.state) == (number, 16, 1)
+    name, _, arguments = call.partition(" ")
+    reply = nobody.send(f"DECLARE @r int; EXEC @r = sys.{name} {arguments}; SELECT @r")
+    assert reply.results[-1].rows == [(1,)]
+
+
+@pytest.mark.parametrize("call", ["sp_cdc_help_change_data_capture", "sp_cdc_generate_wrapper_function"])
+def test_report_on_all_instances_is_empty_for_a_caller_without_rights(nobody: Client, call: str) -> None:
+    assert nobody.rows(f"EXEC sys.{call}") == []
+
+
+def test_scalar_functions_answer_everyone_and_know_of_no_instance(tables: Source, nobody: Client) -> None:
+    """A.13: the low end of what one may not read is zero; the time line is for all."""
+    assert nobody.scalar("sys.fn_cdc_get_min_lsn(N'dbo_t')") == bytes(10)
+    newest = tables.admin.scalar("sys.fn_cdc_get_max_lsn()")
+    assert nobody.scalar("sys.fn_cdc_get_max_lsn()") == newest
+    assert nobody.scalar("sys.fn_cdc_decrement_lsn(sys.fn_cdc_increment_lsn(sys.fn_cdc_get_max_lsn()))") == newest
+    assert nobody.scalar("sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_get_max_lsn())") is not None
+    assert nobody.scalar("sys.fn_cdc_map_time_to_lsn(N'largest less than', '2999-01-01')") == newest
+    assert nobody.scalar("sys.fn_cdc_is_bit_set(1, 0x01)") is True
+
+
+@pytest.mark.parametrize("view", ["dm_cdc_log_scan_sessions", "dm_cdc_errors"])
+def test_management_views_are_for_who_may_view_the_database_s_state(tables: Source, view: str) -> None:
+    """A.15."""
+    client = tables.log_in("SELECT ON dbo.t")
+    error = client.error(f"SELECT * FROM sys.{view}")
+    assert (error.number, error.severity) == (262, 14)
+    assert error.text.startswith("VIEW DATABASE ")
+    assert error.text.endswith(f"STATE permission denied in database '{tables.name}'.")
+    tables.admin.run(f"GRANT VIEW DATABASE STATE TO [{tables.logins[-1]}]")
+    client.rows(f"SELECT * FROM sys.{view}")
+    tables.admin.run(f"REVOKE VIEW DATABASE STATE FROM [{tables.logins[-1]}]", "CREATE ROLE watching",
+                     "GRANT VIEW DATABASE STATE TO watching")  # fmt: skip
+    assert client.error(f"SELECT * FROM sys.{view}").number == 262
+    tables.admin.run(f"ALTER ROLE watching ADD MEMBER [{tables.logins[-1]}]")
+    client.rows(f"SELECT * FROM sys.{view}")
+    tables.admin.run(f"ALTER ROLE watching DROP MEMBER [{tables.logins[-1]}]", "DROP ROLE watching")
+    client.close()
+
+
+def test_right_to_alter_one_table_is_not_enough_where_it_is_tracked(source: Source) -> None:
+    """A.16, B.8: 22914; a member of db_ddladmin may."""
+    source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", "CREATE TABLE dbo.free (id int NOT NULL)")
+    source.enable("t")
+    client = source.log_in("ALTER ON dbo.t", "ALTER ON dbo.free")
+    client.run("ALTER TABLE dbo.free ADD v int NULL")
+    error = client.error("ALTER TABLE dbo.t ADD v int NULL")
+    assert (error.number, error.severity, error.state) == (22914, 16, 1)
+    assert error.text.startswith("Only members of the sysadmin or db_owner or db_ddladmin roles can perform this")
+    source.admin.run(f"ALTER ROLE db_ddladmin ADD MEMBER [{source.logins[-1]}]")
+    client.run("ALTER TABLE dbo.t ADD v int NULL")
+    client.close()
+    stranger = source.log_in("SELECT ON dbo.free")
+    assert stranger.error("ALTER TABLE dbo.free ADD w int NULL").number != 22914
+    stranger.close()

@@ -16,6 +16,10 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 class CdcGuard:
     """Implements ``engine.ddl.hooks.DdlGuard``. The engine asks only about tables that are tracked."""
 
+    def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
+        """A right on a tracked table alone is not enough."""
+        raise cdc_error(22914)
+
     def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None:
         forget_table(context.fetch, database_id_of(context.fetch, table.database), table.object_id)
 

@@ -38,6 +38,8 @@ _TEXTS = {
     "schema named 'cdc' already exists in the current database.",
     22907: "Parameter @role_name cannot be empty.",
     22910: "The cleanup request for database '%s' failed.  The database is not enabled for Change Data Capture.",
+    22914: "Only members of the sysadmin or db_owner or db_ddladmin roles can perform this operation when Change Data "
+    "Capture is enabled for a database.",
     22918: "One or more columns in the list of included columns was not a captured column of the change table %s.",
     22919: "One or more columns in the list of columns needing update flags was not a captured column of the change "
     "table %s.",

@@ -153,6 +153,18 @@ RETURNS emulator.bit LANGUAGE sql STABLE STRICT AS $$
 $$;
 --;
 
+-- True, or error 262, for the management views.
+CREATE OR REPLACE FUNCTION :sys.cdc_check_state_right() RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    IF NOT emulator_cdc.caller_in(:database_id, 'db_owner') AND NOT emulator.caller_holds(:database_id,
+            '{VIEW DATABASE STATE,VIEW DATABASE PERFORMANCE STATE,CONTROL}') THEN
+        PERFORM emulator_cdc.raise(262, 14, 1, format('VIEW DATABASE PERFORMANCE STATE permission denied in database '
+            '''%s''.', :'database'));
+    END IF;
+    RETURN true;
+END $$;
+--;
+
 CREATE OR REPLACE VIEW :sys.dm_cdc_log_scan_sessions AS
     SELECT s.session_id, s.start_time::emulator.datetime AS start_time, s.end_time::emulator.datetime AS end_time,
            s.duration, s.scan_phase, s.error_count, s.start_lsn, s.current_lsn, s.end_lsn, s.tran_count, s.last_commit_lsn,
@@ -161,10 +173,11 @@ CREATE OR REPLACE VIEW :sys.dm_cdc_log_scan_sessions AS
            s.last_commit_cdc_time::emulator.datetime AS last_commit_cdc_time, s.latency, s.empty_scan_count,
            s.failed_sessions_count
     FROM (SELECT * FROM emulator.cdc_log_scan_sessions WHERE database_id = :database_id
-          UNION ALL SELECT * FROM emulator.cdc_scan_aggregate(:database_id)) AS s;
+          UNION ALL SELECT * FROM emulator.cdc_scan_aggregate(:database_id)) AS s
+    WHERE :sys.cdc_check_state_right();
 --;
 
 CREATE OR REPLACE VIEW :sys.dm_cdc_errors AS
     SELECT e.session_id, e.phase_number, e.entry_time::emulator.datetime AS entry_time, e.error_number, e.error_severity,
            e.error_state, e.error_message, e.start_lsn, e.begin_lsn, e.sequence_value
-    FROM emulator.cdc_errors e WHERE e.database_id = :database_id;
+    FROM emulator.cdc_errors e WHERE :sys.cdc_check_state_right() AND e.database_id = :database_id;

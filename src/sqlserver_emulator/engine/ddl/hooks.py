@@ -21,6 +21,9 @@ class GuardContext(Protocol):
 
 
 class DdlGuard(Protocol):
+    def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
+        """The caller is no db_ddladmin, but was given ALTER on the table. 22914."""
+
     def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None: ...
 
     def before_drop_index(self, context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
@@ -54,6 +57,11 @@ def is_tracked(context: GuardContext, table: CatalogObject) -> bool:
 
 def _asked(context: GuardContext, table: CatalogObject) -> list[DdlGuard]:
     return _guards if _guards and is_tracked(context, table) else []
+
+
+def before_granted_change(context: GuardContext, table: CatalogObject) -> None:
+    for guard in _asked(context, table):
+        guard.before_granted_change(context, table)
 
 
 def before_drop_table(context: GuardContext, table: CatalogObject) -> None:

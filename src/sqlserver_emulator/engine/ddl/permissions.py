@@ -1,7 +1,8 @@
 """GRANT, REVOKE and DENY, as GRANT and REVOKE of the PostgreSQL roles behind users and roles.
 
 PostgreSQL knows no DENY: it is done as REVOKE, which differs where a right comes from a role as well. Rights that no
-statement of the emulator checks (VIEW DEFINITION, CONNECT, VIEW SERVER STATE…) are accepted.
+statement of the emulator checks (VIEW DEFINITION, CONNECT, VIEW SERVER STATE…) are accepted. Those that PostgreSQL
+does not know are kept in ``emulator.database_permissions``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlserver_emulator.engine.ddl.principals import ensure_role, find_principal
 from sqlserver_emulator.engine.ddl.reading import take_column_names, take_name
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import qualified, quote
+from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
@@ -20,12 +22,12 @@ from sqlserver_emulator.tsql.parsing.cursor import Cursor
 _TABLE_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES"}
 _EVERYTHING = {"ALL", "ALL PRIVILEGES", "CONTROL"}
 _WITHOUT_EFFECT_HERE = frozenset(
-    ("CONNECT", "VIEW DEFINITION", "VIEW DATABASE STATE", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "ALTER",
-     "EXECUTE",
-     "VIEW DATABASE PERFORMANCE STATE", "VIEW SERVER PERFORMANCE STATE", "CREATE TABLE", "CREATE VIEW", "SHOWPLAN",
+    ("CONNECT", "VIEW DEFINITION", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "EXECUTE",
+     "VIEW SERVER PERFORMANCE STATE", "CREATE TABLE", "CREATE VIEW", "SHOWPLAN",
      "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE",
      "ALTER ANY SCHEMA")
 )  # fmt: skip
+_KEPT = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, 
     for grantee in grantees:
         role = _role(scope, grantee)
         for right, columns in rights:
+            _keep(scope, verb, right, securable, grantee)
             _apply(scope, verb, right, columns, securable=securable, role=role)
     return Command.NONE
 
@@ -111,7 +114,7 @@ def _role(scope: DdlScope, name: str) -> str:
 def _apply(
     scope: DdlScope, verb: str, right: str, columns: tuple[str, ...], *, securable: Securable, role: str
 ) -> None:
-    if right in _WITHOUT_EFFECT_HERE:
+    if right in _WITHOUT_EFFECT_HERE or (right in _KEPT and right not in _EVERYTHING):
         return
     if right not in _TABLE_RIGHTS | _EVERYTHING:
         raise NotSupportedByEmulatorError(f"{verb} {right}")
@@ -123,6 +126,28 @@ def _apply(
         postgres += f" ({', '.join(quote(by_name.get(c.lower(), c)) for c in columns)})"
     for target in _targets(scope, securable):
         scope.run(f"{verb} {postgres} ON {target} {preposition} {role}")
+
+
+def _keep(scope: DdlScope, verb: str, right: str, securable: Securable, grantee: str) -> None:
+    """Rights on a schema are not kept: nothing asks for them."""
+    principal = find_principal(scope, grantee)
+    if right not in _KEPT or principal is None or securable.schema:
+        return
+    object_id = None
+    if securable.table is not None:
+        table = scope.table(securable.table)
+        if table is None:
+            return
+        object_id = table.object_id
+    scope.fetch(
+        _GIVE if verb == "GRANT" else _TAKE, [principal["database_id"], principal["principal_id"], right, object_id]
+    )
+
+
+def may_alter(scope: DdlScope, table: CatalogObject) -> bool:
+    """Whether the caller, who is no db_ddladmin, was given ALTER on the table."""
+    rows = scope.fetch(_MAY_ALTER, [table.database, table.object_id])
+    return bool(rows[0][0])
 
 
 def _targets(scope: DdlScope, securable: Securable) -> list[str]:
@@ -155,3 +180,16 @@ def _program(scope: DdlScope, name: ObjectName) -> list[str]:
         message = f"Cannot find the object '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
     return [str(view) for (view,) in rows if str(view).startswith("emulator_cdc.")]
+
+
+_GIVE = """
+INSERT INTO emulator.database_permissions VALUES ($1::int, $2::int, $3::varchar, $4::int) ON CONFLICT DO NOTHING
+"""
+_TAKE = """
+DELETE FROM emulator.database_permissions WHERE database_id = $1::int AND principal_id = $2::int
+AND permission = $3::varchar AND object_id IS NOT DISTINCT FROM $4::int
+"""
+_MAY_ALTER = """
+SELECT emulator.caller_holds(d.database_id, '{ALTER,CONTROL}', $2::int) FROM emulator.databases d
+WHERE d.name = $1::varchar
+"""
