@@ -77,6 +77,16 @@ def test_g44_window_inside_an_insert(source: Source, low: str) -> None:
     ]
 
 
+def test_g50_stop_before_the_agent_knows_of_the_job(source: Source) -> None:
+    """G50 (R) FAB 10.2: the job that was added by hand and not started."""
+    source.admin.send("EXEC sys.sp_cdc_stop_job")
+    source.admin.run("EXEC sys.sp_cdc_drop_job N'capture'", "EXEC sys.sp_cdc_add_job N'capture', @start_job = 0")
+    error = source.admin.error("EXEC sys.sp_cdc_stop_job")
+    assert error.number == 22022
+    assert error.text.startswith(f"SQLServerAgent Error: Request to stop job cdc.{source.name}_capture")
+    assert error.text.endswith("refused because the job is not currently running.")
+
+
 @pytest.mark.skipif(
     not os.environ.get(VARIABLE),
     reason="G49 (R) FAB 1.8: maxtrans 10000 and threshold 4999 are SQL Server 2025's; the emulator is a 2022, whose"
@@ -97,7 +107,7 @@ def test_g53_change_event_streaming_is_not_there(source: Source) -> None:
 
 
 def test_g47_idle_log_is_marked_every_300_seconds(source: Source) -> None:
-    """G47 (R) MCP10: on an idle database the newest LSN moves only when more than 300 s have gone by."""
+    """G47 (R) MCP10: without changes of tracked tables the newest LSN moves only when more than 300 s have gone by."""
     if not source.server.is_emulator:
         pytest.skip("a real server's clock cannot be advanced: the published run took minutes")
     admin = source.admin
@@ -114,5 +124,10 @@ def test_g47_idle_log_is_marked_every_300_seconds(source: Source) -> None:
             f"SELECT tran_id, tran_begin_lsn FROM cdc.lsn_time_mapping WHERE start_lsn = {newest}"
         )
         assert (identity, begin) == (b"\0", bytes(10))
+        first = admin.scalar(newest)
+        admin.run("EXEC emulator.advance_clock 295", "CHECKPOINT")
+        assert admin.scalar(newest) == first
+        admin.run("EXEC emulator.advance_clock 10")
+        wait_until(lambda: admin.scalar(newest) > first)
     finally:
         admin.run("EXEC sys.sp_cdc_stop_job", "EXEC emulator.reset_clock")
