@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from floodmark.cli import app
+from floodmark.cli import _out, app
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
@@ -58,7 +58,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
     }  # fmt: skip
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     monkeypatch.delenv("AIRFLOW_CONN_SHOP_MSSQL", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(_out, "width", 200)
     return CliRunner()
 
 

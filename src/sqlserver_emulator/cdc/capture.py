@@ -9,13 +9,14 @@ Owns the connections, when a scan begins and ends, and what it stores. What a lo
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from psycopg import errors
+from psycopg import InterfaceError, errors
 
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, read_database
 from sqlserver_emulator.cdc.log import LogReader, LogReaderError
@@ -29,6 +30,9 @@ from sqlserver_emulator.control.log_reuse import HELD_LOG_LOCK
 IDLE_ROW_SECONDS: Final = 300.0
 _WAIT_SECONDS: Final = 0.02
 _COMMIT_BYTES: Final = 64 << 20
+_RELEASE_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.005
+_HOLDS_SLOT: Final = "SELECT 1 FROM pg_replication_slots WHERE slot_name = $1::text::name AND active_pid = $2::int4"
 
 
 class ScanStoppedError(Exception):
@@ -71,8 +75,18 @@ class Capture:
         self._shows_holding = False
 
     def close(self) -> None:
+        """Returns when the log is free for the next reader, which would be told of this one otherwise."""
+        sender_pid = self._reader.sender_pid
         self._reader.close()
+        with contextlib.suppress(errors.OperationalError, InterfaceError):
+            self._wait_for_release(sender_pid)
         self._connection.close()
+
+    def _wait_for_release(self, sender_pid: int) -> None:
+        self._connection.rollback()
+        deadline = time.monotonic() + _RELEASE_SECONDS
+        while self._run(_HOLDS_SLOT, (self.database.slot, sender_pid)) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
 
     def has_news(self) -> bool:
         """Whether the log grew since the last scan that drained it. One cheap question, no transaction."""

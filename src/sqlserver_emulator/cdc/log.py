@@ -112,6 +112,11 @@ class LogReader:
         self._confirmed = position
         self._send_status(reply=False)
 
+    @property
+    def sender_pid(self) -> int:
+        """The process of the server at the other end, which holds the slot a moment longer than this reader lives."""
+        return self._connection.backend_pid
+
     def close(self) -> None:
         self._connection.finish()
 
