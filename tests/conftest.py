@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,15 @@ from emulator_process import Emulator, choose_odbc_provider, running_emulator
 
 choose_odbc_provider()
 choose_airflow_home()
+
+
+def pytest_configure() -> None:
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def pytest_unconfigure() -> None:
+    """What py4j says of a JVM that is gone has no stream to go to any more: the tests have ended."""
+    logging.raiseExceptions = False
 
 
 @pytest.fixture(scope="session")
