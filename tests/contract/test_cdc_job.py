@@ -14,11 +14,13 @@ import pytest
 from cdc_database import wait_until
 from sqlserver_emulator.cdc.capture import Capture
 from sqlserver_emulator.cdc.instances import read_instances
-from sqlserver_emulator.cdc.jobs import CLEANUP, find_job
+from sqlserver_emulator.cdc.job_process import JobProcess
+from sqlserver_emulator.cdc.jobs import CLEANUP, find_job, list_jobs
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.slots import SPARE_SLOT, drop_abandoned
 from sqlserver_emulator.cdc.supervisor import run_cleanup_job
 from sqlserver_emulator.engine.factory import Engine, open_engine
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Rows
 from sqlserver_emulator.session import Session
 
@@ -119,6 +121,25 @@ def test_scan_takes_no_more_than_maxtrans_transactions(shop: Shop) -> None:
         capture.close()
 
 
+def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Shop) -> None:
+    """Reference cdc.md B.11: what is left stays in the log until the polling interval is over."""
+    shop.run("EXEC sys.sp_cdc_change_job @maxtrans = 2, @maxscans = 2",
+             *(f"INSERT dbo.t VALUES ({i}, 'a')" for i in range(10)))  # fmt: skip
+    (job,) = list_jobs(runner(shop.sql), shop.database_id)[:1]
+    process = JobProcess(job, shop.engine.conninfo, 86_400.0, {})
+    try:
+        wait_until(lambda: len(shop.changes()) >= 4)
+        for captured in (8, 10):
+            assert process.tell({"delay_seconds": 0}, 60)  # which also ends the waiting
+            assert len(shop.changes()) == captured
+    finally:
+        process.ask_to_end()
+        process.process.wait(60)
+        process.forget()
+    sessions = "SELECT tran_count FROM sys.dm_cdc_log_scan_sessions WHERE session_id > 0 ORDER BY session_id"
+    assert [count for (count,) in shop.run(sessions) if count][-5:] == [2] * 5
+
+
 def test_reader_that_did_not_store_is_read_again(shop: Shop) -> None:
     """A reader that received everything and died before its commit."""
     shop.run("INSERT dbo.t VALUES (1, 'a')")
@@ -185,6 +206,32 @@ def test_failing_scan_is_shown_and_nothing_is_lost_when_the_cause_is_gone(shop: 
     shop.sql.execute(b'DELETE FROM "Shop.cdc"."dbo_t_CT"')
     stored = b'SELECT "__$operation", id, v::text FROM "Shop.cdc"."dbo_t_CT"'
     wait_until(lambda: shop.sql.execute(stored, prepare=False).fetchall() == [(2, 2, "5")])
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "altered", "cause"),
+    [
+        ("varchar(20)", "'long value'", "varchar(3)", 2628),
+        ("int", "100000", "smallint", 8115),
+        ("decimal(9, 2)", "100000", "decimal(4, 2)", 8115),
+        ("varchar(20)", "'long value'", "int", 245),
+    ],
+)
+def test_change_table_that_cannot_take_a_new_type_says_so_by_number(
+    shop: Shop, declared: str, value: str, altered: str, cause: int
+) -> None:
+    """Reference cdc.md B.8: stored rows are converted by the capture job, long after the statement succeeded."""
+    shop.run(f"CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, v {declared})",
+             "EXEC sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL", f"INSERT dbo.x VALUES (1, {value})",
+             "DELETE dbo.x", "EXEC sys.sp_cdc_scan", f"ALTER TABLE dbo.x ALTER COLUMN v {altered}")  # fmt: skip
+    with pytest.raises(SqlServerError) as failed:
+        shop.run("EXEC sys.sp_cdc_scan")
+    assert failed.value.number == 22976
+    told = shop.run("SELECT error_number, error_message FROM sys.dm_cdc_errors")
+    assert sorted(number for number, _ in told) == [cause, 22976]
+    failures = "SELECT error_count FROM sys.dm_cdc_log_scan_sessions WHERE error_count > 0 AND session_id > 0"
+    assert shop.run(failures) == [(2,)]
+    shop.run("DROP TABLE dbo.x")
 
 
 @pytest.mark.parametrize(

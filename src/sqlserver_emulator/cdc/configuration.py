@@ -19,11 +19,15 @@ _COLUMNS: tuple[ResultColumn, ...] = (
 )  # fmt: skip
 _SETTABLE = frozenset({"clr enabled", "show advanced options"})
 """``show advanced options`` hides nothing here, but scripts set it before anything else."""
+_FIXED = {"max text repl size (B)": -1}
+"""Options that can be set to what they are: no limit."""
 
 
 def _configure(call: ProcedureCall) -> Iterator[Event]:
     wanted = text_argument(call, "@configname")
     rows = sql_of(call)(_OPTIONS, (wanted,))
+    if wanted is not None and len(rows) > 1:
+        raise SqlServerError(15124, f"The configuration option '{wanted}' is not unique.")
     if wanted is not None and not rows:
         message = f"The configuration option '{wanted}' does not exist, or it may be an advanced option."
         raise SqlServerError(15123, message)
@@ -36,7 +40,7 @@ def _configure(call: ProcedureCall) -> Iterator[Event]:
     name, least, most, old, _ = rows[0]
     if not least <= value <= most:
         raise SqlServerError(15129, f"'{value}' is not a valid value for configuration option '{name}'.")
-    if name not in _SETTABLE:
+    if name not in _SETTABLE and _FIXED.get(name) != value:
         raise NotSupportedByEmulatorError(f"setting the option '{name}' with sp_configure")
     sql_of(call)(_SET, (name, str(value)))
     yield Info(
@@ -54,7 +58,10 @@ SP_CONFIGURE = SystemProcedure(
 
 _OPTIONS = """
 SELECT name::text, minimum::int, maximum::int, value::int, value_in_use::int FROM emulator_sys.configurations
-WHERE $1::varchar IS NULL OR lower(name) = lower($1::varchar) ORDER BY name
+WHERE $1::varchar IS NULL OR lower(name) = lower($1::varchar)
+   OR (starts_with(lower(name), lower($1::varchar)) AND NOT EXISTS (
+       SELECT FROM emulator_sys.configurations AS exact WHERE lower(exact.name) = lower($1::varchar)))
+ORDER BY name
 """
 _SET = """
 INSERT INTO emulator.settings VALUES ($1::text, $2::text) ON CONFLICT (name) DO UPDATE SET value = excluded.value

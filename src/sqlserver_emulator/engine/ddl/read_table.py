@@ -149,6 +149,8 @@ class TableElementReader:
         unique = cursor.accept("UNIQUE")
         clustered = cursor.accept("CLUSTERED")
         cursor.accept("NONCLUSTERED")
+        if cursor.word == "COLUMNSTORE":
+            raise NotSupportedByEmulatorError("columnstore indexes")
         columns = take_index_columns(cursor) if cursor.word == "(" else (IndexColumn(self.columns[-1].name),)
         included = take_column_names(cursor) if cursor.accept("INCLUDE") else ()
         condition = take_expression(cursor, ("WITH", "ON")) if cursor.accept("WHERE") else ""
@@ -198,6 +200,8 @@ class TableElementReader:
             self._take_index()
         elif cursor.word in ("MASKED", "GENERATED", "ENCRYPTED", "HIDDEN"):
             raise NotSupportedByEmulatorError(f"{cursor.word} columns")
+        elif cursor.word == "COLUMN_SET":
+            raise NotSupportedByEmulatorError("column sets")
         else:
             return self._take_column_constraint(column)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container
 
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, ObjectName
@@ -19,6 +20,7 @@ from sqlserver_emulator.tsql.lexer import (
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
 _NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
+_KINDS_OF_TABLES = {"MEMORY_OPTIMIZED": "memory-optimized tables", "SYSTEM_VERSIONING": "temporal tables"}
 
 
 def take_name(cursor: Cursor) -> ObjectName:
@@ -142,7 +144,7 @@ def skip_storage_options(cursor: Cursor) -> None:
     while True:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()
-            take_parenthesised(cursor)
+            _refuse_kinds_of_tables(take_parenthesised(cursor))
         elif cursor.accept("WITH", "FILLFACTOR", "="):
             cursor.take()
         elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
@@ -152,6 +154,13 @@ def skip_storage_options(cursor: Cursor) -> None:
                 take_parenthesised(cursor)
         else:
             return
+
+
+def _refuse_kinds_of_tables(options: str) -> None:
+    """Options that make another kind of table than one that lies elsewhere."""
+    for option, kind in _KINDS_OF_TABLES.items():
+        if re.search(rf"\b{option}\s*=\s*ON\b", options, re.IGNORECASE):
+            raise NotSupportedByEmulatorError(kind)
 
 
 def expect_end(cursor: Cursor) -> None:
