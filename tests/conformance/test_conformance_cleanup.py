@@ -120,6 +120,27 @@ def test_output_parameter_tells_success(history: Source) -> None:
     assert rows == [(0, False)]
 
 
+def test_cleanup_of_no_instance_is_refused(refusing: Source) -> None:
+    assert refusing.admin.error(f"{_CLEAN} N'nothing', NULL").severity == 16
+    assert refusing.admin.error(f"{_CLEAN} NULL, NULL").severity == 16
+
+
+def test_time_line_that_cannot_be_trimmed_has_its_own_message(history: Source) -> None:
+    """A.10: 22853."""
+    last = _commits(history)[-1]
+    history.admin.run(f"{_CLEAN} N'dbo_t', {text_of(last)}")
+    blocking = history.server.connect(history.name)
+    blocking.run("BEGIN TRAN", "DELETE cdc.lsn_time_mapping WHERE start_lsn = (SELECT MIN(start_lsn)"
+                 " FROM cdc.lsn_time_mapping)")  # fmt: skip
+    reply = history.admin.send(f"SET LOCK_TIMEOUT 50; {_CLEAN} N'dbo_other', NULL; SET LOCK_TIMEOUT -1")
+    assert (reply.errors, reply.infos) == ([], [])
+    history.admin.run(f"UPDATE cdc.change_tables SET start_lsn = {text_of(last)}")
+    reply = history.admin.send(f"SET LOCK_TIMEOUT 50; {_CLEAN} N'dbo_other', NULL; SET LOCK_TIMEOUT -1")
+    blocking.run("ROLLBACK")
+    blocking.close()
+    assert (reply.errors, [m.number for m in reply.infos]) == ([], [22853])
+
+
 def test_failed_delete_is_a_message_and_the_low_end_is_raised_all_the_same(history: Source) -> None:
     """A.10: 22852 of severity 10, and the flag."""
     commits = _commits(history)

@@ -89,3 +89,18 @@ def test_disabling_takes_instances_jobs_and_schema_and_leaves_the_gating_role(so
     assert admin.rows(f"SELECT name FROM msdb.dbo.sysjobs WHERE name LIKE N'cdc.{source.name}%'") == []
     assert admin.error("SELECT sys.fn_cdc_get_max_lsn()").number == 208
     assert admin.error("SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(0x01, 0x01, N'all')").number == 208
+
+
+@pytest.mark.parametrize("call", ["sp_cdc_enable_db", "sp_cdc_disable_db"])
+def test_database_procedures_have_no_parameters(plain: Source, call: str) -> None:
+    error = plain.admin.error(f"EXEC sys.{call} 1")
+    assert (error.number, error.severity) == (8146, 16)
+
+
+def test_rights_are_checked_before_the_database(plain: Source) -> None:
+    """A.1: authorised, then enabled already."""
+    plain.admin.run("EXEC sys.sp_cdc_enable_db")
+    owner = plain.log_in()
+    plain.admin.run(f"ALTER ROLE db_owner ADD MEMBER [{plain.logins[-1]}]")
+    assert owner.error("EXEC sys.sp_cdc_enable_db").number == 22902
+    owner.close()

@@ -110,6 +110,17 @@ def test_direct_read_is_never_validated(table: Source) -> None:
     assert len(rows) == 4
 
 
+def test_functions_do_not_wait_for_who_writes_the_change_table(table: Source) -> None:
+    """A.12: it is read NOLOCK."""
+    blocking = table.server.connect(table.name)
+    blocking.run("BEGIN TRAN", "UPDATE cdc.dbo_t_CT SET d = 0")
+    found = table.admin.rows("SET LOCK_TIMEOUT 50; " + _CALL.format("all", _LOW, _HIGH, "N'all'"))
+    blocking.run("ROLLBACK")
+    blocking.close()
+    table.admin.run("SET LOCK_TIMEOUT -1")
+    assert len(found) == 3
+
+
 def test_function_of_no_instance_is_error_208(table: Source) -> None:
     error = table.admin.error(f"SELECT * FROM cdc.fn_cdc_get_all_changes_nothing({_LOW}, {_HIGH}, N'all')")
     assert (error.number, error.text) == (208, "Invalid object name 'cdc.fn_cdc_get_all_changes_nothing'.")

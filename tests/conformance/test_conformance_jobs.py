@@ -170,6 +170,26 @@ def test_stopping_is_asynchronous_and_shows_in_the_agent_s_table(tracked: Source
     wait_until(lambda: admin.rows(_RUNNING.format(tracked.name)) == [])
 
 
+def test_settings_are_those_of_when_the_job_started(tracked: Source) -> None:
+    """A.8: a change takes effect after a restart; a job that is not continuous ends by itself."""
+    admin = tracked.admin
+    is_running = lambda: admin.rows(_RUNNING.format(tracked.name)) != []  # noqa: E731
+    admin.run("EXEC sys.sp_cdc_start_job")
+    wait_until(is_running)
+    admin.run("EXEC sys.sp_cdc_change_job @continuous = 0", "INSERT dbo.t VALUES (1)")
+    wait_until(lambda: tracked.changes("dbo_t") != [])
+    assert is_running()
+    admin.run("EXEC sys.sp_cdc_stop_job")
+    wait_until(lambda: not is_running())
+    admin.run("INSERT dbo.t VALUES (2)", "EXEC sys.sp_cdc_start_job")
+    wait_until(lambda: len(tracked.changes("dbo_t")) == 2 and not is_running())
+
+
+def test_cleanup_job_is_started_by_hand(tracked: Source) -> None:
+    started = tracked.admin.send("EXEC sys.sp_cdc_start_job N'cleanup'")
+    assert [m.text for m in started.messages] == [f"Job 'cdc.{tracked.name}_cleanup' started successfully."]
+
+
 def test_scan_by_hand_gives_no_result_and_no_message(tracked: Source) -> None:
     tracked.admin.run("INSERT dbo.t VALUES (1)")
     reply = tracked.admin.send("DECLARE @r int; EXEC @r = sys.sp_cdc_scan @maxtrans = 500, @maxscans = 1; SELECT @r")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cdc_database import wait_until
 from conformance_server import Server, Source, new_database
 
 _SYSNAME, _LSN, _TEXT_LSN = "nvarchar(128)", "binary(10)", "nvarchar(23)"
@@ -116,6 +117,32 @@ def test_scans_are_shown_with_text_lsns_and_an_aggregate(tables: Source) -> None
     newest = tables.admin.scalar("sys.fn_cdc_get_max_lsn()").hex().upper()
     assert last["last_commit_cdc_lsn"].upper() == f"{newest[:8]}:{newest[8:16]}:{newest[16:]}"
     assert last["error_count"] == 0
+
+
+def test_32_scans_are_kept_and_the_aggregate_counts_all(source: Source) -> None:
+    """A.15."""
+    source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
+    source.enable("t")
+    for i in range(34):
+        source.admin.run(f"INSERT dbo.t VALUES ({i})")
+        source.scan()
+    kept = source.admin.rows("SELECT tran_count FROM sys.dm_cdc_log_scan_sessions WHERE session_id > 0")
+    assert len(kept) <= 32
+    ((total,),) = source.admin.rows("SELECT tran_count FROM sys.dm_cdc_log_scan_sessions WHERE session_id = 0")
+    assert total >= 34 > sum(count for (count,) in kept)
+
+
+def test_scans_that_find_nothing_share_a_row(source: Source) -> None:
+    """A.15 (DBZ)."""
+    source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)",
+                     "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")  # fmt: skip
+    empty = (
+        "SELECT empty_scan_count, start_lsn FROM sys.dm_cdc_log_scan_sessions WHERE session_id > 0"
+        " AND tran_count = 0 AND empty_scan_count > 0"
+    )
+    wait_until(lambda: any(count > 1 for count, _ in source.admin.rows(empty)))
+    (row,) = source.admin.rows(empty)
+    assert row[1] == "00000000:00000000:0000"
 
 
 def test_job_table_is_missing_while_no_database_has_cdc(server: Server) -> None:

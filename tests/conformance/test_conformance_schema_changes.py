@@ -136,6 +136,13 @@ def test_index_that_identifies_rows_is_held_and_others_are_not(database: Source)
     database.admin.run("DROP INDEX other ON dbo.loose")
 
 
+@pytest.mark.parametrize(("index", "number"), [("pk_{0}", 22979), ("ux_{0}", 22983)])
+def test_index_that_identifies_rows_cannot_be_disabled(database: Source, name: str, index: str, number: int) -> None:
+    database.enable(name, capture_instance=f"N'second_{name}'", index_name=f"N'ux_{name}'")
+    error = database.admin.error(f"ALTER INDEX {index.format(name)} ON dbo.{name} DISABLE")
+    assert (error.number, error.severity, error.state) == (number, 16, 1)
+
+
 def test_dropped_table_takes_its_instances_along(database: Source, name: str) -> None:
     database.admin.run(f"DROP TABLE dbo.{name}")
     assert database.admin.error(f"SELECT * FROM cdc.dbo_{name}_CT").number == 208

@@ -44,7 +44,7 @@ class Bound:
 
 
 def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument], convert: Convert) -> Bound:
-    """Raises 201, 8143, 8144, 8145, 8162, or what a conversion raises, as 8114 where it is about the value."""
+    """Raises 201, 8143, 8144, 8145, 8146, 8162, or what a conversion raises, as 8114 where it is about the value."""
     given = _match(procedure, formals, arguments)
     values: dict[str, object] = {}
     outputs: list[tuple[int, Formal]] = []
@@ -63,6 +63,9 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
 
 
 def _match(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
+    if arguments and not formals:
+        message = f"Procedure {procedure} has no parameters and arguments were supplied."
+        raise SqlServerError(8146, message, state=2, procedure=procedure)
     given: dict[str, int] = {}
     names = {formal.name for formal in formals}
     for index, argument in enumerate(arguments):

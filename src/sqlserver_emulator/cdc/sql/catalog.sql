@@ -156,6 +156,12 @@ BEGIN
     RETURN lsn;
 END $$;
 
+-- How lsn.py shows a position of PostgreSQL's log, in the lower case of sys.dm_db_log_stats.
+CREATE OR REPLACE FUNCTION emulator_cdc.lsn_text("position" numeric) RETURNS varchar LANGUAGE sql IMMUTABLE AS $$
+    SELECT lpad(to_hex(div("position", 16777216)::bigint + 32), 8, '0') || ':'
+        || lpad(to_hex(div(mod("position", 16777216), 8)::bigint), 8, '0') || ':0001'
+$$;
+
 CREATE OR REPLACE FUNCTION emulator_cdc.mask_or(a bytea, b bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN

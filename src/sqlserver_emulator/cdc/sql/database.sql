@@ -181,3 +181,34 @@ CREATE OR REPLACE VIEW :sys.dm_cdc_errors AS
     SELECT e.session_id, e.phase_number, e.entry_time::emulator.datetime AS entry_time, e.error_number, e.error_severity,
            e.error_state, e.error_message, e.start_lsn, e.begin_lsn, e.sequence_value
     FROM emulator.cdc_errors e WHERE :sys.cdc_check_state_right() AND e.database_id = :database_id;
+--;
+
+-- How far the log goes, for sys.dm_db_log_stats: its first place that is still needed, and its end, as LSNs.
+CREATE OR REPLACE FUNCTION :sys.cdc_log_stats(wanted int) RETURNS TABLE (database_id int, recovery_model varchar(60),
+    log_min_lsn varchar(24), log_end_lsn varchar(24), current_vlf_sequence_number bigint, active_log_size_mb float8,
+    log_truncation_holdup_reason varchar(60))
+LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT d.database_id, 'FULL', emulator_cdc.lsn_text(p.low - p.shift), emulator_cdc.lsn_text(p.high - p.shift),
+           div(p.high - p.shift, 16777216)::bigint + 32, round((p.high - p.low) / 1048576, 2)::float8,
+           CASE emulator.log_reuse_wait(d.database_id) WHEN 6 THEN 'REPLICATION' ELSE 'NOTHING' END
+    FROM emulator.databases d
+    LEFT JOIN emulator.cdc_databases c USING (database_id)
+    LEFT JOIN pg_replication_slots s ON s.slot_name = c.slot_name
+    CROSS JOIN LATERAL (SELECT pg_current_wal_insert_lsn() - '0/0' AS high,
+                               coalesce(s.confirmed_flush_lsn, pg_current_wal_insert_lsn()) - '0/0' AS low,
+                               coalesce(c.lsn_shift, 0)::numeric AS shift) AS p
+    WHERE d.database_id = wanted AND :sys.cdc_check_state_right()
+$$;
+--;
+
+WITH made AS (
+    INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
+    SELECT :database_id, s.schema_id, 'dm_db_log_stats', 'IF', true, true FROM emulator.schemas s
+    WHERE s.database_id = :database_id AND s.name = 'sys' AND NOT EXISTS (SELECT FROM emulator.objects o
+        WHERE o.database_id = s.database_id AND o.schema_id = s.schema_id AND o.name = 'dm_db_log_stats')
+    RETURNING object_id)
+INSERT INTO emulator.inline_functions (object_id, parameters, body)
+SELECT object_id, '[{"name": "@DatabaseId", "type": "int"}]',
+    'SELECT l.database_id, l.recovery_model, l.log_min_lsn, l.log_end_lsn, l.current_vlf_sequence_number, '
+        'l.active_log_size_mb, l.log_truncation_holdup_reason FROM :sys.cdc_log_stats($1) AS l'
+FROM made;

@@ -80,6 +80,14 @@ def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists:
     _drop(scope, table, real_name, postgres_name, index_id)
 
 
+def before_disabling(scope: DdlScope, table_name: ObjectName, name: str) -> None:
+    """What change data capture says to ALTER INDEX … DISABLE."""
+    table = scope.table(table_name)
+    found = scope.fetch(_INDEX, [table.object_id, name]) if table else []
+    if table is not None and found:
+        hooks.before_drop_index(scope, table, found[0][3], constraint=found[0][2] is not None)
+
+
 def _drop(scope: DdlScope, table: CatalogObject, name: str, postgres_name: str, index_id: int) -> None:
     drop_guard(scope, table, postgres_name)
     scope.run(f"DROP INDEX {qualified(table.postgres_schema, postgres_name)}")

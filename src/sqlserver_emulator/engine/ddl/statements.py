@@ -125,6 +125,10 @@ def _alter_index(scope: DdlScope, cursor: Cursor) -> Command:
     """REBUILD, REORGANIZE and SET change nothing a client can see; DISABLE would."""
     words = {token.word for token in cursor.tokens}
     if not words & {"REBUILD", "REORGANIZE", "SET"}:
+        if not cursor.accept("ALL"):
+            name = cursor.take_identifier()
+            cursor.expect("ON")
+            indexes.before_disabling(scope, take_name(cursor), name)
         raise NotSupportedByEmulatorError("ALTER INDEX … DISABLE")
     return Command.NONE
 
