@@ -1,8 +1,8 @@
 """``floodmark``: a run without a scheduler, and the questions a person asks of a pipeline.
 
 Exit status: 0 done; 1 it failed, or source and warehouse differ; 2 the command or the configuration is wrong; 75 it
-failed for a reason that may pass, so that trying again makes sense. Errors are one message on standard error; results
-go to standard output.
+failed for a reason that may pass, so that trying again makes sense; with ``status --check``, 3 when something wants
+attention and 4 when a table gets no new rows. Errors are one message on standard error; results go to standard output.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.planning import pinned_instances
 from floodmark.core.window import WindowState
 from floodmark.wiring import Wiring, config_path, spark_master, wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.console.status import PipelineStatus
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_TRY_AGAIN = 75
+STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
@@ -66,26 +72,41 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
 @app.command()
 def status(
     pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Ask the source too, for the lag.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Ask the source too: verdict of now, lag, headroom.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
+    ] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Watermarks, verdicts, windows and rows of each table, from the ledger."""
-    from floodmark.console.status import read_status  # noqa: PLC0415
+    """State, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
     from floodmark.console.tables import status_json, status_table  # noqa: PLC0415
 
     with _explained():
         loaded = load_config(config or config_path())
         names = [pipeline] if pipeline else list(loaded.pipelines)
-        statuses = []
-        for wiring in (wire(loaded, name) for name in names):
-            snapshot = wiring.source().read_snapshot(wiring.settings.sources) if live else None
-            statuses.append(read_status(wiring.settings, wiring.ledger(), wiring.warehouse_connection(), snapshot))
+        statuses = [_read_status(loaded, name, live) for name in names]
     if as_json:
         typer.echo(status_json(statuses))
-        return
-    for each in statuses:
-        _out.print(status_table(each))
+    else:
+        for each in statuses:
+            _out.print(status_table(each))
+    code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
+    if check and code:
+        raise typer.Exit(code)
+
+
+def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
+    from floodmark.console.status import Limits, Look, StatusReader  # noqa: PLC0415
+
+    wiring = wire(loaded, name)
+    limits = Limits(loaded.pipeline(name).source, wiring.freshness_seconds)
+    reader = StatusReader(wiring.settings, limits, wiring.ledger(), wiring.warehouse_connection())
+    if not live:
+        return reader.read_status()
+    instances = pinned_instances(wiring.settings, reader.states)
+    snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances)
+    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks)))
 
 
 @app.command()

@@ -7,6 +7,7 @@ adapters when they are made, so that importing this module costs nothing at DAG 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from floodmark.sqlfiles import home
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
+    from floodmark.core.lsn import Lsn
+    from floodmark.core.progress import SourceProgress
     from floodmark.core.settings import PipelineSettings
     from floodmark.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports import Ledger, Quality, Source, Warehouse
@@ -62,6 +65,12 @@ class Wiring:
         from floodmark.sqlserver.source import SqlServerSource  # noqa: PLC0415
 
         return SqlServerSource(self.source_connection())
+
+    def read_progress(self, watermarks: Iterable[Lsn]) -> SourceProgress:
+        """Of the source, beyond the watermarks."""
+        from floodmark.sqlserver.progress import read_progress  # noqa: PLC0415
+
+        return read_progress(self.source_connection(), watermarks)
 
     def ledger(self) -> Ledger:
         from floodmark.ledger.postgres import PostgresLedger  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from floodmark.cli import _out, app
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
+from floodmark.core.alert import Alert
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy, WindowState
+from floodmark.ledger.alerts import PostgresAlertLedger
 from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.alerts import AlertDesk
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.wiring import Wiring
 
@@ -65,6 +70,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 @pytest.fixture
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wiring, "source", lambda self: IdleSource())
+    monkeypatch.setattr(Wiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320))
 
 
 def publish_first_load(ledger: PostgresLedger, database: WarehouseConnection) -> int:
@@ -142,7 +148,50 @@ def test_status_asks_the_source_for_the_lag_when_told(
 ) -> None:
     publish_first_load(ledger, database)
     (status,) = json.loads(cli.invoke(app, ["status", "--live", "--json"]).stdout)
-    assert status["tables"][0]["lag_seconds"] == 0
+    (table,) = status["tables"]
+    assert (table["lag_seconds"], table["transactions_behind"], table["headroom_seconds"]) == (0, 2, 3 * 86400)
+    assert (table["verdict"], table["standing"], status["standing"]) == ("caught_up", "fine", "fine")
+
+
+def test_status_shows_the_last_window_apart_from_the_sum_of_all(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    window_id = publish_first_load(ledger, database)
+    (table,) = json.loads(cli.invoke(app, ["status", "--json"]).stdout)[0]["tables"]
+    last = {"window_id": window_id, "read_rows": 5, "inserted_rows": 5, "updated_rows": 0, "deleted_rows": 0}
+    assert table["last_window"] == last | {"quarantined_rows": 0}
+    assert table["state"] == "settling"
+
+
+def test_status_check_ends_with_0_while_nothing_is_wrong(cli: CliRunner) -> None:
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 0
+
+
+def test_status_check_ends_with_4_while_a_table_gets_no_new_rows(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    stopped = Validity(ORDERS, Verdict.CAPTURE_STOPPED, "the capture job does not run.", "Start it.")
+    ledger.record_verdicts("shop", [stopped])
+    result = cli.invoke(app, ["status", "--check"])
+    assert result.exit_code == 4
+    assert "dbo.Orders: capture_stopped. the capture job does not run. Start it." in " ".join(result.stdout.split())
+    assert cli.invoke(app, ["status"]).exit_code == 0
+
+
+def test_status_check_ends_with_3_while_an_alert_about_the_pipeline_or_its_source_is_open(
+    cli: CliRunner, database: WarehouseConnection
+) -> None:
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
+    drift = Alert(kind="drift", subject="other", what="A [b]column[/b] went.", means="-", do="-", event_key="drift:1")
+    desk.raise_alert(drift)
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 0
+    desk.raise_alert(replace(drift, subject="shop", event_key="drift:2"))
+    result = cli.invoke(app, ["status", "--check"])
+    assert result.exit_code == 3
+    assert "drift: A [b]column[/b] went." in result.stdout
+    desk.end_alert("drift:2")
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 0
 
 
 @pytest.mark.usefixtures("idle_source")

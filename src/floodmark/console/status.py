@@ -1,7 +1,11 @@
-"""What the ledger says of a pipeline, for people and for programs. Reads the warehouse, and the source if asked."""
+"""How a pipeline stands, for people and for programs: what the ledger says, and what the source says if it is asked.
+
+Without the source the verdict is that of the last run, and lag and headroom are unknown. With it, everything is of now.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,31 +13,50 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from floodmark.core.capture import SourceSnapshot
+from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.lsn import Lsn
+from floodmark.core.planning import classify_tables
+from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, judge, lag_seconds
+from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.state import TableState
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.sync.ports import Ledger
 
 NEVER_RUN = "never_run"
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWindow:
+    """What the last published window did to a table, in rows."""
+
+    window_id: int
+    read_rows: int
+    inserted_rows: int
+    updated_rows: int
+    deleted_rows: int
+    quarantined_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """watermark_at: its commit time, local time of the source. verdict: of the last look at the source.
+    """state: never_run, first_load, settling (loaded, and consistent with the others after a window or two) or
+    consistent. watermark_at: its commit time, local time of the source. windows and rows: of all published windows.
 
-    windows and rows: of all published windows. lag_seconds: age of the watermark by the source's clock, 0 when the
-    source has nothing newer, None when the source was not asked.
+    Of the source, None unless it was asked: lag_seconds, transactions_behind (of the whole database), headroom_seconds
+    until cleanup passes the watermark (None also where the login may not see the retention).
+    standing: fine, attention or incident, with the reason.
     """
 
     source: str
     target: str
-    watermark: str | None
-    watermark_at: datetime | None
-    consistent: bool
-    verdict: str
-    cause: str
+    watermark: str | None = None
+    watermark_at: datetime | None = None
+    consistent: bool = False
+    verdict: str = NEVER_RUN
+    cause: str = ""
     windows: int = 0
     read_rows: int = 0
     inserted_rows: int = 0
@@ -42,77 +65,165 @@ class TableStatus:
     quarantined_rows: int = 0
     advanced_at: datetime | None = None
     lag_seconds: float | None = None
+    state: str = NEVER_RUN
+    hint: str = ""
+    verdict_since: datetime | None = None
+    verdict_seen_at: datetime | None = None
+    transactions_behind: int | None = None
+    headroom_seconds: float | None = None
+    last_window: LastWindow | None = None
+    standing: str = Standing.FINE.name.lower()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertStatus:
+    """An alert about the pipeline or its source that is not over."""
+
+    kind: str
+    subject: str
+    table: str | None
+    what: str
+    do: str
+    raised_at: datetime
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """unfinished: id and state of the window that the next run finishes."""
+    """unfinished: id and state of the window that the next run finishes. standing: the worst of its tables, and at
+    least attention while an alert is open."""
 
     pipeline: str
     unfinished_window_id: int | None
     unfinished_state: str | None
     tables: tuple[TableStatus, ...]
+    alerts: tuple[AlertStatus, ...] = ()
+    standing: str = Standing.FINE.name.lower()
 
 
-def read_status(
-    settings: PipelineSettings, ledger: Ledger, warehouse: Reachable, snapshot: SourceSnapshot | None = None
-) -> PipelineStatus:
-    """snapshot: of the source, for the lag."""
-    with open_transaction(warehouse, settings.name) as session:
-        rows = _read_rows(session, settings.name)
-    unfinished = ledger.unfinished_window(settings.name) if rows else None
-    by_source = {(row["source_schema"], row["source_name"]): row for row in rows}
-    tables = []
-    for table in settings.tables:
-        row = by_source.get((table.source.schema, table.source.name))
-        tables.append(_table_status(table, row, snapshot) if row else _never_run(table))
-    return PipelineStatus(
-        settings.name,
-        unfinished.plan.window_id if unfinished else None,
-        unfinished.state.value if unfinished else None,
-        tuple(tables),
-    )
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the source said."""
+
+    snapshot: SourceSnapshot
+    progress: SourceProgress
 
 
-def _read_rows(session: psycopg.Connection, pipeline: str) -> list[dict[str, Any]]:
-    """None at all where no run has made the ledger yet."""
-    made = session.execute("SELECT to_regclass('floodmark.window_tables') IS NOT NULL").fetchone()
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a pipeline's configuration says that its settings do not. source: its name there."""
+
+    source: str
+    lag_seconds: float
+
+
+class StatusReader:
+    """Of one pipeline. Reads the ledger as it is, and makes none where no run has made one yet."""
+
+    def __init__(self, settings: PipelineSettings, limits: Limits, ledger: Ledger, warehouse: Reachable) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._ledger = ledger
+        with open_transaction(warehouse, settings.name) as session:
+            self._rows = _read_rows(session, "window_tables", "read_status", pipeline=settings.name)
+            self._alerts = _read_rows(session, "alerts", "list_open_alerts")
+        self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if self._rows else {}
+
+    @property
+    def watermarks(self) -> list[Lsn]:
+        return [state.watermark for state in self.states.values() if state.watermark]
+
+    def read_status(self, look: Look | None = None) -> PipelineStatus:
+        """look: at the source, with the tables' pinned instances and ``watermarks``."""
+        validities = classify_tables(self._settings, look.snapshot, self.states) if look else ()
+        by_table = {validity.table: validity for validity in validities}
+        rows = {TableName(row["source_schema"], row["source_name"]): row for row in self._rows}
+        tables = [
+            self._table_status(table, rows.get(table.source), by_table.get(table.source), look)
+            for table in self._settings.tables
+        ]
+        alerts = tuple(_alert_status(row) for row in self._alerts if row["subject"] in self._subjects())
+        unfinished = self._ledger.unfinished_window(self._settings.name) if self._rows else None
+        standings = [Standing[table.standing.upper()] for table in tables]
+        return PipelineStatus(
+            self._settings.name,
+            unfinished.plan.window_id if unfinished else None,
+            unfinished.state.value if unfinished else None,
+            tuple(tables),
+            alerts,
+            max([*standings, Standing.ATTENTION if alerts else Standing.FINE]).name.lower(),
+        )
+
+    def _subjects(self) -> tuple[str, str]:
+        return self._settings.name, self._limits.source
+
+    def _table_status(
+        self, table: TableSettings, row: _Row | None, validity: Validity | None, look: Look | None
+    ) -> TableStatus:  # fmt: skip
+        found = row or {}
+        watermark = Lsn(bytes(found["watermark"])) if found.get("watermark") else None
+        watermark_at: datetime | None = found.get("watermark_at")
+        known = found.get("verdict")
+        verdict = validity.verdict if validity else Verdict(known) if known else None
+        lag = headroom = retention = None
+        if look and verdict:
+            retention = look.progress.retention_minutes
+            lag = lag_seconds(watermark, watermark_at, look.snapshot)
+            headroom = headroom_seconds(watermark_at, look.snapshot.taken_at, retention, verdict)
+        standing, reason = judge(
+            verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention
+        )
+        return TableStatus(
+            source=str(table.source),
+            target=str(table.target),
+            watermark=str(watermark) if watermark else None,
+            watermark_at=watermark_at,
+            verdict=verdict.value if verdict else NEVER_RUN,
+            cause=validity.cause if validity else found.get("cause") or "",
+            hint=validity.hint if validity else found.get("hint") or "",
+            lag_seconds=lag,
+            state=_state(row, watermark),
+            transactions_behind=look.progress.transactions_behind.get(watermark) if look and watermark else None,
+            headroom_seconds=headroom,
+            last_window=_last_window(found),
+            standing=standing.name.lower(),
+            reason=reason,
+            **{name: found[name] for name in _COPIED if row},
+        )
+
+
+_COPIED = (
+    "consistent", "windows", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows",
+    "advanced_at", "verdict_since", "verdict_seen_at",
+)  # fmt: skip
+
+
+def _state(row: _Row | None, watermark: Lsn | None) -> str:
+    if row is None:
+        return NEVER_RUN
+    if watermark is None:
+        return "first_load"
+    return "consistent" if row["consistent"] else "settling"
+
+
+def _last_window(row: _Row) -> LastWindow | None:
+    if row.get("last_window_id") is None:
+        return None
+    names = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
+    return LastWindow(**{name: row[f"last_{name}"] for name in names})
+
+
+def _alert_status(row: _Row) -> AlertStatus:
+    table = f"{row['source_schema']}.{row['source_name']}" if row["source_name"] is not None else None
+    return AlertStatus(
+        row["kind"], row["subject"], table, row["what"], row["advice"], row["raised_at"], row["times"]
+    )  # fmt: skip
+
+
+def _read_rows(session: psycopg.Connection, table: str, statement: str, **parameters: Any) -> list[_Row]:
+    """None at all where no run has made the ledger's table yet."""
+    made = session.execute("SELECT to_regclass(%s) IS NOT NULL", [f"floodmark.{table}"]).fetchone()
     if made is None or not made[0]:
         return []
-    cursor = session.cursor(row_factory=dict_row)
-    return cursor.execute(read_sql("warehouse", "read_status"), {"pipeline": pipeline}).fetchall()
-
-
-def _never_run(table: TableSettings) -> TableStatus:
-    return TableStatus(str(table.source), str(table.target), None, None, False, NEVER_RUN, "")
-
-
-def _table_status(table: TableSettings, row: dict[str, Any], snapshot: SourceSnapshot | None) -> TableStatus:
-    watermark = Lsn(bytes(row["watermark"])) if row["watermark"] is not None else None
-    return TableStatus(
-        source=str(table.source),
-        target=str(table.target),
-        watermark=str(watermark) if watermark else None,
-        watermark_at=row["watermark_at"],
-        consistent=row["consistent"],
-        verdict=row["verdict"] or NEVER_RUN,
-        cause=row["cause"] or "",
-        windows=row["windows"],
-        read_rows=row["read_rows"],
-        inserted_rows=row["inserted_rows"],
-        updated_rows=row["updated_rows"],
-        deleted_rows=row["deleted_rows"],
-        quarantined_rows=row["quarantined_rows"],
-        advanced_at=row["advanced_at"],
-        lag_seconds=_lag_seconds(watermark, row["watermark_at"], snapshot),
-    )
-
-
-def _lag_seconds(
-    watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot | None
-) -> float | None:  # fmt: skip
-    if snapshot is None or watermark is None or watermark_at is None:
-        return None
-    if isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn <= watermark:
-        return 0.0
-    return max((snapshot.taken_at - watermark_at).total_seconds(), 0.0)
+    return session.cursor(row_factory=dict_row).execute(read_sql("warehouse", statement), parameters).fetchall()

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 from floodmark.console.status import PipelineStatus, TableStatus
@@ -16,19 +17,24 @@ from floodmark.sync.advance import AdvanceResult
 if TYPE_CHECKING:
     from floodmark.spark.verify import TableVerification
 
-_NUMBERS = ("windows", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
+_STYLES = {"fine": "", "attention": "yellow", "incident": "red"}
 
 
 def status_table(status: PipelineStatus) -> Table:
-    """One row per table."""
-    table = Table(title=_title(status), title_justify="left", caption_justify="left")
-    for name in ("source", "target", "watermark", "at (source's clock)", "lag"):
+    """One row per table; what wants attention, and why, below."""
+    table = Table(
+        title=_title(status), title_justify="left", caption=_caption(status), caption_justify="left",
+        caption_style="",
+    )  # fmt: skip
+    for name in ("source -> target", "state", "verdict", "watermark", "at (source's clock)", "lag"):
         table.add_column(name, overflow="fold")
-    for name in _NUMBERS:
-        table.add_column(name.removesuffix("_rows"), justify="right")
-    table.add_column("verdict", overflow="fold")
+    table.add_column("transactions behind", justify="right")
+    table.add_column("last window: rows read", justify="right")
+    for name in ("inserted", "updated", "deleted"):
+        table.add_column(name, justify="right")
+    table.add_column("headroom", overflow="fold")
     for each in status.tables:
-        table.add_row(*_cells(each))
+        table.add_row(*_cells(each), style=_STYLES[each.standing])
     return table
 
 
@@ -41,16 +47,37 @@ def _title(status: PipelineStatus) -> str:
     )
 
 
+def _caption(status: PipelineStatus) -> str | None:
+    lines = [
+        f"{table.source}: {table.reason}. {table.cause} {table.hint}".rstrip()
+        for table in status.tables
+        if table.reason
+    ]
+    lines += [
+        f"alert since {alert.raised_at:%Y-%m-%d %H:%M} UTC: {alert.kind.replace('_', ' ')}: {alert.what}"
+        for alert in status.alerts
+    ]
+    return escape("\n".join(lines)) or None
+
+
 def _cells(table: TableStatus) -> list[str]:
+    last = table.last_window
+    rows = (last.read_rows, last.inserted_rows, last.updated_rows, last.deleted_rows) if last else ()
     return [
-        table.source,
-        table.target,
+        f"{table.source} -> {table.target}",
+        table.state,
+        table.verdict,
         table.watermark or "-",
         f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-",
-        "-" if table.lag_seconds is None else str(timedelta(seconds=round(table.lag_seconds))),
-        *(f"{getattr(table, name):,}" for name in _NUMBERS),
-        table.verdict,
+        _duration(table.lag_seconds),
+        "-" if table.transactions_behind is None else f"{table.transactions_behind:,}",
+        *([f"{number:,}" for number in rows] or ["-"] * 4),
+        _duration(table.headroom_seconds),
     ]
+
+
+def _duration(seconds: float | None) -> str:
+    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))
 
 
 def status_json(statuses: Sequence[PipelineStatus]) -> str:

@@ -1,0 +1,34 @@
+"""How far the source is ahead of the watermarks, and how long it keeps what they have not passed. For ``status``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
+from floodmark.core.lsn import Lsn
+from floodmark.core.progress import SourceProgress
+from floodmark.sqlfiles import read_sql
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+
+_JOB_TYPE, _RETENTION = 1, -2
+CLEANUP = "cleanup"
+
+
+def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
+    """One connection; a statement for each different watermark, of which a pipeline mostly has one."""
+    count = read_sql("source", "count_transactions")
+    with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        try:
+            behind = {mark: int(session.fetch(count, (mark.value,))[0][0]) for mark in sorted(set(watermarks))}
+        except (CdcNotEnabledError, SourcePermissionError):
+            # The verdicts say what is wrong, and to a status that is what matters.
+            behind = {}
+        return SourceProgress(behind, read_retention_minutes(session))
+
+
+def read_retention_minutes(session: SourceSession) -> int | None:
+    """Of the cleanup job."""
+    sets = session.fetch_sets(read_sql("source", "read_jobs"))
+    found = [row[_RETENTION] for row in (sets[0] if sets else []) if row[_JOB_TYPE] == CLEANUP]
+    return int(found[0]) if found else None
