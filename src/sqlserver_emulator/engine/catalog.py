@@ -12,9 +12,11 @@ import itertools
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlserver_emulator.engine.catalog_cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
 from sqlserver_emulator.engine.translation import (
+    READ_ONLY,
     CatalogColumn,
     CatalogObject,
     InlineFunction,
@@ -30,7 +32,8 @@ _VERSIONS_MAX = 500
 def _signature(table: CatalogObject) -> Hashable:
     """What a translation takes from a temp table: its id only where it has an identity or a key."""
     has_id = bool(table.key_columns) or any(column.identity for column in table.columns)
-    return (table.name, table.postgres_name, table.columns, table.key_columns, table.object_id if has_id else 0)
+    object_id = table.object_id if has_id else 0
+    return (table.name, table.kind, table.postgres_name, table.columns, table.key_columns, object_id)
 
 
 class SharedCatalog:
@@ -146,7 +149,7 @@ class SessionCatalog:
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         found = self.declared_type(database, schema, name)
-        return found.type if found else None
+        return found.declared.type if found and not found.declared.columns else None
 
     def unused_version(self) -> int:
         """A version number of nobody, for a catalog that exists only while a statement is translated."""
@@ -229,6 +232,10 @@ class SessionCatalog:
     def scope_depth(self) -> int:
         """How many scopes with table variables of their own are around."""
         return self._scope_depth
+
+    def share(self, name: str, relation: Relation) -> None:
+        """Another scope's table variable under this name."""
+        self.add_temporary(Relation(replace(relation.table, name=name, kind=READ_ONLY), relation.by_attribute))
 
     def temporary(self, name: str) -> Relation | None:
         return self._temporary.get(name.lower())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from sqlserver_emulator.engine.contract import DeclaredType
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import (
     CatalogColumn,
@@ -93,7 +94,8 @@ WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) 
 """
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
-SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable FROM emulator.user_types t
+SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable, t.table_columns, s.name, t.name
+FROM emulator.user_types t
 JOIN emulator.databases d ON d.database_id = t.database_id
 JOIN emulator.schemas s ON s.database_id = t.database_id AND s.schema_id = t.schema_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(t.name) = lower($3) LIMIT 1
@@ -108,7 +110,7 @@ class DatabaseEntry:
 
 @dataclass(frozen=True, slots=True)
 class UserType:
-    type: TsqlType
+    declared: DeclaredType
     user_type_id: int
     nullable: bool
 
@@ -246,8 +248,10 @@ class CatalogCache:
         rows = cast(list[tuple[Any, ...]], self._fetch(_USER_TYPE, [database, schema, name]))
         if not rows:
             return None
-        type_, length, precision, scale, type_id, nullable = rows[0]
-        return UserType(TsqlType(type_, length, precision, scale), type_id, nullable)
+        type_, length, precision, scale, type_id, nullable, columns, schema, name = rows[0]
+        if columns:
+            return UserType(DeclaredType(TsqlType(f"{schema}.{name}"), columns), type_id, nullable)
+        return UserType(DeclaredType(TsqlType(type_, length, precision, scale)), type_id, nullable)
 
 
 def _described_type(described: dict[str, Any]) -> TsqlType:

@@ -133,6 +133,15 @@ class EngineSession(Protocol):
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         """The source text of a stored procedure created by the user, or None."""
 
+    def declared_type(self, schema: str, name: str) -> DeclaredType | None:
+        """``schema`` '': the caller's default schema."""
+
+    def table_variable(self, name: str) -> object | None:
+        """A table variable of the running scope, to be passed to an inner one."""
+
+    def share_table(self, name: str, table: object) -> None:
+        """Enter another scope's table variable under a name of this scope, to be read only."""
+
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """For procedures written in Python: run PostgreSQL SQL on this session's connection, in its transaction.
 
@@ -186,6 +195,17 @@ class EngineSession(Protocol):
 
 REQUIRED = object()
 """Default of a procedure parameter that must be given (else error 201)."""
+
+@dataclass(frozen=True, slots=True)
+class DeclaredType:
+    """A type that a user made. ``type``: the system type that an alias stands for; a table type's own name.
+
+    ``columns``: of a table type, as declared, in parentheses.
+    """
+
+    type: TsqlType
+    columns: str = ""
+
 
 
 @dataclass(frozen=True, slots=True)

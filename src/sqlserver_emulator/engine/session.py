@@ -17,8 +17,9 @@ from psycopg.pq.abc import PGresult
 from sqlserver_emulator.engine import bind, result_types
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.bulk import BulkLoader, PostgresBulkTarget, find_target
+from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.constraint_names import ConstraintLookup
-from sqlserver_emulator.engine.contract import BulkTarget, StatementResult, Variables
+from sqlserver_emulator.engine.contract import BulkTarget, DeclaredType, StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.deferred import DeferredUpdates
@@ -351,6 +352,17 @@ class PostgresEngineSession:
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self._catalog.procedure(database, schema, name)
+
+    def declared_type(self, schema: str, name: str) -> DeclaredType | None:
+        found = self._catalog.declared_type(self.database, schema or None, name)
+        return found.declared if found else None
+
+    def table_variable(self, name: str) -> Relation | None:
+        return self._catalog.temporary(name)
+
+    def share_table(self, name: str, table: object) -> None:
+        assert isinstance(table, Relation)  # noqa: S101 - it comes from table_variable
+        self._catalog.share(name, table)
 
     def cancel(self) -> None:
         self._connection.pipeline.cancel()

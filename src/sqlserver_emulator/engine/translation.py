@@ -31,9 +31,16 @@ class CatalogColumn:
     postgres_name: str = ""
 
 
+READ_ONLY = "R"
+"""The kind of a table that was passed as a parameter."""
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogObject:
-    """A table or view that a name resolved to; ``kind`` is 'U' (table), 'V' (view), 'S' (system table or view)."""
+    """A table or view that a name resolved to.
+
+    ``kind`` is 'U' (table), 'V' (view), 'S' (system table or view), or ``READ_ONLY``.
+    """
 
     object_id: int
     database: str

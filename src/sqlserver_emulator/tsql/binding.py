@@ -24,6 +24,8 @@ class Formal:
     type: TsqlType
     default: object = REQUIRED
     output: bool = False
+    columns: str = ""
+    """Of a table type, in parentheses."""
 
     @classmethod
     def of_system(cls, parameter: Parameter) -> Formal:
@@ -39,6 +41,7 @@ class Formal:
 class Bound:
     """``values`` by lower-case name, converted. ``outputs``: (argument index, formal) of each OUTPUT argument."""
 
+    formals: tuple[Formal, ...]
     values: dict[str, object]
     outputs: tuple[tuple[int, Formal], ...]
 
@@ -58,8 +61,11 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
             if not formal.output:
                 raise _not_output(formal)
             outputs.append((index, formal))
-        values[formal.name] = _converted(argument, formal.type, convert)
-    return Bound(values, tuple(outputs))
+        if "." in argument.type.name or argument.type.name == "table" or formal.columns:
+            values[formal.name] = _passed_table(argument, formal)
+        else:
+            values[formal.name] = _converted(argument, formal.type, convert)
+    return Bound(tuple(formals), values, tuple(outputs))
 
 
 def _match(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
@@ -98,6 +104,13 @@ def _not_output(formal: Formal) -> SqlServerError:
         "passed in requested output."
     )
     return SqlServerError(8162, message, state=2)
+
+
+def _passed_table(argument: RpcArgument, formal: Formal) -> object:
+    if argument.type != formal.type:
+        given, wanted = (type.name.rpartition(".")[2] for type in (argument.type, formal.type))
+        raise CallError(206, f"Operand type clash: {given} is incompatible with {wanted}", state=2)
+    return argument.value
 
 
 _CONVERSION_ERRORS = frozenset({241, 244, 245, 248, 8114, 8169})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from sqlserver_emulator.engine.contract import ProcedureCall, ProcedureRegistry, SystemProcedure, Variable
+from sqlserver_emulator.engine.contract import ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.session import RpcArgument
@@ -25,6 +25,7 @@ from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
 from sqlserver_emulator.tsql.statements import Name
+from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import TsqlType
 
 _DEEPEST: Final = 32
@@ -104,12 +105,13 @@ class Calls:
                 raise NotSupportedByEmulatorError(f"the procedure {name.name}")
             raise SqlServerError(2812, f"Could not find stored procedure '{name}'.", state=62)
         procedure = parse_procedure(source)
-        bound = bind(name.name, formals_of(procedure.parameters), arguments, engine.convert)
+        formals = resolved(engine, formals_of(procedure.parameters))
+        bound = bind(name.name, formals, arguments, engine.convert)
         scope = self.inner_scope(caller.depth + 1, procedure=name.name)
-        for parameter in procedure.parameters:
-            scope.variables[parameter.name] = Variable(parameter.type, bound.values[parameter.name])
-        yield from self.run_inner(self._runner.run_scope(procedure.body, scope), caller, line)
-        values = {parameter.name: scope.variables[parameter.name].value for parameter in procedure.parameters}
+        enter_parameters(bound, scope)
+        events = with_tables(engine, bound, scope, self._runner.run_scope(procedure.body, scope))
+        yield from self.run_inner(events, caller, line)
+        values = {formal.name: scope.variables[formal.name].value for formal in formals if not formal.columns}
         return CallResult(scope.status, _outputs(bound, values))
 
     def inner_scope(self, depth: int, *, procedure: str = "") -> Scope:

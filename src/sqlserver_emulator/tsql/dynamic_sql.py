@@ -18,6 +18,7 @@ from sqlserver_emulator.tsql.parsing.procedure import parse_parameters
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
 from sqlserver_emulator.tsql.statements import Sql
+from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import INT
 
 _NATIONAL: Final = frozenset({"nvarchar", "nchar", "ntext"})
@@ -84,7 +85,8 @@ class DynamicSql:
         if options is not None and options.value == _WANTS_COLUMNS and len(batch.statements) == 1:
             statement = batch.statements[0]
             scope = self._state.new_scope()
-            scope.variables.update({formal.name: Variable(formal.type) for formal in template.formals})
+            formals = resolved(self._state.engine, template.formals)
+            scope.variables.update({formal.name: Variable(formal.type) for formal in formals})
             columns = None
             if isinstance(statement, Sql) and statement.verb == "SELECT":
                 columns = self._state.engine.describe(statement.text, scope.variables)
@@ -125,15 +127,16 @@ class DynamicSql:
         if template.is_procedure:
             result = yield from self._calls.call(parse_name(template.text), rest, caller, 0)
             return CallResult(result.status, {index + taken: out for index, out in result.outputs.items()})
+        formals = resolved(self._state.engine, template.formals)
         try:
-            bound = bind("sp_executesql", template.formals, rest, self._state.engine.convert)
+            bound = bind("sp_executesql", formals, rest, self._state.engine.convert)
         except SqlServerError as error:
             raise _reworded(error, template) from error
         scope = self._calls.inner_scope(depth + 1)
-        for formal in template.formals:
-            scope.variables[formal.name] = Variable(formal.type, bound.values[formal.name])
+        enter_parameters(bound, scope)
         known = frozenset(formal.name for formal in template.formals)
-        yield from self._calls.run_inner(self._runner.run_text(template.text, scope, known), caller, 0)
+        events = with_tables(self._state.engine, bound, scope, self._runner.run_text(template.text, scope, known))
+        yield from self._calls.run_inner(events, caller, 0)
         status = self._state.system.error.value
         outputs = {index + taken: (formal.type, scope.variables[formal.name].value) for index, formal in bound.outputs}
         return CallResult(status if isinstance(status, int) else 0, outputs)

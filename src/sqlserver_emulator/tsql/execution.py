@@ -15,6 +15,7 @@ from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
+from sqlserver_emulator.tsql.user_types import TABLE
 from sqlserver_emulator.types import INT, NVARCHAR_MAX, TsqlType
 
 
@@ -86,6 +87,8 @@ class Execution:
             return RpcArgument(argument.name, variable.type, variable.value, argument.output)
         if expression.literal is not None:
             return RpcArgument(argument.name, expression.literal.type, expression.literal.value)
+        if expression.variable and (table := self._state.engine.table_variable(expression.variable)) is not None:
+            return RpcArgument(argument.name, scope.table_types.get(expression.variable, TABLE), table)
         value = self._state.evaluate(expression, scope)
         return RpcArgument(argument.name, TsqlType("sql_variant"), value)
 

@@ -30,6 +30,7 @@ from sqlserver_emulator.tsql.faults import (
 from sqlserver_emulator.tsql.parsing.batch import parse_batch
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.statements import Batch, Statement
+from sqlserver_emulator.tsql.user_types import declare
 from sqlserver_emulator.types import INT
 
 Handler = Callable[[Statement, Scope], Steps]
@@ -103,9 +104,12 @@ class Runner:
         yield from self.run_scope(batch, scope)
 
     def run_scope(self, batch: Batch, scope: Scope) -> Iterator[Event]:
-        for declaration in batch.declarations:
-            scope.variables[declaration.name] = Variable(declaration.type)
         try:
+            try:
+                declare(self._state.engine, batch.declarations, scope)
+            except SqlServerError as error:
+                yield from self.fail(error, scope, 1, Origin.COMPILATION)
+                return
             yield from self._run(batch.statements, scope)
         except ScopeEnd:
             return
@@ -267,8 +271,8 @@ class Runner:
     def _declare(self, statement: nodes.Declare, scope: Scope) -> Steps:
         for declaration in statement.declarations:
             if declaration.default is not None:
-                value = self._state.evaluate(declaration.default, scope, declaration.type)
-                scope.variables[declaration.name].value = value
+                variable = scope.variables[declaration.name]
+                variable.value = self._state.evaluate(declaration.default, scope, variable.type)
                 self._state.system.set_row_count(1)
         yield from ()
         return Outcome.NEXT

@@ -39,7 +39,7 @@ class Scope:
     """``variables``: the session's @@ variables and this scope's own. ``depth`` 0 is the client's batch.
 
     ``tries``: TRY blocks of this scope that are being run. ``tables``: table variables and #tables to drop at its end.
-    ``cursors``: its local ones.
+    ``table_types``: of the tables that have a table type, by variable. ``cursors``: its local ones.
     ``return_value`` None until RETURN gives one; ``worst_severity`` of the errors reported in it.
     """
 
@@ -48,6 +48,7 @@ class Scope:
     procedure: str = ""
     tries: int = 0
     tables: list[str] = field(default_factory=list)
+    table_types: dict[str, TsqlType] = field(default_factory=dict)
     cursors: dict[str, OpenedCursor] = field(default_factory=dict)
     return_value: int | None = None
     worst_severity: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlserver_emulator.engine import result_types
@@ -44,7 +44,7 @@ _DEPENDENT_OBJECTS = "2BP01"
 
 def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
-    function = parse_function(scope.statement)
+    function = _with_real_types(scope, parse_function(scope.statement))
     home = scope.schema(name)
     existing = scope.fetch(_FUNCTION, [home.database_id, home.schema_id, name.name])
     if existing and replace:
@@ -69,6 +69,16 @@ def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
         made = _Making(object_id, target, parameters)
         _make_plpgsql(scope, made, function, function.body)
     views.attach_views(scope, home.database)
+
+
+def _with_real_types(scope: DdlScope, function: Function) -> Function:
+    """With the system types that alias types stand for."""
+    parameters = tuple(
+        replace(parameter, type=scope.real_type(parameter.type, i))
+        for i, parameter in enumerate(function.parameters, 1)
+    )
+    returns = scope.real_type(function.returns) if function.returns is not None else None
+    return replace(function, parameters=parameters, returns=returns)
 
 
 def _parameter(scope: DdlScope, parameter: ParameterDeclaration) -> dict[str, object]:

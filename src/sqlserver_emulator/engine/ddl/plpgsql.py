@@ -84,7 +84,7 @@ class FunctionCompiler:
         if self._table is not None:
             self._declare_table(self._table)
         for declaration in body.declarations:
-            self._types[declaration.name] = self._locals[declaration.name] = declaration.type
+            self._types[declaration.name] = self._locals[declaration.name] = self._scope.real_type(declaration.type)
         for statement in body.statements:
             self._statement(statement)
         if self._table is not None:

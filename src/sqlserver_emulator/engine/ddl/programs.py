@@ -6,6 +6,8 @@ from sqlserver_emulator.engine.ddl import rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.tsql.parsing.data_types import unknown_type
+from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
 from sqlserver_emulator.types import TsqlType
 
 _PROCEDURE = """
@@ -18,6 +20,7 @@ _FIRST_USER_TYPE_ID = 257
 def create_procedure(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
     home = scope.schema(name)
+    _check_types(scope)
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
     if existing and replace:
         scope.fetch(
@@ -30,6 +33,18 @@ def create_procedure(scope: DdlScope, name: ObjectName, *, replace: str) -> None
         rows.insert_object(scope, home, name.name, "P", definition=scope.statement)
 
 
+def _check_types(scope: DdlScope) -> None:
+    """Raises 2715 for a parameter or variable of a type that is not there."""
+    procedure = parse_procedure(scope.statement)
+    parameters = [parameter.type for parameter in procedure.parameters]
+    variables = [declaration.type for declaration in procedure.body.declarations]
+    for types in (parameters, variables):
+        for position, type in enumerate(types, 1):
+            schema, dot, name = type.name.partition(".")
+            if dot and scope.access.catalog.declared_type(scope.database, schema or None, name) is None:
+                raise unknown_type(type.name.lstrip("."), position)
+
+
 def drop_procedure(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     home = scope.schema(name)
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
@@ -40,8 +55,8 @@ def drop_procedure(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> Non
         raise SqlServerError(3701, message, severity=11, state=5)
 
 
-def create_type(scope: DdlScope, name: ObjectName, base: TsqlType, *, nullable: bool) -> None:
-    """CREATE TYPE … FROM. Raises 219 when there is one."""
+def create_type(scope: DdlScope, name: ObjectName, base: TsqlType, *, nullable: bool, columns: str = "") -> None:
+    """CREATE TYPE … FROM, or AS TABLE with its ``columns``. Raises 219 when there is one."""
     home = scope.schema(name)
     taken = scope.access.catalog.declared_type(home.database, home.name, name.name)
     if taken is not None:
@@ -49,9 +64,9 @@ def create_type(scope: DdlScope, name: ObjectName, base: TsqlType, *, nullable: 
     scope.fetch(
         "INSERT INTO emulator.user_types SELECT $1::int, greatest(coalesce(max(user_type_id) + 1, 0), "
         "$9::int), $2::int, $3,"
-        " $4, $5::int, $6::int, $7::int, $8::boolean FROM emulator.user_types WHERE database_id = $1::int",
+        " $4, $5::int, $6::int, $7::int, $8::boolean, $10 FROM emulator.user_types WHERE database_id = $1::int",
         [home.database_id, home.schema_id, name.name, base.name, base.length, base.precision, base.scale, nullable,
-         _FIRST_USER_TYPE_ID],
+         _FIRST_USER_TYPE_ID, columns],
     )  # fmt: skip
 
 

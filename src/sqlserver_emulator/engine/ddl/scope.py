@@ -129,11 +129,23 @@ class DdlScope:
     def _alias_type(self, cursor: Cursor, error: SqlServerError) -> tuple[TsqlType, int | None, bool | None]:
         name = take_name(cursor)
         found = self.access.catalog.declared_type(name.database or self.database, name.schema or None, name.name)
-        if found is None:
+        if found is None or found.declared.columns:
             if name.name.lower() in ("geography", "geometry", "hierarchyid", "json", "vector"):
                 raise NotSupportedByEmulatorError(f"the data type {name.name.lower()}")
             raise error
-        return found.type, found.user_type_id, found.nullable
+        return found.declared.type, found.user_type_id, found.nullable
+
+    def real_type(self, type: TsqlType, position: int = 1) -> TsqlType:
+        """The system type of a variable or parameter that may have an alias type. Raises 2715."""
+        if not data_types.is_user_made(type):
+            return type
+        schema, _, name = type.name.partition(".")
+        found = self.access.catalog.declared_type(self.database, schema or None, name)
+        if found is None:
+            raise data_types.unknown_type(type.name.lstrip("."), position)
+        if found.declared.columns:
+            raise NotSupportedByEmulatorError(f"table types in functions ({found.declared.type.name})")
+        return found.declared.type
 
     # -- expressions ------------------------------------------------------------------------------------------------
 

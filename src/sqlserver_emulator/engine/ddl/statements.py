@@ -33,7 +33,9 @@ from sqlserver_emulator.engine.ddl.reading import (
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
+from sqlserver_emulator.tsql.parsing.boundaries import skip_parentheses
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.types import TsqlType
 
 Statement = Callable[[DdlScope, Cursor], Command]
 """Reads from after the statement's first words, and applies it."""
@@ -245,6 +247,9 @@ def _no_effect(scope: DdlScope, cursor: Cursor) -> Command:
 
 def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
+    if cursor.accept("AS", "TABLE"):
+        programs.create_type(scope, name, _TABLE_TYPE, nullable=False, columns=_table_columns(scope, cursor))
+        return Command.NONE
     if not cursor.accept("FROM"):
         raise NotSupportedByEmulatorError(f"CREATE TYPE … {cursor.word} {cursor.word_after()}".rstrip())
     base, _, _ = scope.read_type(cursor)
@@ -253,6 +258,19 @@ def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
     expect_end(cursor)
     programs.create_type(scope, name, base, nullable=nullable)
     return Command.NONE
+
+
+_TABLE_TYPE = TsqlType("table")
+
+
+def _table_columns(scope: DdlScope, cursor: Cursor) -> str:
+    """The column list of a table type, checked but kept as text: each table variable is made from it."""
+    start = cursor.at
+    cursor.at = skip_parentheses(cursor.tokens, start)
+    columns = cursor.between(start, cursor.at)
+    expect_end(cursor)
+    read_create_table(Cursor(f"@t {columns}"), scope.read_type)
+    return columns
 
 
 def _drop_type(scope: DdlScope, cursor: Cursor) -> Command:

@@ -13,6 +13,9 @@ CREATE TABLE IF NOT EXISTS emulator.functions (
 -- The columns of an inline function with their declared types: [{"name": …, "type": …, "length": …, "nullable": …}].
 ALTER TABLE emulator.inline_functions ADD COLUMN IF NOT EXISTS columns jsonb NOT NULL DEFAULT '[]';
 
+-- The columns of a table type as declared, in parentheses; '' for an alias type.
+ALTER TABLE emulator.user_types ADD COLUMN IF NOT EXISTS table_columns text NOT NULL DEFAULT '';
+
 CREATE TABLE IF NOT EXISTS emulator.triggers (
     object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
     parent_object_id int NOT NULL,

@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.translate.rows import Query, output_columns, proj
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import resolve_table, table_columns, table_parts
 from sqlserver_emulator.engine.translate.values import Value, null
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.engine.translation import READ_ONLY, CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -75,7 +75,10 @@ def target_table(queries: QueryTranslator, node: exp.Expression, statement: str)
 
 
 def writable(table: CatalogObject) -> CatalogObject:
-    """Raises 259 for a system view."""
+    """Raises 259 for a system view, 10700 for a table-valued parameter."""
+    if table.kind == READ_ONLY:
+        message = f'The table-valued parameter "{table.name}" is READONLY and cannot be modified.'
+        raise SqlServerError(10700, message)
     if table.kind == "S":
         raise SqlServerError(259, "Ad hoc updates to system catalogs are not allowed.")
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql import lexer
 from sqlserver_emulator.tsql.lexer import IDENTIFIERS, identifier_value
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
@@ -50,19 +50,30 @@ def take_type(cursor: Cursor) -> TsqlType:
         return make(cursor, name, line)
     if name in _PLAIN:
         return _PLAIN[name]
-    message = f"Column, parameter, or variable #1: Cannot find data type {name}."
-    raise SqlServerError(_UNKNOWN_TYPE, message, state=3, line=line)
+    raise unknown_type(name, line=line)
+
+
+def unknown_type(name: str, position: int = 1, line: int = 0) -> SqlServerError:
+    message = f"Column, parameter, or variable #{position}: Cannot find data type {name}."
+    return SqlServerError(_UNKNOWN_TYPE, message, state=3, line=line)
 
 
 def take_parameter_type(cursor: Cursor) -> TsqlType:
-    """A type that a parameter may have. Alias types are known to the catalog only: `dbo.Name` is refused by name."""
+    """A type that a parameter may have; one that is none of the system's stays a name (``is_user_made``)."""
+    start = cursor.at
     try:
         return take_type(cursor)
     except SqlServerError as error:
-        name = error.message.rpartition("data type ")[2].rstrip(".")
-        if error.number != _UNKNOWN_TYPE or "." not in name:
+        if error.number != _UNKNOWN_TYPE:
             raise
-        raise NotSupportedByEmulatorError(f"alias and table types of variables and parameters ({name})") from error
+    cursor.at = start
+    name = _type_name(cursor)
+    return TsqlType(name if "." in name else f".{name}")
+
+
+def is_user_made(type: TsqlType) -> bool:
+    """Whether the type is but a name, `schema.name` or `.name`, which only the catalog knows."""
+    return "." in type.name
 
 
 def take_variable_type(cursor: Cursor) -> TsqlType:

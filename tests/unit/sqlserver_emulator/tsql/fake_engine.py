@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
-from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.engine.contract import DeclaredType, StatementResult, Variables
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import INT, TsqlType
@@ -145,6 +145,15 @@ class FakeEngine:
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self.procedures.get(name.lower())
+
+    def declared_type(self, schema: str, name: str) -> DeclaredType | None:
+        return None
+
+    def table_variable(self, name: str) -> object | None:
+        return None
+
+    def share_table(self, name: str, table: object) -> None:
+        raise AssertionError("there are no tables to share")
 
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         raise AssertionError("the interpreter runs no PostgreSQL SQL itself")
