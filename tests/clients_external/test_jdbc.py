@@ -2,89 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from jdbc_body import MANY, chosen, error_of, query, rows_of, run
 from jdbc_jvm import Jdbc
-from py4j.protocol import Py4JJavaError
 
 # py4j leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-MANY = "WITH n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT i FROM n"
 SNAPSHOT = 0x1000
-SCROLL_INSENSITIVE, READ_ONLY = 1004, 1007
 RETURN_GENERATED_KEYS = 1
 INTEGER, NVARCHAR, DECIMAL = 4, -9, 3
-_names = itertools.count(1)
-
-
-@pytest.fixture
-def connection(jdbc: Jdbc) -> Iterator[Any]:
-    connection = jdbc.connect()
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-def table(connection: Any) -> str:
-    """An empty table (Id int identity primary key, Name nvarchar(20) not null, Price decimal(10,2))."""
-    name = f"dbo.Jdbc{next(_names)}"
-    run(
-        connection,
-        f"CREATE TABLE {name} (Id int IDENTITY PRIMARY KEY, Name nvarchar(20) NOT NULL, Price decimal(10,2))",
-    )
-    return name
-
-
-def run(connection: Any, text: str) -> None:
-    statement = connection.createStatement()
-    statement.execute(text)
-    statement.close()
-
-
-def rows_of(result: Any) -> list[tuple[Any, ...]]:
-    """All rows; what py4j does not know as a value of Python comes as text."""
-    width = result.getMetaData().getColumnCount()
-    rows = []
-    while result.next():
-        rows.append(tuple(_value(result, i) for i in range(1, width + 1)))
-    result.close()
-    return rows
-
-
-def _value(result: Any, i: int) -> Any:
-    value = result.getObject(i)
-    known = value is None or isinstance(value, (bool, int, float, str, Decimal, bytes, bytearray))
-    return value if known else result.getString(i)
-
-
-def query(connection: Any, text: str, *values: object) -> list[tuple[Any, ...]]:
-    statement = connection.prepareStatement(text)
-    for i, value in enumerate(values, 1):
-        statement.setObject(i, value)
-    rows = rows_of(statement.executeQuery())
-    statement.close()
-    return rows
-
-
-def chosen(result: Any, *names: str) -> list[tuple[Any, ...]]:
-    """These columns of all rows, as text."""
-    rows = []
-    while result.next():
-        rows.append(tuple(map(result.getString, names)))
-    return rows
-
-
-def error_of(action: Callable[[], object]) -> Any:
-    """The java.sql.SQLException."""
-    with pytest.raises(Py4JJavaError) as caught:
-        action()
-    return caught.value.java_exception
 
 
 @pytest.mark.parametrize(
@@ -393,8 +324,25 @@ def test_the_catalog_of_a_connection_changes(connection: Any) -> None:
     assert (connection.getCatalog(), query(connection, "SELECT DB_NAME()")) == ("master", [("master",)])
 
 
-def test_server_cursors_are_refused_by_name(connection: Any) -> None:
-    statement = connection.createStatement(SCROLL_INSENSITIVE, READ_ONLY)
-    refused = error_of(lambda: statement.executeQuery("SELECT 1 AS a"))
-    assert refused.getErrorCode() == 49999
-    assert "server cursors" in refused.getMessage()
+def test_a_prepared_statement_tells_its_parameters_before_it_runs(connection: Any, table: str) -> None:
+    insert = connection.prepareStatement(f"INSERT INTO {table} (Name, Price) VALUES (?, ?)")
+    told = insert.getParameterMetaData()
+    kinds = [(told.getParameterTypeName(i), told.getPrecision(i), told.getScale(i)) for i in (1, 2)]
+    assert kinds == [("nvarchar", 20, 0), ("decimal", 10, 2)]
+
+
+def test_privileges_are_described(connection: Any) -> None:
+    run(connection, "CREATE SCHEMA jdbc_d")
+    run(connection, "CREATE TABLE jdbc_d.Granted (a int, b int)")
+    run(connection, "CREATE USER Jdbc_reader WITHOUT LOGIN")
+    run(connection, "GRANT SELECT, UPDATE (b) ON jdbc_d.Granted TO Jdbc_reader")
+    facts = connection.getMetaData()
+    tables = chosen(facts.getTablePrivileges(None, "jdbc_d", "%"), "TABLE_NAME", "GRANTEE", "PRIVILEGE")
+    assert ("Granted", "dbo", "DELETE") in tables
+    assert [row for row in tables if row[1] == "Jdbc_reader"] == [("Granted", "Jdbc_reader", "SELECT")]
+    columns = chosen(facts.getColumnPrivileges(None, "jdbc_d", "Granted", "%"), "COLUMN_NAME", "GRANTEE", "PRIVILEGE")
+    assert [row for row in columns if row[1] == "Jdbc_reader"] == [
+        ("a", "Jdbc_reader", "SELECT"),
+        ("b", "Jdbc_reader", "SELECT"),
+        ("b", "Jdbc_reader", "UPDATE"),
+    ]

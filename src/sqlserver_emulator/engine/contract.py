@@ -172,6 +172,9 @@ class EngineSession(Protocol):
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:
         """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare…)."""
 
+    def undeclared_types(self, statement: str, variables: Variables) -> Mapping[str, TsqlType | None]:
+        """What the parameters should be that the statement uses and ``variables`` has not; None: nothing tells."""
+
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open underneath: errors 1205 and 3960 end it, and @@TRANCOUNT with it."""
@@ -193,9 +196,6 @@ class EngineSession(Protocol):
     def close(self) -> None: ...
 
 
-REQUIRED = object()
-"""Default of a procedure parameter that must be given (else error 201)."""
-
 @dataclass(frozen=True, slots=True)
 class DeclaredType:
     """A type that a user made. ``type``: the system type that an alias stands for; a table type's own name.
@@ -206,6 +206,9 @@ class DeclaredType:
     type: TsqlType
     columns: str = ""
 
+
+REQUIRED = object()
+"""Default of a procedure parameter that must be given (else error 201)."""
 
 
 @dataclass(frozen=True, slots=True)

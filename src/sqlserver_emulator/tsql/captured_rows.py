@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from decimal import Decimal
 from typing import TypeVar
 from uuid import UUID
@@ -40,17 +40,21 @@ class CapturedRows:
             except StopIteration as stop:
                 result: _T = stop.value
                 return result
-            match event:
-                case ResultStart(columns):
-                    self._begin(columns)
-                case Rows(rows):
-                    self.rows.extend(rows)
-                case RowsArrow(batch):
-                    self.rows.extend(_arrow_rows(batch, self.columns))
-                case StatementDone(failed=False) | ReturnStatus():
-                    pass
-                case _:
-                    yield event
+            yield from self.take(event)
+
+    def take(self, event: Event) -> Iterator[Event]:
+        """Keep what belongs to a result set, pass on everything else."""
+        match event:
+            case ResultStart(columns):
+                self._begin(columns)
+            case Rows(rows):
+                self.rows.extend(rows)
+            case RowsArrow(batch):
+                self.rows.extend(_arrow_rows(batch, self.columns))
+            case StatementDone(failed=False) | ReturnStatus():
+                pass
+            case _:
+                yield event
 
     def read(self, result: StatementResult) -> None:
         """All rows of a statement."""

@@ -8,11 +8,11 @@ from itertools import count
 from typing import Final
 
 from sqlserver_emulator.engine.contract import Variable
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ResultStart, StatementDone
 from sqlserver_emulator.session import RpcArgument
-from sqlserver_emulator.tsql.binding import Formal, bind, formals_of, leading
-from sqlserver_emulator.tsql.calls import Builtin, Call, CallResult, Calls, parse_name
+from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading
+from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
 from sqlserver_emulator.tsql.parsing.batch import parse_batch
 from sqlserver_emulator.tsql.parsing.procedure import parse_parameters
 from sqlserver_emulator.tsql.runner import Runner
@@ -23,17 +23,6 @@ from sqlserver_emulator.types import INT
 
 _NATIONAL: Final = frozenset({"nvarchar", "nchar", "ntext"})
 _WANTS_COLUMNS: Final = 1
-_CURSORS: Final = (
-    "sp_cursor",
-    "sp_cursoropen",
-    "sp_cursorprepare",
-    "sp_cursorexecute",
-    "sp_cursorprepexec",
-    "sp_cursorunprepare",
-    "sp_cursorfetch",
-    "sp_cursoroption",
-    "sp_cursorclose",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +32,11 @@ class Template:
     text: str
     formals: tuple[Formal, ...] = ()
     is_procedure: bool = False
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The variables that the text may use."""
+        return frozenset(formal.name for formal in self.formals)
 
 
 class DynamicSql:
@@ -61,9 +55,7 @@ class DynamicSql:
             "sp_prepexec": self._prepare_and_execute,
             "sp_prepexecrpc": self._prepare_call,
             "sp_unprepare": self._unprepare,
-            "sp_describe_undeclared_parameters": _refusal("sp_describe_undeclared_parameters"),
         }
-        calls.builtins |= {name: _refusal(f"server cursors ({name})") for name in _CURSORS}
 
     def run_text(self, text: str, caller: Scope, line: int) -> Call:
         """EXEC (N'…')."""
@@ -75,18 +67,19 @@ class DynamicSql:
 
     def _execute_sql(self, arguments: Sequence[RpcArgument]) -> Call:
         (text, parameters), taken = leading(("@stmt", "@params"), arguments)
-        template = _template("sp_executesql", text, parameters)
-        return (yield from self._run(template, arguments, taken))
+        template = template_of("sp_executesql", text, parameters)
+        return (yield from self.run(template, arguments, taken))
 
     def _prepare(self, arguments: Sequence[RpcArgument]) -> Call:
         (_, parameters, text, options), _ = leading(("@handle", "@params", "@stmt", "@options"), arguments)
-        template = _template("sp_prepare", text, parameters)
-        batch = parse_batch(template.text, frozenset(formal.name for formal in template.formals))
+        template = template_of("sp_prepare", text, parameters)
+        batch = parse_batch(template.text, template.known)
         if options is not None and options.value == _WANTS_COLUMNS and len(batch.statements) == 1:
             statement = batch.statements[0]
             scope = self._state.new_scope()
-            formals = resolved(self._state.engine, template.formals)
-            scope.variables.update({formal.name: Variable(formal.type) for formal in formals})
+            scope.variables.update(
+                {formal.name: Variable(formal.type) for formal in resolved(self._state.engine, template.formals)}
+            )
             columns = None
             if isinstance(statement, Sql) and statement.verb == "SELECT":
                 columns = self._state.engine.describe(statement.text, scope.variables)
@@ -97,11 +90,11 @@ class DynamicSql:
 
     def _execute(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle,), taken = leading(("@handle",), arguments)
-        return (yield from self._run(self._find(handle), arguments, taken))
+        return (yield from self.run(self._find(handle), arguments, taken))
 
     def _prepare_and_execute(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle, parameters, text), taken = leading(("@handle", "@params", "@stmt"), arguments)
-        template = _template("sp_prepexec", text, parameters)
+        template = template_of("sp_prepexec", text, parameters)
         return (yield from self._run_and_keep(handle, template, arguments, taken))
 
     def _prepare_call(self, arguments: Sequence[RpcArgument]) -> Call:
@@ -119,7 +112,7 @@ class DynamicSql:
 
     # -- running ----------------------------------------------------------------------------------------------------
 
-    def _run(self, template: Template, arguments: Sequence[RpcArgument], taken: int) -> Call:
+    def run(self, template: Template, arguments: Sequence[RpcArgument], taken: int) -> Call:
         """Run with the arguments after the first ``taken``; outputs count from the start of the whole list."""
         rest = arguments[taken:]
         depth = int(str(self._state.system.nestlevel.value))
@@ -127,19 +120,23 @@ class DynamicSql:
         if template.is_procedure:
             result = yield from self._calls.call(parse_name(template.text), rest, caller, 0)
             return CallResult(result.status, {index + taken: out for index, out in result.outputs.items()})
-        formals = resolved(self._state.engine, template.formals)
-        try:
-            bound = bind("sp_executesql", formals, rest, self._state.engine.convert)
-        except SqlServerError as error:
-            raise _reworded(error, template) from error
-        scope = self._calls.inner_scope(depth + 1)
-        enter_parameters(bound, scope)
-        known = frozenset(formal.name for formal in template.formals)
-        events = with_tables(self._state.engine, bound, scope, self._runner.run_text(template.text, scope, known))
-        yield from self._calls.run_inner(events, caller, 0)
+        scope, bound = self.bound_scope(template, rest)
+        events = self._runner.run_text(template.text, scope, template.known)
+        yield from self._calls.run_inner(with_tables(self._state.engine, bound, scope, events), caller, 0)
         status = self._state.system.error.value
         outputs = {index + taken: (formal.type, scope.variables[formal.name].value) for index, formal in bound.outputs}
         return CallResult(status if isinstance(status, int) else 0, outputs)
+
+    def bound_scope(self, template: Template, arguments: Sequence[RpcArgument]) -> tuple[Scope, Bound]:
+        """The scope in which a text runs, its parameters bound to these arguments."""
+        formals = resolved(self._state.engine, template.formals)
+        try:
+            bound = bind("sp_executesql", formals, arguments, self._state.engine.convert)
+        except SqlServerError as error:
+            raise _reworded(error, template) from error
+        scope = self._calls.inner_scope(int(str(self._state.system.nestlevel.value)) + 1)
+        enter_parameters(bound, scope)
+        return scope, bound
 
     def _keep(self, template: Template) -> int:
         number = next(self._numbers)
@@ -154,7 +151,7 @@ class DynamicSql:
             self.handles.pop(handle.value, None)
         number = self._keep(template)
         try:
-            result = yield from self._run(template, arguments, taken)
+            result = yield from self.run(template, arguments, taken)
         except BaseException:
             self.handles.pop(number, None)  # the client never learns of it
             raise
@@ -169,7 +166,8 @@ class DynamicSql:
         return template
 
 
-def _template(procedure: str, text: RpcArgument | None, parameters: RpcArgument | None) -> Template:
+def template_of(procedure: str, text: RpcArgument | None, parameters: RpcArgument | None) -> Template:
+    """Raises 201 for no text, 214 for a text that is not national."""
     if text is None:
         message = f"Procedure or function '{procedure}' expects parameter '@statement', which was not supplied."
         raise SqlServerError(201, message, state=10)
@@ -191,11 +189,3 @@ def _reworded(error: SqlServerError, template: Template) -> SqlServerError:
         "which was not supplied."
     )
     return SqlServerError(8178, message)
-
-
-def _refusal(what: str) -> Builtin:
-    def refuse(arguments: Sequence[RpcArgument]) -> Call:
-        yield from ()
-        raise NotSupportedByEmulatorError(what)
-
-    return refuse

@@ -22,6 +22,7 @@ from sqlserver_emulator.tsql.execution import Execution
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
+from sqlserver_emulator.tsql.server_cursors import ServerCursors
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.tsql.verbs import Verbs
@@ -54,6 +55,7 @@ class TsqlSession:
         self._calls = Calls(state, runner, {**LANGUAGE_PROCEDURES, **procedures})
         sql.triggers = self._bulk.triggers = TriggerRunner(state, runner, self._calls)
         self._dynamic = DynamicSql(state, runner, self._calls)
+        self._server_cursors = ServerCursors(state, runner, self._calls, self._dynamic)
         Execution(state, runner, sql, self._calls, self._dynamic)
 
     @property
@@ -104,6 +106,7 @@ class TsqlSession:
         self._engine.reset()
         self._engine.use(self._default_database)
         self._dynamic.handles.clear()
+        self._server_cursors.forget()
         self._state.start_over()
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.type_rules import TEXT, family, storage_type, unify
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, suggest_general
 from sqlserver_emulator.types import TsqlType
 
 
@@ -22,6 +22,9 @@ def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | Non
     """The SQL of values that meet in one column or result, and their common type (asked lazily)."""
     typed = [value for value in values if not value.is_null]
     kinds = {value.kind for value in typed}
+    if typed and len(typed) < len(values):
+        for value in values:
+            suggest_general(value, typed[0])
 
     def common() -> TsqlType | None:
         found: TsqlType | None = None

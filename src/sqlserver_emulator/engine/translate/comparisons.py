@@ -22,7 +22,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     is_fixed_text,
     is_national,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type, suggest, suggest_general
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -35,11 +35,20 @@ _LISTED_RANGES_MAX = 16
 def compare(operator: str, left: Value, right: Value) -> str:
     """A comparison as a PostgreSQL boolean."""
     if left.is_null or right.is_null:
+        _suggest_types(operator, left, right)
         return "NULL::boolean"
     left, right = comparable(left, right)
     if left.kind == right.kind == TEXT:
         return _compare_text(operator, left, right)
     return f"({left.sql} {comparison_operator(operator, left, right)} {right.sql})"
+
+
+def _suggest_types(operator: str, left: Value, right: Value) -> None:
+    for value, other in ((left, right), (right, left)):
+        if operator in ("=", "<>") and not other.is_null:
+            suggest(value, other.type)
+        else:
+            suggest_general(value, other)
 
 
 def _compare_text(operator: str, left: Value, right: Value) -> str:
@@ -157,6 +166,9 @@ def _without_zeros(value: Value) -> Value:
 
 
 def in_list(value: Value, items: list[Value]) -> str:
+    for item in items:
+        if value.is_null or item.is_null:
+            _suggest_types("=", value, item)
     if value.is_null:
         return "NULL::boolean"
     given = [item for item in items if not item.is_null]
@@ -182,6 +194,7 @@ def _list_pair(left: Value, right: Value) -> tuple[str, str]:
 
 def compare_with_rows(operator: str, value: Value, word: str, query: str, type: TsqlType | None) -> str:
     """`value operator ANY|ALL (query)`, and IN (query); the query has one column of ``type``."""
+    suggest(value, type)
     if type is None or value.kind is None:
         return f"({value.sql} {operator} {word} ({query}))"
     item = Value('"in"."value"', type)
@@ -199,6 +212,7 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
 
     Blanks count, but those at the end of a (var)char that the pattern has no match for do not.
     """
+    suggest_general(pattern, value)
     text, pattern_sql = as_text(value), as_text(pattern)
     open_ended = isinstance(pattern, LiteralValue) and bool(emission.facet(pattern, "open_ended"))
     texts = [text] if open_ended or _counts_blanks(value, pattern) else [text, f"rtrim({text}, ' ')"]

@@ -23,9 +23,9 @@ from sqlserver_emulator.engine.translate.type_rules import (
     is_national,
     storage_type,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, exact_type, suggest
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.types import TsqlType
+from sqlserver_emulator.types import NVARCHAR_4000, TsqlType
 
 EXPLICIT = "explicit"
 """CAST and CONVERT: strings are cut to the length."""
@@ -43,6 +43,7 @@ _INTEGER_BYTES = {"bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None = None) -> Value:
     """``value`` as type ``to``. ``style``: SQL of the style number, of CONVERT."""
     if value.is_null:
+        suggest(value, to)
         return Value(f"NULL::{storage_type(to)}", to)
     if value.kind is None:
         return Value(f"{value.sql}::{storage_type(to)}", to)
@@ -53,6 +54,7 @@ def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None 
 def as_text(value: Value) -> str:
     """The value as text with the blanks of char(n), for functions and concatenation."""
     if value.kind is None or value.is_null:
+        suggest(value, NVARCHAR_4000)
         return f"{value.sql}::text"
     if value.kind != TEXT:
         return _to_text(value, TsqlType("nvarchar", 4000), IMPLICIT, None)

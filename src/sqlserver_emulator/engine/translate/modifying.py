@@ -15,7 +15,7 @@ from sqlserver_emulator.engine.translate.queries import QueryTranslator
 from sqlserver_emulator.engine.translate.rows import Query, output_columns, projected
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import resolve_table, table_columns, table_parts
-from sqlserver_emulator.engine.translate.values import Value, null
+from sqlserver_emulator.engine.translate.values import Value, null, suggest
 from sqlserver_emulator.engine.translation import READ_ONLY, CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
@@ -104,6 +104,7 @@ def check_assignable(table: CatalogObject, column: CatalogColumn, *, insert: boo
 def assigned(value: Value, column: CatalogColumn) -> str:
     """The value as it is stored in the column."""
     if value.is_null:
+        suggest(value, column.type)
         return "NULL"
     if value.direct and value.type == column.type:
         return value.sql

@@ -26,7 +26,7 @@ from sqlserver_emulator.engine.translate.type_rules import (
     is_money,
     storage_type,
 )
-from sqlserver_emulator.engine.translate.values import LiteralValue, Value
+from sqlserver_emulator.engine.translate.values import LiteralValue, Value, suggest_general
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import INT, MAX_LENGTH, TsqlType
 
@@ -63,6 +63,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
 def _typed_null(value: Value, other: Value) -> Value:
     if not value.is_null:
         return value
+    suggest_general(value, other)
     return convert(value, INT if other.is_null or other.type is None else other.type)
 
 

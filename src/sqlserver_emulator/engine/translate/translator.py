@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
-from sqlserver_emulator.engine.translate import lexemes, statements, type_rules
+from sqlserver_emulator.engine.translate import lexemes, statements, type_rules, undeclared
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.lexemes import Lexemes
 from sqlserver_emulator.engine.translate.statement_cache import StatementCache, Template
@@ -56,6 +56,11 @@ class TsqlTranslator:
 
         context = _Context(catalog, database, variable_types)
         return self._through_cache(expression, context, (condition, as_type), translate)
+
+    def undeclared_types(
+        self, statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
+    ) -> dict[str, TsqlType | None]:
+        return undeclared.undeclared_types(statement, catalog=catalog, database=database, variable_types=variable_types)
 
     def postgres_type(self, type: TsqlType) -> str:
         return type_rules.storage_type(type)

@@ -101,6 +101,25 @@ def as_decimal(type: TsqlType) -> TsqlType:
     return type
 
 
+_WIDEST: Final = {
+    "char": TsqlType("varchar", 8000), "nchar": TsqlType("nvarchar", 4000), "sysname": TsqlType("nvarchar", 4000),
+    "binary": TsqlType("varbinary", 8000), "rowversion": TsqlType("varbinary", 8000),
+    "decimal": TsqlType("numeric", precision=38, scale=19), "numeric": TsqlType("numeric", precision=38, scale=19),
+    "text": VARCHAR_MAX, "ntext": NVARCHAR_MAX, "image": VARBINARY_MAX,
+}  # fmt: skip
+_LONGEST: Final = {"varchar": 8000, "nvarchar": 4000, "varbinary": 8000}
+_FINEST_SCALE: Final = 7
+
+
+def widest(type: TsqlType) -> TsqlType:
+    """The type that a parameter without one is given beside a value of this type, where its length does not matter."""
+    if type.name in _WIDEST:
+        return _WIDEST[type.name]
+    if type.name in _LONGEST:
+        return type if type.is_max else TsqlType(type.name, _LONGEST[type.name])
+    return TsqlType(type.name, scale=_FINEST_SCALE) if type.name in ("time", "datetime2", "datetimeoffset") else type
+
+
 def higher(left: TsqlType, right: TsqlType) -> TsqlType:
     """The one of higher precedence; facets as they are."""
     return left if _PRECEDENCE[left.name] >= _PRECEDENCE[right.name] else right

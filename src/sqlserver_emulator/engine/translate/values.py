@@ -100,6 +100,28 @@ class LiteralValue(Value):
         return self._bind(self.literal, LITERAL_CAST[self.literal.kind])
 
 
+class UndeclaredValue(Value):
+    """A parameter without a type, as an untyped NULL. ``learn``: is told the types that it should have."""
+
+    __slots__ = ("learn",)
+
+    def __init__(self, learn: Callable[[TsqlType], None]) -> None:
+        super().__init__("NULL", INT, kind="", is_null=True)
+        self.learn = learn
+
+
+def suggest(value: Value, type: TsqlType | None) -> None:
+    """Tell an undeclared parameter its type: that of what it is assigned to or is equal to."""
+    if isinstance(value, UndeclaredValue) and type is not None:
+        value.learn(type)
+
+
+def suggest_general(value: Value, beside: Value) -> None:
+    """Tell an undeclared parameter the widest type of the kind that it stands beside."""
+    if isinstance(value, UndeclaredValue) and not beside.is_null and beside.type is not None:
+        value.learn(type_rules.widest(beside.type))
+
+
 def exact_type(value: Value) -> TsqlType:
     """The type of a value of a known family; without one no conversion by the rules is possible."""
     type = value.type

@@ -288,11 +288,11 @@ def test_unknown_procedure_by_rpc_is_2812() -> None:
     assert brief(iter(call(session(), "nowhere"))) == ["error 2812 line 1", "failed"]
 
 
-def test_server_cursors_are_refused_by_name() -> None:
-    events = call(session(), "sp_cursoropen", number(0))
+def test_changing_rows_through_a_server_cursor_is_refused_by_name() -> None:
+    events = call(session(), "sp_cursor", number(0))
     (error,) = [event.error for event in events if isinstance(event, ErrorRaised)]
     assert error.number == 49999
-    assert "sp_cursoropen" in error.message
+    assert "sp_cursor" in error.message
 
 
 def test_arguments_are_converted_to_the_declared_type() -> None:
