@@ -198,7 +198,10 @@ def test_management_views_are_for_who_may_view_the_database_s_state(tables: Sour
     assert (error.number, error.severity) == (262, 14)
     assert error.text.startswith("VIEW DATABASE ")
     assert error.text.endswith(f"STATE permission denied in database '{tables.name}'.")
+    asked = "HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE')"
+    assert client.scalar(asked) == 0
     tables.admin.run(f"GRANT VIEW DATABASE STATE TO [{tables.logins[-1]}]")
+    assert client.scalar(asked) == 1
     client.rows(f"SELECT * FROM sys.{view}")
     tables.admin.run(f"REVOKE VIEW DATABASE STATE FROM [{tables.logins[-1]}]", "CREATE ROLE watching",
                      "GRANT VIEW DATABASE STATE TO watching")  # fmt: skip
@@ -214,6 +217,8 @@ def test_right_to_alter_one_table_is_not_enough_where_it_is_tracked(source: Sour
     source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", "CREATE TABLE dbo.free (id int NOT NULL)")
     source.enable("t")
     client = source.log_in("ALTER ON dbo.t", "ALTER ON dbo.free")
+    asked = "HAS_PERMS_BY_NAME(N'dbo.free', N'OBJECT', N'ALTER')"
+    assert client.scalar(asked) == 1
     client.run("ALTER TABLE dbo.free ADD v int NULL")
     error = client.error("ALTER TABLE dbo.t ADD v int NULL")
     assert (error.number, error.severity, error.state) == (22914, 16, 1)
@@ -222,5 +227,6 @@ def test_right_to_alter_one_table_is_not_enough_where_it_is_tracked(source: Sour
     client.run("ALTER TABLE dbo.t ADD v int NULL")
     client.close()
     stranger = source.log_in("SELECT ON dbo.free")
+    assert stranger.scalar(asked) == 0
     assert stranger.error("ALTER TABLE dbo.free ADD w int NULL").number != 22914
     stranger.close()

@@ -77,6 +77,21 @@ def test_retyped_column_is_converted_by_the_capture_job_in_every_instance(databa
         assert [(row["ddl_command"], row["required_column_update"]) for row in rows] == [(alter, True)]
 
 
+def test_scan_by_hand_fails_where_a_change_table_cannot_follow_and_goes_on_when_it_can(source: Source) -> None:
+    """B.8, A.16: narrowing, while the change table holds what is too long."""
+    source.admin.run("CREATE TABLE dbo.narrow (id int NOT NULL PRIMARY KEY, v varchar(10))")
+    source.enable("narrow")
+    source.admin.run("INSERT dbo.narrow VALUES (1, 'long value')", "DELETE dbo.narrow")
+    source.scan()
+    source.admin.run("ALTER TABLE dbo.narrow ALTER COLUMN v varchar(3)", "INSERT dbo.narrow VALUES (2, 'abc')")
+    error = source.admin.error("EXEC sys.sp_cdc_scan")
+    assert (error.severity, error.state) == (16, 1)
+    assert len(source.changes("dbo_narrow")) == 2
+    source.admin.run("DELETE cdc.dbo_narrow_CT")
+    source.scan()
+    assert [(row["id"], row["v"]) for row in source.changes("dbo_narrow")] == [(2, "abc")]
+
+
 def test_change_of_nullability_alone_is_recorded_with_0(database: Source, name: str) -> None:
     alter = f"ALTER TABLE dbo.{name} ALTER COLUMN b int NOT NULL"
     database.admin.run(alter)

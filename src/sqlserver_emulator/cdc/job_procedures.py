@@ -217,6 +217,14 @@ def _failures_told(run: Run, database: CdcDatabase) -> Iterator[None]:
         raise failures[-1] from error
 
 
+def _scan_once(capture: Capture, maxtrans: int) -> bool:
+    """Whether the log is drained. Raises what a capture job would leave in sys.dm_cdc_errors."""
+    try:
+        return capture.scan(maxtrans).drained
+    except psycopg.Error as error:
+        raise scan_failures(error)[-1] from error
+
+
 def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
     """Raises 22903 while another reader is at the log; a job that was just stopped is given the time to end."""
     run = sql_of(call)

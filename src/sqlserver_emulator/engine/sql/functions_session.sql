@@ -46,7 +46,15 @@ BEGIN
     IF upper(class) = 'OBJECT' THEN
         relation := tsql.object_id(securable, NULL, current);
         IF relation IS NULL THEN RETURN NULL; END IF;
+        IF upper(permission) = 'ALTER' THEN
+            RETURN (tsql.is_member('db_ddladmin', current) = 1 OR tsql.is_member('db_owner', current) = 1
+                    OR emulator.caller_holds(tsql.db_id(current, current), '{ALTER,CONTROL}', relation::int))::int;
+        END IF;
         RETURN (upper(permission) IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND has_table_privilege(relation, permission))::int;
+    END IF;
+    IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DATABASE STATE', 'VIEW DATABASE PERFORMANCE STATE') THEN
+        RETURN (tsql.is_member('db_owner', current) = 1 OR emulator.caller_holds(
+            tsql.db_id(coalesce(securable, current), current), ARRAY[upper(permission), 'VIEW DATABASE STATE', 'CONTROL']))::int;
     END IF;
     RETURN 0;
 END $$;

@@ -7,12 +7,16 @@ from datetime import datetime
 
 import pytest
 
-from sqlserver_emulator.cdc.enable_table import parse_column_list
+from sqlserver_emulator.cdc.enable_table import InstanceRequest, parse_column_list, plan_instance
+from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import CAPTURE, CLEANUP, DEFAULTS, JobSettings, check_settings
+from sqlserver_emulator.cdc.metadata import Declared
 from sqlserver_emulator.cdc.schema_changes import parse_schema_change
+from sqlserver_emulator.cdc.source import SourceColumn, SourceTable
 from sqlserver_emulator.cdc.supervisor import next_cleanup_after
 from sqlserver_emulator.cdc.timeline import datetime_seconds
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.types import INT
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,27 @@ def test_column_list_with_an_open_bracket_is_error_22965() -> None:
     with pytest.raises(SqlServerError) as raised:
         parse_column_list("a, [b")
     assert raised.value.number == 22965
+
+
+def _plan(columns: int, instance: str | None) -> None:
+    declared = [Declared(f"c{i}", INT, "int") for i in range(columns)]
+    source = tuple(SourceColumn(column, i, is_computed=False) for i, column in enumerate(declared, 1))
+    table = SourceTable(1, "dbo", "t", "t", is_tracked=False, columns=source, indexes=())
+    request = InstanceRequest(instance, None, None, None, None, None, allow_partition_switch=True)
+    plan_instance(lambda sql, parameters: [], CdcDatabase(1, "D", "slot", "D.cdc", 1), table, request)
+
+
+def test_as_many_columns_as_the_mask_has_bits_can_be_captured() -> None:
+    _plan(1024, None)
+    with pytest.raises(SqlServerError) as raised:
+        _plan(1025, None)
+    assert raised.value.number == 22925
+
+
+def test_name_of_an_instance_that_no_identifier_can_be_is_error_22932() -> None:
+    with pytest.raises(SqlServerError) as raised:
+        _plan(1, "a\0b")
+    assert raised.value.number == 22932
 
 
 @pytest.mark.parametrize(
