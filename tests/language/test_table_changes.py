@@ -88,3 +88,20 @@ def test_the_text_of_a_module_is_shown_line_by_line(client: SqlClient) -> None:
 )
 def test_what_is_not_there_is_refused_by_name(client: SqlClient, batch: str) -> None:
     assert client.error(batch)[0] == 49999
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_nullable"),
+    [("a", False), ("([a])", False), ("ISNULL(b, 0)", False), ("b", True), ("a + 1", True), ("ISNULL(a, 0) + b", True)],
+)
+def test_computed_column_is_never_null_where_its_expression_says_so(
+    client: SqlClient, expression: str, is_nullable: bool
+) -> None:
+    client.run(f"DROP TABLE IF EXISTS dbo.C; CREATE TABLE dbo.C (a int NOT NULL, b int NULL, c AS {expression})")
+    found = "SELECT is_nullable FROM sys.columns WHERE object_id = OBJECT_ID(N'dbo.C') AND name = N'c'"
+    assert client.rows(found) == [(is_nullable,)]
+    key = "DROP TABLE dbo.C; CREATE TABLE dbo.C (a int NOT NULL, b int NULL, c AS {0} PRIMARY KEY)"
+    if is_nullable:
+        assert client.error(key.format(expression))[0] in (1711, 8111)
+    else:
+        client.run(key.format(expression))

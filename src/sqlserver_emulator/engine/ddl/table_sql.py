@@ -5,6 +5,7 @@ Owns what T-SQL types ask of their columns beyond the storage type: ranges, leng
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from sqlserver_emulator.types import TsqlType
 
 _SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
 _IDENTITY_BOUNDS = {"tinyint": 32767, "smallint": 32767, "int": 2147483647, "bigint": 9223372036854775807}
+_ISNULL_OF_CONSTANT = re.compile(r"ISNULL\s*\([^()]+,\s*(?:N?'[^']*'|[-+]?[\d.]+|0x[0-9a-f]*)\s*\)$", re.IGNORECASE)
 NVARCHAR_FALLBACK = TsqlType("nvarchar", 4000)
 
 
@@ -115,13 +117,24 @@ def _plan_computed(
     sql, type_ = scope.over_table(declaration.computed, table)
     if type_ is None:
         raise NotSupportedByEmulatorError(f"the computed column {declaration.name} AS ({declaration.computed})")
+    nullable = declaration.nullable is not False and not _is_never_null(declaration.computed, table)
     typed = CatalogColumn(
-        column.name, column.column_id, type_, declaration.nullable is not False, computed=True,
-        postgres_name=column.postgres_name,
-    )  # fmt: skip
+        column.name, column.column_id, type_, nullable, computed=True, postgres_name=column.postgres_name
+    )
     storage = scope.postgres_type(type_)
     clause = f"{quote(column.postgres_name)} {storage} GENERATED ALWAYS AS (CAST({sql} AS {storage})) STORED"
     return PlannedColumn(declaration, typed, clause)
+
+
+def _is_never_null(expression: str, table: CatalogObject) -> bool:
+    """A column that is not, or ISNULL with a constant; anything else may overflow, says the documentation."""
+    text = expression.strip()
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    if _ISNULL_OF_CONSTANT.match(text):
+        return True
+    name = text.strip("[]").lower()
+    return any(column.name.lower() == name and not column.nullable for column in table.columns)
 
 
 def limit_clauses(column: CatalogColumn) -> list[str]:
