@@ -19,7 +19,7 @@ from sqlserver_emulator.tds.packets import DEFAULT_PACKET_BYTES, PacketType, neg
 from sqlserver_emulator.tds.prelogin import Encryption, answer_encryption, build_prelogin_answer, parse_prelogin
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.tokens import DoneStatus, DoneToken, EnvironmentChange
-from sqlserver_emulator.transport import TlsTransport, Transport
+from sqlserver_emulator.transport import TLS_RECORD, TlsTransport, Transport
 
 _LOG = logging.getLogger(__name__)
 _CANNOT_OPEN_DATABASE = 4060
@@ -42,12 +42,15 @@ def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Cap
     """Agree on encryption. None: the client left without a word."""
     stalled_seconds = capacity.limits.stalled_seconds
     transport = Transport(connection, stalled_seconds)
-    if transport.begins_with_tls():
+    first_byte = transport.first_byte()
+    if first_byte == TLS_RECORD:
         strict = TlsTransport(connection, contexts.strict, stalled_seconds)
         strict.handshake()
         channel = Channel(strict, capacity)
         return channel if _answer_prelogin(channel) is not None else None
     channel = Channel(transport, capacity)
+    if first_byte == PacketType.LOGIN:  # TDS 7.0 knows no PRELOGIN
+        return channel
     encryption = _answer_prelogin(channel)
     if encryption is None:
         return None

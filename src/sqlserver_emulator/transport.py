@@ -15,7 +15,8 @@ from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_messa
 from sqlserver_emulator.tds.reading import ProtocolError
 
 _RECEIVE_BYTES = 65_536
-_TLS_FIRST_BYTE = 0x16
+TLS_RECORD = 0x16
+"""The first byte of TDS 8 (Encrypt=strict), which begins with TLS."""
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A client whose machine has gone is noticed after two minutes, where the system allows to say so."""
@@ -85,9 +86,10 @@ class Transport:
     def _classify(self, first_byte: int) -> InputState:
         return InputState.ATTENTION if first_byte == PacketType.ATTENTION else InputState.OTHER
 
-    def begins_with_tls(self) -> bool:
-        """Wait for the first byte; TDS 8 (Encrypt=strict) starts with a TLS record instead of PRELOGIN."""
-        return self._socket.recv(1, socket.MSG_PEEK)[:1] == bytes((_TLS_FIRST_BYTE,))
+    def first_byte(self) -> int | None:
+        """Wait for it, and leave it there: it tells how the client begins. None: the client has gone."""
+        first = self._socket.recv(1, socket.MSG_PEEK)
+        return first[0] if first else None
 
 
 class TlsTransport(Transport):

@@ -122,7 +122,7 @@ def test_a_bug_in_the_engine_is_told_and_closes_that_connection_only(connection:
     other.close()
 
 
-@pytest.mark.parametrize("version", ["7.1", "7.2", "7.3", "7.4"])
+@pytest.mark.parametrize("version", ["7.0", "7.1", "7.2", "7.3", "7.4"])
 def test_clients_of_older_protocol_versions_are_served(canned_server: Emulator, version: str) -> None:
     connection = canned_server.connect_pymssql(tds_version=version)
     cursor = connection.cursor()
