@@ -131,14 +131,14 @@ def _why_no_odbc() -> str:
     return ""
 
 
-def _connect_pyodbc(server: Emulator, database: str, **options: Any) -> Any:
+def _connect_pyodbc(server: Emulator, database: str, *, encrypt: str = "yes", **options: Any) -> Any:
     import pyodbc
 
     trust(server.ca_file)
     pyodbc.native_uuid = True
     connection = pyodbc.connect(
         f"DRIVER={odbc_library()};SERVER=tcp:{server.host},{server.port};DATABASE={database};"
-        f"UID={server.user};PWD={{{server.password}}};Encrypt=yes",
+        f"UID={server.user};PWD={{{server.password}}};Encrypt={encrypt}",
         **options,
     )
     connection.add_output_converter(_ODBC_DATETIMEOFFSET, _read_datetimeoffset)
@@ -155,6 +155,10 @@ def _read_datetimeoffset(data: bytes) -> datetime:
 def _number_of_odbc(error: BaseException) -> int | None:
     found = re.search(r"\((\d+)\) \(SQL", str(error))
     return int(found[1]) if found else None
+
+
+def _pyodbc(encrypt: str) -> Callable[..., Any]:
+    return lambda server, database, **options: _connect_pyodbc(server, database, encrypt=encrypt, **options)
 
 
 def _mssql_python(encrypt: str) -> Callable[..., Any]:
@@ -186,6 +190,7 @@ ENCRYPTIONS: dict[str, Callable[[Emulator, str], Any]] = {
     "mssql-python-yes": _mssql_python("yes"),
     "mssql-python-mandatory": _mssql_python("mandatory"),
     "mssql-python-strict": _mssql_python("strict"),
+    **{f"pyodbc-{encrypt}": _pyodbc(encrypt) for encrypt in ("no", "optional", "yes", "mandatory", "strict")},
     "python-tds-without-ca": _connect_pytds,
 }
 """Every way to ask for encryption, or for none, that a driver has."""

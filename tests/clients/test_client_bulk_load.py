@@ -92,13 +92,23 @@ def test_a_load_that_fails_in_its_last_row_leaves_nothing(
     assert rows_of(autocommit, f"SELECT COUNT(*) FROM {loaded}") == [(0,)]
 
 
-def test_a_load_in_a_transaction_is_undone_with_it(connection: Any, driver: Driver, loaded: str) -> None:
-    if driver.name == "mssql-python":
-        pytest.skip("its bulkcopy opens a connection of its own, beside the transaction")
-    load(driver, connection, loaded, [TEXT], [("a",)])
-    assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(1,)]
-    connection.rollback()
-    assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(0,)]
+@pytest.mark.parametrize("name", ["pymssql", "python-tds"])
+def test_a_load_in_a_transaction_is_undone_with_it(name: str, server: Emulator, loaded: str) -> None:
+    """mssql-python's bulkcopy opens a connection of its own, beside the transaction."""
+    driver = DRIVERS[name]
+    with contextlib.closing(driver.connect(server, DATABASE)) as connection:
+        load(driver, connection, loaded, [TEXT], [("a",)])
+        assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(1,)]
+        connection.rollback()
+        assert rows_of(connection, f"SELECT COUNT(*) FROM {loaded}") == [(0,)]
+
+
+def test_a_load_by_mssql_python_is_kept_whatever_its_connection_does(server: Emulator, loaded: str) -> None:
+    driver = DRIVERS["mssql-python"]
+    with contextlib.closing(driver.connect(server, DATABASE)) as connection:
+        load(driver, connection, loaded, [TEXT], [("a",)])
+        connection.rollback()
+        assert rows_of(connection, f"SELECT Name FROM {loaded}") == [("a",)]
 
 
 def test_many_rows_are_loaded_in_order(autocommit: Any, driver: Driver, loaded: str) -> None:

@@ -124,9 +124,17 @@ def test_a_statement_given_up_ends_and_the_session_goes_on(name: str, server: Em
         assert rows_of(connection, "SELECT 1") == [(1,)]
 
 
-def test_a_connection_of_python_tds_comes_back_clean_from_its_pool(server: Emulator) -> None:
+POOLS: dict[str, Callable[[Emulator], Any]] = {
+    "python-tds": lambda server: DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=True),
+    "mssql-python": lambda server: server.connect_mssql_python(DATABASE, autocommit=True),
+}
+"""Drivers that keep connections and use them again; mssql-python does unless it is told not to."""
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_connection_comes_back_clean_from_its_pool(name: str, server: Emulator) -> None:
     def connect() -> Any:
-        return DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=True)
+        return POOLS[name](server)
 
     with contextlib.closing(connect()) as connection:
         [before] = rows_of(connection, "SELECT @@SPID")
