@@ -25,7 +25,8 @@ IF @enabled = 1
 SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
     @capture_running AS capture_running;
 
-SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc
+SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc,
+    (SELECT MAX(c.column_id) FROM sys.columns AS c WHERE c.object_id = t.object_id) AS max_column_id
 FROM sys.tables AS t
 JOIN sys.schemas AS s ON s.schema_id = t.schema_id
 WHERE t.is_ms_shipped = 0;

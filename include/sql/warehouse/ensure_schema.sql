@@ -141,3 +141,79 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_open_alert_per_event ON floodmark.alerts (
 COMMENT ON COLUMN floodmark.alerts.times IS 'How often it was raised before it was over; it is sent once';
 COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were told of it';
 COMMENT ON COLUMN floodmark.alerts.ended_to IS 'The channels that were told that it is over';
+
+CREATE TABLE IF NOT EXISTS floodmark.drift_shapes (
+    source        text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    instance_name text        NOT NULL,
+    shape         jsonb       NOT NULL,
+    absent        text,
+    seen_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (source, source_schema, source_name, instance_name)
+);
+COMMENT ON TABLE floodmark.drift_shapes IS 'What was last seen of each tracked table: drift is the difference from it';
+COMMENT ON COLUMN floodmark.drift_shapes.absent IS 'The class of the drift that took the table away';
+
+CREATE TABLE IF NOT EXISTS floodmark.drift_events (
+    event_id            bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    source              text        NOT NULL,
+    source_schema       text        NOT NULL,
+    source_name         text        NOT NULL,
+    instance_name       text        NOT NULL,
+    instance_object_id  integer     NOT NULL,
+    instance_created_at timestamp   NOT NULL,
+    kind                text        NOT NULL,
+    column_name         text,
+    before              text        NOT NULL,
+    after               text        NOT NULL,
+    is_captured         boolean     NOT NULL,
+    ddl                 jsonb       NOT NULL DEFAULT '[]',
+    ddl_lsn             floodmark.lsn,
+    proposal            text        NOT NULL DEFAULT '',
+    policies            jsonb       NOT NULL,
+    found_at            timestamptz NOT NULL DEFAULT now(),
+    told_at             timestamptz,
+    approved_at         timestamptz,
+    approved_by         text
+);
+CREATE INDEX IF NOT EXISTS drift_events_of_table ON floodmark.drift_events (source, source_schema, source_name);
+COMMENT ON COLUMN floodmark.drift_events.ddl IS 'The statements behind it, from the DDL history of the capture instance';
+COMMENT ON COLUMN floodmark.drift_events.policies IS 'By pipeline, what the configuration said when it was found';
+
+CREATE TABLE IF NOT EXISTS floodmark.drift_holds (
+    event_id      bigint      NOT NULL REFERENCES floodmark.drift_events ON DELETE CASCADE,
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    held_at       timestamptz NOT NULL DEFAULT now(),
+    released_at   timestamptz,
+    released_by   text,
+    PRIMARY KEY (event_id, pipeline)
+);
+CREATE INDEX IF NOT EXISTS open_drift_holds ON floodmark.drift_holds (pipeline) WHERE released_at IS NULL;
+
+CREATE TABLE IF NOT EXISTS floodmark.ended_stops (
+    source   text        NOT NULL,
+    since    timestamptz NOT NULL,
+    reason   text        NOT NULL,
+    ended_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (source, since)
+);
+COMMENT ON TABLE floodmark.ended_stops IS
+    'Planned stops of a capture job, by their planned beginning, that were ended early or never begun';
+
+CREATE TABLE IF NOT EXISTS floodmark.headroom (
+    source           text             NOT NULL,
+    seen_at          timestamptz      NOT NULL DEFAULT now(),
+    server_at        timestamp        NOT NULL,
+    watermark_at     timestamp        NOT NULL,
+    retention        integer          NOT NULL,
+    headroom_seconds double precision NOT NULL,
+    change_rows      bigint,
+    change_bytes     bigint,
+    PRIMARY KEY (source, seen_at)
+);
+COMMENT ON TABLE floodmark.headroom IS 'How far each run of the retention DAG found cleanup behind the slowest watermark';
+COMMENT ON COLUMN floodmark.headroom.watermark_at IS 'Commit time of the slowest watermark, local time of the source';
+COMMENT ON COLUMN floodmark.headroom.retention IS 'Of the cleanup job, in minutes';

@@ -40,7 +40,7 @@ class TableSighting:
     min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change
     table, ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn:
     a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
-    missed.
+    missed. max_column_id: the table's highest column_id; ids are never used again, so it tells an added column.
     """
 
     table: TableName
@@ -49,6 +49,7 @@ class TableSighting:
     min_lsn: Lsn | LsnAbsence
     permitted: bool = True
     last_change_lsn: Lsn | LsnAbsence | None = None
+    max_column_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Verdict(Enum):
     NO_PERMISSION = "no_permission"
     CAPTURE_STOPPED = "capture_stopped"
     CAPTURE_LAGGING = "capture_lagging"
+    HELD = "held"
+    """Left out of the pipeline's windows because of a schema drift, until somebody ends the hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ FloodmarkError
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
 │   ├── InstanceReplacedError  another capture instance stands under the name (verdict instance_replaced)
 │   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
+│   ├── TableHeldError         schema drift holds every table (verdict held)
 │   ├── WatermarkConflictError another run moved the watermark or holds the window
 │   └── WarehouseAdminError    login, rights or space in the warehouse
 ├── DataQualityError       the owner of the data
@@ -90,6 +91,10 @@ class InstanceReplacedError(OperatorError):
 
 class CaptureStoppedError(OperatorError):
     """The capture job does not run."""
+
+
+class TableHeldError(OperatorError):
+    """Every table of the pipeline is held because of a schema drift."""
 
 
 class WatermarkConflictError(OperatorError):

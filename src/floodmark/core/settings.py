@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from floodmark.core.drift import DEFAULT_POLICIES, DriftPolicies
 from floodmark.core.schema import TableName
 from floodmark.core.window import Deletes, NetSource, Rule, TemporalPolicy
 
@@ -24,6 +25,7 @@ class TableSettings:
     capture_instance: str | None = None
     partitions: int = 0
     first_load_chunk_rows: int = 500_000
+    drift: DriftPolicies = DEFAULT_POLICIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ The steps a window goes through and who may take them are decided here; the tabl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -81,6 +81,23 @@ class PostgresLedger:
             if window.state is not WindowState.PLANNED or plan == window.plan:
                 return window.plan
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+        return plan
+
+    def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            kept = tuple(table for table in window.plan.tables if table.source not in tables)
+            if window.state is not WindowState.PLANNED or len(kept) == len(window.plan.tables):
+                return window.plan
+            if not kept:
+                _query(session, "drop_window", window_id=window_id)
+                return None
+            # A new attempt fences off a load that has read by the old plan.
+            attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
+            plan = dataclasses.replace(window.plan, tables=kept, attempt=attempt)
+            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            for source in tables:
+                _query(session, "leave_out_table", window_id=window_id, **_source(source))
         return plan
 
     @contextmanager

@@ -24,11 +24,12 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table of the source, as it spells its name."""
+    """A table of the source, as it spells its name. max_column_id: grows with every column that is added."""
 
     name: TableName
     object_id: int
     is_tracked: bool
+    max_column_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def build_catalog(
     keys_of = _grouped(primary_keys)
     change_table_of = {row[0]: row for row in change_tables}
     return Catalog(
-        tables=tuple(FoundTable(TableName(row[0], row[1]), row[2], bool(row[3])) for row in tables),
+        tables=tuple(FoundTable(TableName(row[0], row[1]), row[2], bool(row[3]), *row[4:]) for row in tables),
         instances=tuple(_read_instance(row, change_table_of, columns_of, keys_of) for row in instances),
     )
 
@@ -133,6 +134,13 @@ def _read_column(captured: Row, source: Row, ordinal: int) -> SourceColumn:
     _, _, source_type, _, _, _, nullable, computed = source
     if source_type == _ROWVERSION:  # binary(8) in the change table
         type_name = source_type
+    return read_source_column((name, ordinal, type_name, max_length, precision, scale, nullable, computed))
+
+
+def read_source_column(row: Row) -> SourceColumn:
+    """From name, ordinal, and what ``sys.columns`` says of the type: max_length, precision, scale, is_nullable,
+    is_computed."""
+    name, ordinal, type_name, max_length, precision, scale, nullable, computed = row
     length = 0
     if type_name in _LENGTH_TYPES:
         length = max_length // 2 if type_name in _TWO_BYTE_TYPES and max_length != MAX_LENGTH else max_length

@@ -70,6 +70,7 @@ def _sighting(
         min_lsn=found.min_lsn,
         permitted=found.readable,
         last_change_lsn=last_changes.get(found.name),
+        max_column_id=known.max_column_id if known else 0,
     )
 
 

@@ -13,7 +13,9 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.types import list_losses
 from floodmark.core.window import LoadKind, TablePlan, WindowPlan, WindowState
-from floodmark.sync.ports import Ledger, Source, TableState
+from floodmark.sync.drift import DriftWatch, all_held, held_verdicts
+from floodmark.sync.drift_ports import Hold
+from floodmark.sync.ports import Ledger, OpenedWindow, Source, TableState
 from floodmark.sync.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
@@ -32,18 +34,29 @@ class OpenResult:
     to_lsn: Lsn | None = None
 
 
-def open_window(settings: PipelineSettings, source: Source, ledger: Ledger) -> OpenResult:
-    """At most two statements at the source. Raises the error of the gravest verdict, naming all tables concerned."""
+def open_window(
+    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None = None
+) -> OpenResult:
+    """At most two statements at the source, and some more where a table differs from what ``drift`` knows of it.
+
+    Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
+    TableHeldError when that is all of them.
+    """
     ledger.ensure_schema()
     unfinished = ledger.unfinished_window(settings.name)
     if unfinished is not None:
-        return _go_on(settings, source, ledger, unfinished.plan, unfinished.state)
+        plan = _without_held(settings, source, ledger, drift, unfinished)
+        if plan is not None:
+            return _go_on(settings, source, ledger, plan, unfinished.state)
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
     _log_snapshot(snapshot)
-    validities = classify_tables(settings, snapshot, states)
+    snapshot, holds = _examine(settings, snapshot, states, drift)
+    validities = held_verdicts(classify_tables(settings, snapshot, states), holds)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
+    if error := all_held(settings.name, validities):
+        raise error
     decision = decide(settings, snapshot, states, validities)
     if isinstance(decision, Fail):
         raise decision.error
@@ -58,6 +71,41 @@ def open_window(settings: PipelineSettings, source: Source, ledger: Ledger) -> O
     for table in plan.tables:
         _log_table(table)
     return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+
+
+def _without_held(
+    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None, unfinished: OpenedWindow
+) -> WindowPlan | None:
+    """The plan without the tables that drifted since it was made: they must not keep the others from being finished.
+
+    None where nothing is left of it; the rows are still at the source, and a later window has them.
+    """
+    plan = unfinished.plan
+    if drift is None or unfinished.state is not WindowState.PLANNED:
+        return plan
+    states = ledger.read_tables(settings.name)
+    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    _, holds = _examine(settings, snapshot, states, drift)
+    held = [table.source for table in plan.tables if table.source in holds]
+    if not held:
+        return plan
+    validities = held_verdicts(classify_tables(settings, snapshot, states), holds)
+    ledger.record_verdicts(settings.name, [validity for validity in validities if validity.table in held])
+    for validity in validities:
+        if validity.table in held:
+            _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
+    drift.drop_staging(plan.window_id)
+    return ledger.leave_out(plan.window_id, held)
+
+
+def _examine(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    drift: DriftWatch | None,
+) -> tuple[SourceSnapshot, Mapping[TableName, Hold]]:  # fmt: skip
+    if drift is None:
+        return snapshot, {}
+    examined = drift.examine(settings, snapshot, states)
+    return examined.snapshot, examined.holds
 
 
 def _go_on(

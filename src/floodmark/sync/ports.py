@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -76,6 +76,11 @@ class Ledger(Protocol):
 
     def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
         """Give a window that is still PLANNED the rules of today's configuration; tables not named keep theirs."""
+
+    def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
+        """Take tables out of a window that is still PLANNED; their watermarks stay where they are. A load of it that is
+        at work can no longer merge. None: nothing was left of the window, and it is gone.
+        """
 
     def hold_load(self, window_id: int) -> AbstractContextManager[None]:
         """For the length of a load: nobody else loads the window, as long as this process lives.

@@ -1,0 +1,112 @@
+"""What a drift event is called, what it leads to and what to do about it, for the person who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from floodmark.core.ddl import Explained
+from floodmark.core.drift import GONE, Difference, DriftClass, DriftPolicy
+
+_HAPPENED = {
+    DriftClass.COLUMN_ADDED: "column {column} {after} was added; the capture instance does not capture it",
+    DriftClass.COLUMN_DROPPED: "column {column} {before} was dropped",
+    DriftClass.TYPE_WIDENED: "column {column} was widened from {before} to {after}",
+    DriftClass.TYPE_NARROWED: "column {column} was narrowed from {before} to {after}",
+    DriftClass.TYPE_CHANGED: "column {column} became another kind of value: {before}, now {after}",
+    DriftClass.NULLABILITY_CHANGED: "column {column} was {before} and is {after}",
+    DriftClass.KEY_CHANGED: "its key was {before} and is {after}",
+    DriftClass.TABLE_RENAMED: "it was renamed to {after}",
+    DriftClass.TABLE_DROPPED: "it is gone: it was dropped, or the login may no longer see it",
+    DriftClass.CDC_DISABLED: "change data capture was disabled for it: capture instance {before} is gone",
+    DriftClass.INSTANCE_REPLACED: "capture instance {before} was replaced by {after}",
+    DriftClass.UNKNOWN: "a DDL statement ran that left no difference Floodmark can name",
+}
+_NEXT = {
+    DriftClass.COLUMN_ADDED: "Its values do not reach the target: an update of this column alone makes no change row. "
+    "All other columns go on as before.",
+    DriftClass.COLUMN_DROPPED: "The target keeps the column and the values it has; they are no longer written.",
+    DriftClass.TYPE_WIDENED: "The next run widens the target's column before it merges.",
+    DriftClass.TYPE_NARROWED: "The target's column stays as wide as it is. A value that does not fit can stop the "
+    "capture job (see sys.dm_cdc_errors).",
+    DriftClass.TYPE_CHANGED: "The target's column cannot hold the new values.",
+    DriftClass.NULLABILITY_CHANGED: "The target takes NULL in every column but the key; nothing changes there.",
+    DriftClass.KEY_CHANGED: "Rows would be merged by another key than the target has.",
+    DriftClass.TABLE_RENAMED: "The capture instance goes on, but the table of the configuration is not there.",
+    DriftClass.TABLE_DROPPED: "Its capture instance and its change table went with it. The target stays as it is.",
+    DriftClass.CDC_DISABLED: "What is changed from then on is in no change table. The target stays as it is.",
+    DriftClass.INSTANCE_REPLACED: "What was changed between the two is in neither of them.",
+    DriftClass.UNKNOWN: "As far as Floodmark can see, nothing changes for the target.",
+}
+_DO = {
+    DriftClass.COLUMN_ADDED: "If the column is wanted, have the DBA make the second capture instance below.",
+    DriftClass.COLUMN_DROPPED: "Drop the target's column by hand if its old values are not wanted.",
+    DriftClass.TYPE_WIDENED: "Make sure that whoever reads the target can take the wider type.",
+    DriftClass.TYPE_NARROWED: "Ask the owner of the table whether values were cut.",
+    DriftClass.TYPE_CHANGED: "Give the target's column the new type by hand (ALTER TABLE ... ALTER COLUMN ... TYPE ... "
+    "USING ...), or move the target out of the way for a new first load; then end the hold.",
+    DriftClass.NULLABILITY_CHANGED: "Make sure that whoever reads the target can take NULL.",
+    DriftClass.KEY_CHANGED: "Give the target the same key by hand, or declare the old one (key: [..] in "
+    "pipelines.yaml); then end the hold.",
+    DriftClass.TABLE_RENAMED: "Have it renamed back, or give the new name a place in pipelines.yaml: for Floodmark it "
+    "is another table, with a target of its own.",
+    DriftClass.TABLE_DROPPED: "If that was meant, take the table out of pipelines.yaml. The target is left to you.",
+    DriftClass.CDC_DISABLED: "Have it enabled again (sys.sp_cdc_enable_table) and load the table anew: what was "
+    "changed meanwhile is only in the table itself.",
+    DriftClass.INSTANCE_REPLACED: "Load the table anew before you end the hold.",
+    DriftClass.UNKNOWN: "Read the statement.",
+}
+
+
+def describe(difference: Difference) -> str:
+    """One clause, without its table."""
+    words = _HAPPENED[difference.kind].format(
+        column=difference.column, before=difference.before, after=difference.after
+    )
+    if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED:
+        return words
+    return f"{words}; it was never captured"
+
+
+def describe_ddl(explained: Explained) -> str:
+    """The statements with their LSN and time; why there are none, where there are none."""
+    if explained.entries:
+        return " ".join(
+            f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
+            for entry in explained.entries
+        )
+    if explained.difference.kind in GONE | {DriftClass.INSTANCE_REPLACED, DriftClass.KEY_CHANGED}:
+        return "The source keeps no DDL history of such a change."
+    return "The source's DDL history does not tell of it yet: the capture job has not come so far."
+
+
+def describe_effect(difference: Difference, policies: Mapping[str, DriftPolicy]) -> str:
+    """Who is affected, and what happens next."""
+    held = sorted(pipeline for pipeline, policy in policies.items() if policy is DriftPolicy.HOLD)
+    others = sorted(set(policies) - set(held))
+    words = [_NEXT[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else
+             "The target has no such column; nothing changes there."]  # fmt: skip
+    if held:
+        words.append(
+            f"The table is held in {_pipelines(held)}: its watermark stays where it is, and nothing is lost as long as "
+            "the source keeps its changes (retention). The other tables go on."
+        )
+    if others and difference.kind in GONE | {DriftClass.INSTANCE_REPLACED}:
+        words.append(f"Runs of {_pipelines(others)} fail until that is mended.")
+    elif others:
+        words.append(f"It goes on in {_pipelines(others)}.")
+    return " ".join(words)
+
+
+def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: str) -> str:
+    """What to do, with the command that ends it."""
+    words = _DO[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else "Nothing."
+    command = f"floodmark drift approve {event_id}"
+    if difference.kind in GONE:
+        words += f" The hold ends by itself when the table is back; to end it by hand: {command}."
+    else:
+        words += f" To {'end the hold' if is_held else 'close this alert'}: {command}."
+    return f"{words}\n{proposal}" if proposal else words
+
+
+def _pipelines(names: list[str]) -> str:
+    return f"pipeline {names[0]}" if len(names) == 1 else f"pipelines {', '.join(names)}"

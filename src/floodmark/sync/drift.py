@@ -1,0 +1,198 @@
+"""Watching a source for schema drift: look, compare with what was known, write events down, tell, hold.
+
+``DriftWatch.examine`` is called by the drift DAG, which looks closely at every table, and by each run before it plans,
+which looks closely only where something differs: a table whose new shape would not fit its target never gets into a
+window, however seldom the DAG runs. What both see is written once (see ``ledger.drift``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.drift import TableShape, is_as_known, stored
+from floodmark.core.drift_words import describe
+from floodmark.core.errors import TableHeldError
+from floodmark.core.planning import pinned_instances
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.state import TableState
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert
+from floodmark.sync.drift_ports import DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """snapshot: without the columns that the tables have lost. holds: of the pipeline."""
+
+    snapshot: SourceSnapshot
+    holds: Mapping[TableName, Hold]
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A table and what was known of it. name: of its capture instance."""
+
+    sighting: TableSighting
+    name: str
+    known: KnownTable | None
+
+    @property
+    def table(self) -> TableName:
+        return self.sighting.table
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has to be looked at closely."""
+        if self.sighting.instance is None:
+            # A right that was taken away hides an instance as well; that is a verdict of its own, and no drift.
+            return self.known is not None and self.known.absent is None and self.sighting.permitted
+        return (
+            self.known is None
+            or self.known.absent is not None
+            or not is_as_known(self.sighting, self.known.shape)
+        )  # fmt: skip
+
+
+class DriftWatch:
+    """Of one source. pipelines: all that read it, since an event may concern several."""
+
+    def __init__(
+        self,
+        source_name: str,
+        pipelines: Sequence[PipelineSettings],
+        *,
+        source: DriftSource,
+        ledger: DriftLedger,
+        alerts: Alerts,
+        drop_staging: Callable[[int], None],
+    ) -> None:
+        self._name = source_name
+        self._pipelines = pipelines
+        self._source = source
+        self._ledger = ledger
+        self._alerts = alerts
+        self.drop_staging = drop_staging
+        """Of a window that is given up or planned anew."""
+
+    def examine(
+        self,
+        settings: PipelineSettings,
+        snapshot: SourceSnapshot,
+        states: Mapping[TableName, TableState],
+        *,
+        closely: bool = False,
+    ) -> Examined:
+        """closely: also at tables that look as they are known, for the DDL history and for columns not captured."""
+        looked = self._match(settings, snapshot, states)
+        chosen = [each for each in looked if each.is_new or (closely and each.sighting.instance is not None)]
+        shapes = {each.table: each.known.shape for each in looked if each.known is not None}
+        if chosen:
+            asked = {each.name: each.sighting.instance.table.name for each in chosen if each.sighting.instance}
+            sight = self._source.read_drift(asked)
+            for each in chosen:
+                shape = self._write(snapshot, each, sight)
+                if shape is not None:
+                    shapes[each.table] = shape
+        self._tell()
+        tables = tuple(_without_lost(sighting, shapes.get(sighting.table)) for sighting in snapshot.tables)
+        return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
+
+    def _match(
+        self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+    ) -> list[_Looked]:
+        known = self._ledger.read_known(self._name, settings.sources)
+        pinned = pinned_instances(settings, states)
+        looked = []
+        for sighting in snapshot.tables:
+            names = [name for table, name in known if table == sighting.table]
+            last = names[-1] if names else None
+            name = sighting.instance.identity.name if sighting.instance else pinned.get(sighting.table) or last
+            if name is not None:
+                looked.append(_Looked(sighting, name, known.get((sighting.table, name))))
+        return looked
+
+    def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
+        """What is known of the table from now on; None where it went away while it was looked at."""
+        findings = Findings(self._pipelines, each.table, self._ledger)
+        if each.sighting.instance is None:
+            assert each.known is not None  # noqa: S101  (is_new saw to it)
+            found = findings.of_absence(each.known.shape, snapshot, each.sighting, sight)
+            gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
+            if self._ledger.record(self._name, each.table, each.known, gone, [found]):
+                _LOG.warning("%s: %s.", each.table, describe(found.explained.difference))
+            return each.known.shape
+        details = sight.details.get(each.name)
+        if details is None:
+            return None
+        shape = _shape(each.sighting.instance, each.sighting, details.lost, details.uncaptured)
+        last = newest(details.history) or (each.known.shape.ddl_lsn if each.known else None)
+        seen = KnownTable(replace(shape, ddl_lsn=last))
+        if seen == each.known:
+            return seen.shape
+        found_all = findings.of_change(each.known, seen.shape, details.history, sight)
+        if self._ledger.record(self._name, each.table, each.known, seen, found_all):
+            for finding in found_all:
+                _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
+            if each.known is not None and each.known.absent is not None:
+                for event_id in self._ledger.end_absence(self._name, each.table, each.name):
+                    self._alerts.end_alert(alert_key(event_id))
+        return seen.shape
+
+    def _tell(self) -> None:
+        """Written before it is told: a process that dies in between leaves an event that the next look tells."""
+        for event in self._ledger.list_untold(self._name):
+            alert = build_drift_alert(event)
+            if alert is not None:
+                self._alerts.raise_alert(alert)
+            self._ledger.mark_told(event.event_id)
+
+
+def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
+    """The verdicts, with ``held`` for the tables that are."""
+    return tuple(_held(validity, holds[validity.table]) if validity.table in holds else validity
+                 for validity in validities)  # fmt: skip
+
+
+def all_held(pipeline: str, validities: Sequence[Validity]) -> TableHeldError | None:
+    """The error for a pipeline that has nothing left to do but wait for somebody: such a run must not look green."""
+    if not validities or any(validity.verdict is not Verdict.HELD for validity in validities):
+        return None
+    return TableHeldError(pipeline, "every table is held. " + " | ".join(map(str, validities)))
+
+
+def _held(validity: Validity, hold: Hold) -> Validity:
+    event = hold.event
+    return replace(
+        validity,
+        verdict=Verdict.HELD,
+        cause=f"since {hold.held_at:%Y-%m-%d %H:%M} UTC: {describe(event.explained.difference)}.",
+        hint=f"See floodmark drift list; to end the hold: floodmark drift approve {event.event_id}.",
+    )
+
+
+def _shape(
+    instance: CaptureInstance, sighting: TableSighting, lost: tuple[str, ...], uncaptured: tuple[SourceColumn, ...]
+) -> TableShape:
+    table = stored(instance.table, lost)
+    return TableShape(
+        name=table.name,
+        identity=instance.identity,
+        captured=table.columns,
+        lost=lost,
+        uncaptured=uncaptured,
+        key=table.key,
+        max_column_id=sighting.max_column_id,
+    )
+
+
+def _without_lost(sighting: TableSighting, shape: TableShape | None) -> TableSighting:
+    instance = sighting.instance
+    if instance is None or shape is None or instance.identity != shape.identity:
+        return sighting
+    return replace(sighting, instance=replace(instance, table=stored(instance.table, shape.lost)))

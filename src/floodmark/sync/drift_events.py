@@ -1,0 +1,147 @@
+"""From what was seen to what is written down and told: findings with their policies, and the alert of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodmark.core.alert import Alert
+from floodmark.core.capture import SourceSnapshot, TableSighting
+from floodmark.core.ddl import DdlEntry, Explained, explain, mentions
+from floodmark.core.drift import (
+    Absence,
+    Difference,
+    DriftClass,
+    DriftPolicy,
+    TableShape,
+    classify_absence,
+    compare_shapes,
+    select_policy,
+)
+from floodmark.core.drift_proposal import build_proposal
+from floodmark.core.drift_words import advise, describe, describe_ddl, describe_effect
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.window import TemporalPolicy
+from floodmark.sync.drift_ports import DriftEvent, DriftLedger, DriftSight, Finding, KnownTable
+
+KIND = "schema_drift"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of one table. pipelines: all that read the source."""
+
+    pipelines: Sequence[PipelineSettings]
+    table: TableName
+    ledger: DriftLedger
+
+    def of_absence(
+        self, known: TableShape, snapshot: SourceSnapshot, sighting: TableSighting, sight: DriftSight
+    ) -> Finding:
+        moved = [living.table for living in sight.instances if living.identity == known.identity]
+        absence = Absence(snapshot.cdc_enabled, sighting.exists, moved[0] if moved else None)
+        explained = Explained(classify_absence(known, absence))
+        return Finding(explained, self._policies(explained.difference, known.identity.name))
+
+    def of_change(
+        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight
+    ) -> list[Finding]:
+        if known is None:
+            return self._of_first_look(seen, history, sight)
+        before = known.shape
+        is_other = before.identity != seen.identity
+        fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
+        found = explain(compare_shapes(before, seen, self._temporal()), fresh)
+        return [self._finding(each, seen, found, sight) for each in found if not self._is_late(each, seen)]
+
+    def _of_first_look(self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight) -> list[Finding]:
+        """What the history and the column ids still tell of the time before. A column left out on purpose, when the
+        instance was made, is no drift; types before are not known, and a target made now has those of now."""
+        added = [
+            Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
+            for column in seen.uncaptured
+            if any(mentions(entry.text, column.name) for entry in history)
+        ]
+        dropped = [Difference(DriftClass.COLUMN_DROPPED, name) for name in seen.lost]
+        found = explain([*added, *dropped], history)
+        findings = [self._finding(each, seen, found, sight) for each in found]
+        return [
+            Finding(each.explained, dict.fromkeys(each.policies, DriftPolicy.IGNORE))
+            if each.explained.difference.kind is DriftClass.UNKNOWN
+            else each
+            for each in findings
+        ]
+
+    def _is_late(self, each: Explained, seen: TableShape) -> bool:
+        """A statement that the history did not tell of when its event was found: it belongs to that event."""
+        if each.difference.kind is not DriftClass.UNKNOWN:
+            return False
+        return self.ledger.explain_later(seen.identity, each.entries[0])
+
+    def _finding(
+        self, each: Explained, seen: TableShape, found: Sequence[Explained], sight: DriftSight
+    ) -> Finding:  # fmt: skip
+        policies = self._policies(each.difference, seen.identity.name)
+        proposal = ""
+        if DriftPolicy.PROPOSE in policies.values():
+            proposal = self._proposal(seen, found, sight)
+        return Finding(each, policies, proposal)
+
+    def _proposal(self, seen: TableShape, found: Sequence[Explained], sight: DriftSight) -> str:
+        """With every added column that is still not captured: one second instance serves them all."""
+        mine = [living for living in sight.instances if living.identity == seen.identity]
+        if not mine:
+            return ""
+        earlier = [event.explained.difference for event in self.ledger.list_events()
+                   if event.identity == seen.identity and event.table == self.table]  # fmt: skip
+        wanted = {
+            difference.column
+            for difference in (*earlier, *(each.difference for each in found))
+            if difference.kind is DriftClass.COLUMN_ADDED
+        }
+        added = [column.name for column in seen.uncaptured if column.name in wanted]
+        return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances)
+
+    def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
+        return {
+            pipeline.name: select_policy(table.drift, difference, declares_key=bool(table.key))
+            for pipeline, table in self._readers(instance)
+        }
+
+    def _readers(self, instance: str | None = None) -> list[tuple[PipelineSettings, TableSettings]]:
+        return [
+            (pipeline, table)
+            for pipeline in self.pipelines
+            for table in pipeline.tables
+            if table.source == self.table
+            and (not table.capture_instance or not instance
+                 or table.capture_instance.casefold() == instance.casefold())
+        ]  # fmt: skip
+
+    def _temporal(self) -> TemporalPolicy:
+        """Where pipelines differ, the stricter: to the exact text a finer time is another kind of value."""
+        chosen = {table.temporal for _, table in self._readers()}
+        return TemporalPolicy.TEXT if TemporalPolicy.TEXT in chosen else TemporalPolicy.TRUNCATE
+
+
+def alert_key(event_id: int) -> str:
+    return f"{KIND}:{event_id}"
+
+
+def build_drift_alert(event: DriftEvent) -> Alert | None:
+    """None where every pipeline ignores the event."""
+    if all(policy is DriftPolicy.IGNORE for policy in event.policies.values()):
+        return None
+    difference = event.explained.difference
+    return Alert(
+        kind=KIND,
+        subject=event.source,
+        table=event.table,
+        what=f"{event.table}: {describe(difference)}. {describe_ddl(event.explained)}",
+        where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
+        + (f", column {difference.column}" if difference.column else ""),
+        means=describe_effect(difference, event.policies),
+        do=advise(difference, event.event_id, is_held=bool(event.held), proposal=event.proposal),
+        event_key=alert_key(event.event_id),
+    )
