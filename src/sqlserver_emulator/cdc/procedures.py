@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlserver_emulator.cdc.configuration import SP_CONFIGURE
 from sqlserver_emulator.cdc.job_procedures import JOB_PROCEDURES
+from sqlserver_emulator.cdc.manual_procedures import MANUAL_PROCEDURES
 from sqlserver_emulator.cdc.reports import REPORTS
 from sqlserver_emulator.cdc.table_procedures import TABLE_PROCEDURES
 from sqlserver_emulator.cdc.wrappers import GENERATE_WRAPPER
@@ -11,5 +12,5 @@ from sqlserver_emulator.engine.contract import ProcedureRegistry
 
 PROCEDURES: ProcedureRegistry = {
     procedure.name: procedure
-    for procedure in (*TABLE_PROCEDURES, *REPORTS, *JOB_PROCEDURES, GENERATE_WRAPPER, SP_CONFIGURE)
+    for procedure in (*TABLE_PROCEDURES, *REPORTS, *JOB_PROCEDURES, *MANUAL_PROCEDURES, GENERATE_WRAPPER, SP_CONFIGURE)
 }
