@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlserver_emulator.engine.access import SessionAccess
@@ -19,6 +20,7 @@ from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
+from sqlserver_emulator.engine.triggers import INSTEAD_OF
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Command
 from sqlserver_emulator.types import TsqlType
@@ -31,6 +33,7 @@ class PostgresBulkTarget:
     table: CatalogObject
     table_columns: tuple[CatalogColumn, ...]
     keep_nulls: bool
+    fires_triggers: bool
 
     @property
     def columns(self) -> Sequence[str]:
@@ -50,7 +53,7 @@ def find_target(
     found = tuple(_column(table, column) for column in columns)
     if len({column.column_id for column in found}) < len(found):
         raise SqlServerError(264, "A column name is specified more than once in the column list of an INSERT.")
-    return PostgresBulkTarget(table, found or _all_columns(table), "KEEP_NULLS" in options)
+    return PostgresBulkTarget(table, found or _all_columns(table), "KEEP_NULLS" in options, "FIRE_TRIGGERS" in options)
 
 
 def _all_columns(table: CatalogObject) -> tuple[CatalogColumn, ...]:
@@ -83,9 +86,23 @@ class BulkLoader:
         self._deferred = deferred
 
     def load(self, target: PostgresBulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
-        if all(stores_as_it_comes(type_, c.type) for type_, c in zip(types, target.table_columns, strict=True)):
-            return self._copy(target, batches)
-        return self._convert(target, types, batches)
+        with self._past_triggers(target):
+            if all(stores_as_it_comes(type_, c.type) for type_, c in zip(types, target.table_columns, strict=True)):
+                return self._copy(target, batches)
+            return self._convert(target, types, batches)
+
+    @contextmanager
+    def _past_triggers(self, target: PostgresBulkTarget) -> Iterator[None]:
+        """Without FIRE_TRIGGERS the rows go into the table, also where an INSTEAD OF trigger would take them."""
+        connection = self._access.connection
+        before = connection.context.get(INSTEAD_OF, "")
+        if not target.fires_triggers and self._access.catalog.has_triggers:
+            connection.set_context(INSTEAD_OF, str(target.table.object_id))
+        try:
+            yield
+        finally:
+            if connection.context.get(INSTEAD_OF, "") != before:
+                connection.set_context(INSTEAD_OF, before)
 
     def _copy(self, target: PostgresBulkTarget, batches: Iterator[ArrowBatch]) -> int:
         table, columns = target.table, target.table_columns

@@ -18,6 +18,8 @@ from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.translation import CatalogObject
 
 _CHANGE = "emulator.change"
+INSTEAD_OF = "emulator.instead_of"
+"""The setting that names the table whose INSTEAD OF triggers do not take its rows."""
 _TRIGGERS = """
 SELECT t.object_id, o.name, s.name, o.definition FROM emulator.triggers t
 JOIN emulator.objects o ON o.object_id = t.object_id
@@ -132,7 +134,7 @@ class SessionTriggers:
         connection = self._access.connection
         connection.set_context("emulator.trigger_depth", str(len(self._running)))
         instead_of = self._running[-1][1] if self._running else 0
-        connection.set_context("emulator.instead_of", str(instead_of or ""))
+        connection.set_context(INSTEAD_OF, str(instead_of or ""))
 
 
 def _image(table: CatalogObject, object_id: int, name: str, postgres_name: str) -> CatalogObject:

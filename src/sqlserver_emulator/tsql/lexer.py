@@ -114,6 +114,8 @@ def tokenize(text: str) -> list[Token]:
                 continue
             raise _invalid(text, position - 1)
         start = position - len(piece)
+        if len(piece) > _LONGEST_NAME and kind in _NAMES:
+            _check_length(make((kind, piece, word, start, position, line)))
         if len(tokens) == MOST_TOKENS:
             raise SqlServerError(701, _OUT_OF_MEMORY, severity=17, line=line)
         while next_newline < start:
@@ -124,6 +126,15 @@ def tokenize(text: str) -> list[Token]:
 
 
 _SPECIAL: Final = frozenset(("end", "comment", "invalid"))
+_NAMES: Final = frozenset((NAME, BRACKETED, QUOTED, VARIABLE))
+_LONGEST_NAME: Final = 128
+
+
+def _check_length(token: Token) -> None:
+    name = identifier_value(token)
+    if len(name) > _LONGEST_NAME:
+        message = f"The identifier that starts with '{name[:_LONGEST_NAME]}' is too long. Maximum length is 128."
+        raise SqlServerError(103, message, severity=15, state=4, line=token.line)
 
 
 def _newline_offsets(text: str) -> list[int]:

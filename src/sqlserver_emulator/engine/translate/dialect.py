@@ -17,6 +17,7 @@ from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.tsql.parsing.keywords import RESERVED
 
 START = "start"
 """Meta key: offset of a literal's first character in the statement text."""
@@ -332,6 +333,11 @@ def syntax_error(near: str) -> SqlServerError:
     return SqlServerError(102, f"Incorrect syntax near '{near}'.", severity=15)
 
 
+def keyword_error(near: str) -> SqlServerError:
+    """Error 156: the text goes on after a reserved word that cannot stand there."""
+    return SqlServerError(156, f"Incorrect syntax near the keyword '{near}'.", severity=15)
+
+
 def parse_query(text: str) -> exp.Expression:
     """The tree of one query or DML statement. Raises SqlServerError 102."""
     try:
@@ -341,7 +347,9 @@ def parse_query(text: str) -> exp.Expression:
     except TokenError as error:
         raise syntax_error(_last_word(str(error))) from None
     except ParseError as error:
-        raise syntax_error(_highlight(error)) from None
+        near = _highlight(error)
+        goes_on = bool(error.errors and str(error.errors[0].get("end_context") or "").strip())
+        raise (keyword_error if goes_on and near.upper() in RESERVED else syntax_error)(near) from None
     trees = [tree for tree in trees if tree is not None]
     if len(trees) != 1:
         raise syntax_error(text.strip().split(None, 1)[0] if text.strip() else "")

@@ -13,7 +13,13 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate import comparisons, conversion, functions, operators
 from sqlserver_emulator.engine.translate.choices import choose
-from sqlserver_emulator.engine.translate.clauses import RowAddress, check_arguments, is_bare_function, unsupported_node
+from sqlserver_emulator.engine.translate.clauses import (
+    RowAddress,
+    check_arguments,
+    is_bare_function,
+    refuse_collation,
+    unsupported_node,
+)
 from sqlserver_emulator.engine.translate.data_types import read_data_type
 from sqlserver_emulator.engine.translate.dialect import parse_type
 from sqlserver_emulator.engine.translate.emission import Emission
@@ -200,10 +206,7 @@ def _xml_value(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    """Every database is Latin1_General_100_BIN2: what asks for that changes nothing, other orders are not there."""
-    name = node.expression.name.lower()
-    if not name.endswith(("_bin", "_bin2", "_default")):
-        raise NotSupportedByEmulatorError(f"COLLATE {node.expression.name}")
+    refuse_collation(node)
     return self.value(node.this)
 
 

@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.translate.clauses import (
     is_percent,
     named_projection,
     refuse_clauses,
+    refuse_collation,
     renamed,
     select_from,
     starred,
@@ -24,6 +25,7 @@ from sqlserver_emulator.engine.translate.clauses import (
 )
 from sqlserver_emulator.engine.translate.comparisons import distinct_key, has_blanks_at_end
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
+from sqlserver_emulator.engine.translate.dialect import keyword_error, syntax_error
 from sqlserver_emulator.engine.translate.emission import Emission
 from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.for_clauses import for_json, for_xml
@@ -102,7 +104,7 @@ class QueryTranslator:
     def _select(self, node: exp.Select, scope: Scope, *, ignores_blanks: bool) -> Query:
         refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
         if not node.expressions:
-            raise SqlServerError(102, "Incorrect syntax near 'FROM'.", severity=15)
+            raise keyword_error("FROM") if node.args.get("from_") else syntax_error("SELECT")
         with_ = self.with_clause(node, scope)
         from_sql = SourceTranslator(self, scope).from_clause(node)
         expressions = ExpressionTranslator(self.emission, scope, self)
@@ -231,6 +233,7 @@ class QueryTranslator:
     def _position(self, node: exp.Expression, names: Sequence[str], values: Sequence[Value]) -> int | None:
         """The select list's item that ORDER BY names by position or by its alias."""
         if isinstance(node, exp.Collate):
+            refuse_collation(node)
             return self._position(node.this, names, values)
         if isinstance(node, exp.Literal) and not node.is_string:
             position = int(self.emission.constant(node))

@@ -214,6 +214,13 @@ def _take_execute(cursor: Cursor) -> Statement:
     return execute.take_execute(cursor)
 
 
+def _take_reconfigure(cursor: Cursor) -> Statement:
+    line, start = cursor.line, cursor.at
+    cursor.expect("RECONFIGURE")
+    cursor.accept("WITH", "OVERRIDE")
+    return Sql(line, "RECONFIGURE", "RECONFIGURE", tuple(cursor.tokens[start : start + 1]))
+
+
 def _take_insert(cursor: Cursor) -> Statement:
     return bulk.take_insert_bulk(cursor) if cursor.word_after() == "BULK" else _take_sql(cursor)
 
@@ -308,6 +315,7 @@ _HANDLERS: Final[dict[str, _Handler]] = {
     "INSERT": _take_insert,
     "OPEN": cursors.take_open,
     "PRINT": simple.take_print,
+    "RECONFIGURE": _take_reconfigure,
     "RAISERROR": simple.take_raiserror,
     "RETURN": simple.take_return,
     "ROLLBACK": simple.take_rollback,

@@ -113,7 +113,7 @@ def test_same_name_twice_is_no_ambiguity_for_the_client() -> None:
         ("UPDATE Orders SET Ver = 0x01", 272),
         ("UPDATE Orders SET OrderID = 1", 8102),
         ("UPDATE sys.objects SET name = 'x'", 259),
-        ("SELECT FROM t", 102),
+        ("SELECT FROM t", 156),
         ("SELECT a FROM", 102),
         ("sp_helpdb", 102),
         ("PRINT 'x'", 102),

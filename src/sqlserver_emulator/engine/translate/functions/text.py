@@ -58,14 +58,19 @@ def _same_width(template: str, kinds: str = "") -> Function:
 
 
 def _widest(function: str, kinds: str) -> Function:
-    """A function whose result can be longer than its argument: (n)varchar of the greatest length, max of max."""
+    """A function whose result can be longer than its argument: (n)varchar of the greatest length, max of max.
+
+    ``kinds`` of the further arguments: t a string, i a number, c a count of characters or strings to be made.
+    """
 
     def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
         first = self.value(nodes[0])
         rest = [
-            self.converted(node, INT) if kind == "i" else self.text(node)
+            self.converted(node, INT) if kind in "ic" else self.text(node)
             for node, kind in zip(nodes[1:], kinds, strict=True)
         ]
+        if not _text_type(first).is_max:
+            rest = [f"least({sql}, 8000)" if kind == "c" else sql for sql, kind in zip(rest, kinds, strict=True)]
 
         def type() -> TsqlType:
             own = _text_type(first)
@@ -253,11 +258,11 @@ FUNCTIONS: dict[str, Function] = {
     "patindex": Function(_position("tsql.patindex", 1), 2, 2),
     "quotename": simple("t?t", _NVARCHAR_258, "tsql.quotename"),
     "replace": _widest("tsql.replace", "tt"),
-    "replicate": _widest("tsql.replicate", "i"),
+    "replicate": _widest("tsql.replicate", "c"),
     "reverse": _same_width("reverse({0})"),
     "right": _same_width("tsql.right({0}, {1})", "i"),
     "rtrim": Function(_trimmed("rtrim"), 1, 2),
-    "space": simple("i", _VARCHAR_8000, "left(tsql.space({0}), 8000)"),
+    "space": simple("i", _VARCHAR_8000, "tsql.space(least({0}, 8000))"),
     "str": Function(_str, 1, 3),
     "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
     "stuff": _widest("tsql.stuff", "iit"),
