@@ -11,15 +11,19 @@ import yaml
 from pydantic import ValidationError
 
 from floodmark.config.fields import PARSE_RULES
-from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, TableConfig
+from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
+from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 
 _KEYS = {
     name
-    for model in (Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig)
+    for model in (
+        Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig, SourceConfig, CaptureConfig, StopConfig,
+        CaptureJobConfig,
+    )
     for name in model.model_fields
-} | {"conn_id"}  # fmt: skip
+}  # fmt: skip
 
 
 def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:

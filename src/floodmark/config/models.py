@@ -18,6 +18,7 @@ from floodmark.config.fields import (
     SourceTableName,
     TargetTableName,
 )
+from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
@@ -28,9 +29,11 @@ class _Frozen(BaseModel):
 
 
 class SourceConfig(_Frozen):
-    """conn_id: an Airflow connection of type mssql; its schema is the database."""
+    """conn_id: an Airflow connection of type mssql; its schema is the database. capture: how its capture job is kept,
+    None to leave that to others."""
 
     conn_id: ConnectionId
+    capture: CaptureConfig | None = None
 
 
 class WarehouseConfig(_Frozen):

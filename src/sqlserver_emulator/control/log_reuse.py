@@ -8,6 +8,8 @@ from sqlserver_emulator.control.clock import Fetch
 
 HELD_LOG_LOCK: Final = 0x4344434C
 """First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""
+FULL_LOG_LOCK: Final = 0x46554C4C
+"""The same for "this database's log is full"."""
 
 
 class FullLogs:
@@ -17,7 +19,9 @@ class FullLogs:
         self._fetch = fetch
 
     def fill(self, database_id: int) -> None:
-        self._fetch("SELECT pg_advisory_lock_shared($1::int, $2::int)", (HELD_LOG_LOCK, database_id))
+        for lock in (HELD_LOG_LOCK, FULL_LOG_LOCK):
+            self._fetch("SELECT pg_advisory_lock_shared($1::int, $2::int)", (lock, database_id))
 
     def free(self, database_id: int) -> None:
-        self._fetch("SELECT pg_advisory_unlock_shared($1::int, $2::int)", (HELD_LOG_LOCK, database_id))
+        for lock in (HELD_LOG_LOCK, FULL_LOG_LOCK):
+            self._fetch("SELECT pg_advisory_unlock_shared($1::int, $2::int)", (lock, database_id))

@@ -55,3 +55,17 @@ BEGIN
 EXCEPTION WHEN object_in_use THEN
     RETURN 0;  -- a scan has just begun
 END $$;
+
+-- sys.dm_db_log_space_usage: of a log of 1 GB at least, all while it is full on demand, else what capture still needs.
+CREATE OR REPLACE FUNCTION emulator.log_space(database_id int, OUT total_bytes bigint, OUT used_bytes bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)), 0)::bigint INTO used_bytes
+    FROM emulator.cdc_databases c JOIN pg_replication_slots s ON s.slot_name = c.slot_name
+    WHERE c.database_id = log_space.database_id;
+    total_bytes := greatest(1073741824, used_bytes);
+    IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+               AND classid = 1179995212 AND objid = log_space.database_id) THEN
+        used_bytes := total_bytes;
+    END IF;
+END $$;

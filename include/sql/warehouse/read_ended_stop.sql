@@ -1,0 +1,1 @@
+SELECT reason FROM floodmark.ended_stops WHERE source = %(source)s AND since = %(since)s

@@ -1,0 +1,50 @@
+"""Whether a planned stop of the capture job is on at a given moment.
+
+Firings are reckoned on the wall clock of the schedule's zone. One that the change to summer time skips counts as so
+much later; one in the hour that is repeated in autumn counts once, the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from croniter import croniter  # type: ignore[import-untyped]
+
+from floodmark.config.upkeep import CaptureConfig
+from floodmark.core.capture_job import PlannedStop
+
+# More than any zone's clocks are ever moved at once.
+_CLOCK_CHANGE = timedelta(hours=3)
+
+
+def planned_stop(capture: CaptureConfig, now: datetime) -> PlannedStop | None:
+    """The stop that ``now`` (with a zone) lies in; of several, the one that ends last."""
+    zone = ZoneInfo(capture.time_zone)
+    found = []
+    for window in capture.stops:
+        since = last_firing(window.stop, zone, now)
+        if since > last_firing(window.start, zone, now):
+            until = next_firing(window.start, zone, now)
+            found.append((until, since))
+    # Moments of one zone are compared by its wall clock, which may go back; those here are UTC.
+    return PlannedStop(max(found)[1].astimezone(zone), max(found)[0].astimezone(zone)) if found else None
+
+
+def last_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """The last one not after ``now``, in UTC."""
+    begin = now.astimezone(zone).replace(tzinfo=None) + _CLOCK_CHANGE
+    firings: Iterator[datetime] = croniter(cron, begin).all_prev(datetime)
+    return next(at for firing in firings if (at := _moment(firing, zone)) <= now)
+
+
+def next_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """The first one after ``now``, in UTC."""
+    begin = now.astimezone(zone).replace(tzinfo=None) - _CLOCK_CHANGE
+    firings: Iterator[datetime] = croniter(cron, begin).all_next(datetime)
+    return next(at for firing in firings if (at := _moment(firing, zone)) > now)
+
+
+def _moment(wall: datetime, zone: ZoneInfo) -> datetime:
+    return wall.replace(tzinfo=zone).astimezone(UTC)

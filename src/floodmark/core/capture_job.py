@@ -1,0 +1,204 @@
+"""The capture job of a source: what one look shows of it, how it is wanted, and what a run does about the difference.
+
+Each run compares what is with what the schedule says for now, so that nothing has to be remembered between runs: a run
+that was missed, killed or came late is made good by the next. Times of the server are its local time; times of the
+schedule carry a zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+REPLICATION = "REPLICATION"
+"""``log_reuse_wait_desc`` while the log is held for changes that have not been captured."""
+_WITHOUT_AGENT = frozenset({5, 12})
+"""SERVERPROPERTY('EngineEdition') of Azure SQL Database and SQL database in Fabric; a managed instance (8) has one."""
+_SCAN_SIZES = frozenset({"maxtrans", "maxscans"})
+_LOW_LATENCY_SECONDS = 15
+_FRESH_SCAN_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStop:
+    """The schedule wants the capture job stopped from ``since`` to ``until``; both carry a zone."""
+
+    since: datetime
+    until: datetime
+
+    def __str__(self) -> str:
+        return f"a stop planned from {self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M %Z}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """``job``: parameters of sys.sp_cdc_change_job by name, those that are to be held. Limits in seconds and percent.
+
+    drain_limit_seconds: how long a planned stop waits for capture to catch up. log_held_limit_seconds: how long the log
+    may be held for changes that are not captured; log_used_limit_percent: how full it may be while it is.
+    """
+
+    job: Mapping[str, int] = field(default_factory=dict)
+    drain_limit_seconds: float = 600.0
+    lag_limit_seconds: float = 900.0
+    log_held_limit_seconds: float = 14400.0
+    log_used_limit_percent: float = 70.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """The newest row of ``sys.dm_cdc_log_scan_sessions``. latency_seconds: from its last commit to its end."""
+
+    ended_at: datetime | None
+    transactions: int
+    errors: int
+    latency_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSighting:
+    """One look at the job. None stands for what the login may not see, or the server does not have.
+
+    job: its parameters, None where there is no capture job. newest_entry_at: of cdc.lsn_time_mapping.
+    heartbeat_at: the newest heartbeat that was captured. error: the newest of sys.dm_cdc_errors, if younger than the
+    newest scan that did something.
+    """
+
+    database: str
+    engine_edition: int
+    taken_at: datetime
+    job: Mapping[str, int] | None
+    running: bool | None
+    log_reuse_wait: str | None
+    log_used_percent: float | None
+    newest_entry_at: datetime | None
+    scan: LogScan | None = None
+    heartbeat_at: datetime | None = None
+    error: str | None = None
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether a job can be started and stopped at all."""
+        return self.engine_edition not in _WITHOUT_AGENT
+
+    @property
+    def held_seconds(self) -> float | None:
+        """How long the log has been held for changes not captured: since the newest entry. None: it is not held."""
+        if self.log_reuse_wait != REPLICATION or self.newest_entry_at is None:
+            return None
+        return (self.taken_at - self.newest_entry_at).total_seconds()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the newest scan found the end of the log, or was close behind it.
+
+        An empty scan while the log is held proves nothing: the job is being held back.
+        """
+        scan = self.scan
+        if scan is None or scan.errors or scan.ended_at is None:
+            return False
+        if (self.taken_at - scan.ended_at).total_seconds() > _FRESH_SCAN_SECONDS:
+            return False
+        if scan.transactions:
+            return scan.latency_seconds <= _LOW_LATENCY_SECONDS
+        return self.log_reuse_wait != REPLICATION
+
+
+class Action(Enum):
+    """What a run does to the job."""
+
+    NOTHING = "nothing"
+    WAIT = "wait"
+    """For capture to catch up; the next run looks again."""
+    STOP = "stop"
+    START = "start"
+    CHANGE = "change"
+    """Its parameters, while it does not run."""
+    RESTART = "restart"
+    """Stop, change, start: in this order a run that is killed in between leaves nothing that the next does not mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``reason``: one plain sentence. guard: why a planned stop is refused or ended, "" where it is not."""
+
+    action: Action
+    reason: str
+    changes: Mapping[str, int] = field(default_factory=dict)
+    guard: str = ""
+
+
+def decide_step(
+    sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, ended: str = ""
+) -> Step:
+    """What brings the job to the state that is wanted now.
+
+    stop: the planned one that ``now`` lies in; both carry a zone. ended: why that stop was ended before, "" where it
+    was not: a stop that was ended is not begun again. The job must be there and visible: ``job`` and ``running`` known,
+    unless the server has no Agent.
+    """
+    changes = {name: value for name, value in settings.job.items() if (sighting.job or {}).get(name) != value}
+    if not sighting.has_agent:
+        return _without_agent(changes, stop)
+    guard = (ended or _guard(sighting, settings)) if stop else ""
+    if stop and not guard:
+        return _toward_stop(sighting, settings, stop, now, changes)
+    reason = f"{stop} is not kept: {guard}" if stop else "the schedule wants it to run"
+    if not sighting.running:
+        return Step(Action.START, f"it does not run, and {reason}.", changes, guard)
+    if changes:
+        return Step(Action.RESTART, f"{_listed(changes)} are not in force, and take a restart.", changes, guard)
+    return Step(Action.NOTHING, f"it runs, and {reason}.", guard=guard)
+
+
+def _toward_stop(
+    sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop, now: datetime, changes: Mapping[str, int]
+) -> Step:  # fmt: skip
+    if not sighting.running:
+        if changes:
+            return Step(Action.CHANGE, f"it is stopped by {stop}; {_listed(changes)} come with its start.", changes)
+        return Step(Action.NOTHING, f"it is stopped by {stop}.")
+    if sighting.caught_up:
+        return Step(Action.STOP, f"{stop} has begun, and capture has caught up.", changes)
+    waited = (now - stop.since).total_seconds()
+    if waited >= settings.drain_limit_seconds:
+        return Step(
+            Action.STOP, f"{stop} has begun; capture has not caught up in {waited:.0f} s and goes on after it.", changes
+        )
+    return Step(
+        Action.WAIT,
+        f"{stop} has begun; it waits for capture to catch up, at most {settings.drain_limit_seconds:.0f} s.",
+    )
+
+
+def _guard(sighting: CaptureSighting, settings: CaptureSettings) -> str:
+    """Why the log cannot bear a stop, or "". A log that is held by something else is not capture's business."""
+    held, used = sighting.held_seconds, sighting.log_used_percent
+    if held is None:
+        return ""
+    if used is not None and used > settings.log_used_limit_percent:
+        return (
+            f"the log is {used:.0f} % full (limit {settings.log_used_limit_percent:.0f} %) and held for changes that "
+            "are not captured"
+        )
+    if held > settings.log_held_limit_seconds:
+        return (
+            f"the log has been held for {held:.0f} s for changes that are not captured "
+            f"(limit {settings.log_held_limit_seconds:.0f} s)"
+        )
+    return ""
+
+
+def _without_agent(changes: Mapping[str, int], stop: PlannedStop | None) -> Step:
+    """The server's own scheduler captures every 20 seconds, and takes the sizes of a scan from its job table."""
+    guard = "the server has no Agent, so that its capture can be neither stopped nor started" if stop else ""
+    sizes = {name: value for name, value in changes.items() if name in _SCAN_SIZES}
+    if sizes:
+        return Step(Action.CHANGE, f"{_listed(sizes)} are not in force.", sizes, guard)
+    return Step(Action.NOTHING, "the server has no Agent, and captures by a scheduler of its own.", guard=guard)
+
+
+def _listed(changes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in changes.items())

@@ -1,0 +1,75 @@
+"""Whether capture is alive, and on which evidence that is said.
+
+Three grades, the best that is there decides: a heartbeat of ours that came through capture, which proves the whole way;
+the newest log scan, which proves that the job works; the age of the newest entry of ``cdc.lsn_time_mapping``, which an
+idle source still makes every five minutes, so that silence means a job that does not run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from floodmark.core.capture_job import CaptureSighting
+
+
+class Evidence(Enum):
+    """The grade that a judgement rests on."""
+
+    HEARTBEAT = "heartbeat"
+    SCANS = "scan sessions"
+    ENTRIES = "age of the newest entry of the log"
+    NONE = "no evidence"
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """alive: None where there is nothing to judge by. ``str()`` is the sentence for a log."""
+
+    alive: bool | None
+    evidence: Evidence
+    words: str
+
+    def __str__(self) -> str:
+        state = {True: "is alive", False: "is not alive", None: "cannot be judged"}[self.alive]
+        return f"Capture {state} (evidence: {self.evidence.value}): {self.words}"
+
+
+def judge_liveness(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
+    """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
+    heartbeat = _age(sighting, sighting.heartbeat_at)
+    if heartbeat is not None:
+        return Liveness(
+            heartbeat <= lag_limit_seconds, Evidence.HEARTBEAT,
+            f"the newest heartbeat that was captured was written {heartbeat:.0f} s ago.",
+        )  # fmt: skip
+    return _judge_scan(sighting, lag_limit_seconds) or _judge_entries(sighting, lag_limit_seconds)
+
+
+def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness | None:
+    scan = sighting.scan
+    if scan is None:
+        return None
+    if scan.errors:
+        return Liveness(False, Evidence.SCANS, f"the newest log scan failed: {sighting.error or 'the error is gone'}.")
+    if scan.ended_at is None:
+        return None  # in the middle of a scan: how old the newest entry is tells whether it gets anywhere
+    age = (sighting.taken_at - scan.ended_at).total_seconds()
+    if age > lag_limit_seconds:
+        return Liveness(False, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")
+    if scan.transactions and scan.latency_seconds > lag_limit_seconds:
+        words = f"the newest log scan ended {age:.0f} s ago and was {scan.latency_seconds} s behind the commits."
+        return Liveness(False, Evidence.SCANS, words)
+    return Liveness(True, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")
+
+
+def _judge_entries(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
+    age = _age(sighting, sighting.newest_entry_at)
+    if age is None:
+        return Liveness(None, Evidence.NONE, "nothing has been captured yet.")
+    return Liveness(age <= lag_limit_seconds, Evidence.ENTRIES, f"the newest entry of the log is {age:.0f} s old.")
+
+
+def _age(sighting: CaptureSighting, at: datetime | None) -> float | None:
+    return None if at is None else (sighting.taken_at - at).total_seconds()

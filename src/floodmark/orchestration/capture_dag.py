@@ -1,0 +1,90 @@
+"""One DAG per source whose capture job is kept, ``cdc_capture_<source>``: a single task, which brings the job to the
+state that the schedule says for now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, CronTriggerTimetable, task
+
+from floodmark.config.stops import planned_stop
+from floodmark.config.upkeep import CaptureConfig
+from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
+from floodmark.orchestration.failure import explained
+from floodmark.wiring import source_connection, warehouse_connection
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def build_capture_dags(config: Config) -> dict[str, DAG]:
+    """By id, one per source with ``capture``."""
+    dags = (
+        _build(config, name, source.capture) for name, source in config.sources.items() if source.capture is not None
+    )
+    return {dag.dag_id: dag for dag in dags}
+
+
+def _build(config: Config, source: str, capture: CaptureConfig) -> DAG:
+    """A run that was missed is not made up for: the next one does the same."""
+    dag = DAG(
+        dag_id=f"cdc_capture_{source}",
+        description=f"The capture job of source {source}: its planned stops, its parameters, and whether it is alive",
+        doc_md=_describe(source, capture),
+        schedule=CronTriggerTimetable(capture.schedule, timezone="UTC"),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=[OWNER, "cdc", "capture", f"source:{source}"],
+        default_args={
+            "owner": OWNER,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
+        },
+    )
+    with dag:
+
+        @task(doc_md="Stop, start, change or leave alone.")  # type: ignore[untyped-decorator]
+        def keep_capture() -> str:
+            return run_keep_capture(config, source, capture, datetime.now(UTC))
+
+        keep_capture()
+    return dag
+
+
+def run_keep_capture(config: Config, source: str, capture: CaptureConfig, now: datetime) -> str:
+    """What was done, and why, in one sentence."""
+    from floodmark.ledger.upkeep import PostgresUpkeepLedger  # noqa: PLC0415
+    from floodmark.orchestration.alerting import alerts_of  # noqa: PLC0415
+    from floodmark.sqlserver.jobs import SqlServerJobs  # noqa: PLC0415
+    from floodmark.sync.keep_capture import keep_capture  # noqa: PLC0415
+
+    with explained():
+        control = SqlServerJobs(source_connection(capture.conn_id or config.sources[source].conn_id))
+        ledger = PostgresUpkeepLedger(warehouse_connection(config.warehouse.conn_id))
+        stop = planned_stop(capture, now)
+        step = keep_capture(
+            source, capture.settings(), stop, now, control=control, ledger=ledger, alerts=alerts_of(config)
+        )
+    return f"{step.action.value}: {step.reason}"
+
+
+def _describe(source: str, capture: CaptureConfig) -> str:
+    """Markdown."""
+    stops = "\n".join(f"| `{stop.stop}` | `{stop.start}` |" for stop in capture.stops)
+    windows = f"Planned stops ({capture.time_zone}):\n\n| stop | start |\n|---|---|\n{stops}\n" if stops else ""
+    job = ", ".join(f"`{name}` {value}" for name, value in capture.settings().job.items()) or "left as they are"
+    return (
+        f"# The capture job of {source}\n\n"
+        "Each run brings the job to the state that the schedule says for now: a run that was missed is made good by "
+        "the next, and a job that somebody stopped outside a planned stop is started again.\n\n"
+        f"{windows}\nParameters of the job: {job}.\n\n"
+        f"A planned stop waits up to {capture.drain_limit} for capture to catch up. It is refused or ended when the "
+        "source's log is held for changes that are not captured, and is more than "
+        f"{capture.log_used_limit_percent:.0f} % full or has been held for more than {capture.log_held_limit}.\n"
+    )

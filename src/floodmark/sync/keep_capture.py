@@ -1,0 +1,98 @@
+"""One run of the capture schedule: look, bring the job to the state that is wanted now, look again, and tell.
+
+Nothing is remembered between runs but that a planned stop was ended early; so a run may be missed, killed or repeated.
+The source comes first: a ledger that cannot be reached never keeps a job from being started.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from floodmark.core.capture_alerts import NOT_ALIVE, NOT_RUNNING, STOP_ENDED, not_alive, not_running, stop_ended
+from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, PlannedStop, Step, decide_step
+from floodmark.core.errors import CaptureStoppedError, FloodmarkError, SourcePermissionError, WarehouseUnavailableError
+from floodmark.core.liveness import judge_liveness
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.capture_ports import CaptureControl, StopLedger
+
+_LOG = logging.getLogger(__name__)
+
+
+def keep_capture(
+    source: str, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, *,
+    control: CaptureControl, ledger: StopLedger, alerts: Alerts,
+) -> Step:  # fmt: skip
+    """What was done, and why. stop: the planned one that ``now`` lies in."""
+    sighting = control.read_capture()
+    try:
+        _require_job(source, sighting)
+        step = decide_step(sighting, settings, stop, now, _read_ended(source, stop, ledger))
+        _LOG.info("Source %s, capture job: %s: %s", source, step.action.value, step.reason)
+        _take(step, sighting, control)
+    except FloodmarkError as error:
+        # Whoever wanted it stopped can wait until it is; a job that is wanted and does not run is an incident.
+        if stop is None and not sighting.running:
+            alerts.raise_alert(not_running(source, str(error)))
+        raise
+    alerts.end_alerts(NOT_RUNNING, source)
+    if stop is not None and step.guard:
+        alerts.raise_alert(stop_ended(source, stop, step.guard))
+        ledger.record_ended_stop(source, stop.since, step.guard)
+    elif stop is None:
+        alerts.end_alerts(STOP_ENDED, source)
+    _tell_liveness(source, settings, step, sighting, alerts, wanted=stop is None)
+    return step
+
+
+def _require_job(source: str, sighting: CaptureSighting) -> None:
+    if not sighting.has_agent:
+        return
+    if sighting.job is None:
+        raise CaptureStoppedError(
+            source, f"database {sighting.database} has no capture job.",
+            "Make it: sys.sp_cdc_add_job @job_type = N'capture'. (Where replication owns the log, there is none.)",
+        )  # fmt: skip
+    if sighting.running is None:
+        raise SourcePermissionError(
+            source, "the login may not see whether the capture job runs.",
+            "Grant it SELECT on msdb.dbo.cdc_jobs and msdb.dbo.sysjobactivity.",
+        )  # fmt: skip
+
+
+def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> str:
+    if stop is None:
+        return ""
+    try:
+        return ledger.read_ended_stop(source, stop.since)
+    except WarehouseUnavailableError as error:
+        _LOG.warning("Whether %s was ended before cannot be read (%s): the source alone decides.", stop, error)
+        return ""
+
+
+def _take(step: Step, sighting: CaptureSighting, control: CaptureControl) -> None:
+    """A change comes before the start and after the stop, so that a job that runs has what is written down."""
+    if step.action in (Action.STOP, Action.RESTART):
+        control.stop_capture()
+    if step.changes and step.action is not Action.WAIT:
+        control.change_capture(step.changes)
+    if step.action in (Action.START, Action.RESTART):
+        control.start_capture()
+    if sighting.error and step.action is Action.START:
+        _LOG.warning("The newest error of a log scan is %s", sighting.error)
+
+
+def _tell_liveness(
+    source: str, settings: CaptureSettings, step: Step, sighting: CaptureSighting, alerts: Alerts, *, wanted: bool
+) -> None:
+    """A job that was started just now has its time until the next run."""
+    if step.action is not Action.NOTHING or not (wanted or step.guard):
+        if not wanted:
+            alerts.end_alerts(NOT_ALIVE, source)
+        return
+    liveness = judge_liveness(sighting, settings.lag_limit_seconds)
+    _LOG.info("Source %s: %s", source, liveness)
+    if liveness.alive is False:
+        alerts.raise_alert(not_alive(source, str(liveness)))
+    elif liveness.alive:
+        alerts.end_alerts(NOT_ALIVE, source)

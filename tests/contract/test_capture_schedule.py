@@ -1,0 +1,224 @@
+"""The capture job of a source, kept by its schedule: seen on a running source, with what goes wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database, wait_until
+from emulator_process import Emulator
+from floodmark.core.alert import Alert
+from floodmark.core.capture_job import Action, CaptureSettings, PlannedStop, Step
+from floodmark.core.errors import CaptureStoppedError, SourceUnavailableError, WarehouseUnavailableError
+from floodmark.ledger.upkeep import PostgresUpkeepLedger
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.jobs import SqlServerJobs
+from floodmark.sync.keep_capture import keep_capture
+from floodmark.warehouse.connection import WarehouseConnection
+
+NOW = datetime(2026, 5, 1, 9, tzinfo=UTC)
+STOP = PlannedStop(NOW - timedelta(minutes=1), NOW + timedelta(hours=8))
+
+
+class Told:
+    """``Alerts`` that only remembers."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Alert] = {}
+
+    def raise_alert(self, alert: Alert) -> None:
+        self.open[alert.event_key] = alert
+
+    def end_alert(self, event_key: str) -> None:
+        self.open.pop(event_key, None)
+
+    def end_alerts(self, kind: str, subject: str) -> None:
+        self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}
+
+    @property
+    def kinds(self) -> list[str]:
+        return sorted(alert.kind for alert in self.open.values())
+
+
+class Keeper:
+    """Runs of the schedule on one database."""
+
+    def __init__(self, database: CdcDatabase, control: SqlServerJobs, ledger: PostgresUpkeepLedger) -> None:
+        self.database = database
+        self.control = control
+        self.ledger = ledger
+        self.told = Told()
+
+    def keep(
+        self, stop: PlannedStop | None = None, settings: CaptureSettings | None = None, now: datetime = NOW
+    ) -> Step:  # fmt: skip
+        return keep_capture(
+            "shop", settings or CaptureSettings(), stop, now, control=self.control, ledger=self.ledger, alerts=self.told
+        )
+
+    def keep_until(self, action: Action, stop: PlannedStop) -> None:
+        """Run after run, as the scheduler does."""
+        wait_until(lambda: self.keep(stop).action is action)
+
+    @property
+    def running(self) -> bool | None:
+        return self.control.read_capture().running
+
+    def job(self, name: str) -> int:
+        job = self.control.read_capture().job
+        assert job is not None
+        return job[name]
+
+    def write(self) -> None:
+        self.database.run("INSERT dbo.Orders DEFAULT VALUES")
+
+    def captured_rows(self) -> int:
+        return len(self.database.change_table("dbo_Orders"))
+
+
+@pytest.fixture
+def keeper(emulator: Emulator, database: WarehouseConnection) -> Iterator[Keeper]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int IDENTITY PRIMARY KEY)",
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders', @role_name = NULL",
+        )
+        at = SqlServerConnection(
+            emulator.host, emulator.port, made.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+        )
+        keeper = Keeper(made, SqlServerJobs(at), PostgresUpkeepLedger(database))
+        wait_until(lambda: keeper.control.read_capture().scan is not None)
+        yield keeper
+        made.run("EXEC emulator.reset")
+
+
+def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_starts_it(keeper: Keeper) -> None:
+    keeper.write()
+    keeper.keep_until(Action.STOP, STOP)
+    assert keeper.running is False
+    assert keeper.captured_rows() == 1
+    keeper.write()
+    assert keeper.keep(STOP).action is Action.NOTHING
+    assert keeper.keep().action is Action.START
+    assert keeper.running is True
+    wait_until(lambda: keeper.captured_rows() == 2)
+    assert keeper.keep().action is Action.NOTHING
+    assert keeper.told.open == {}
+
+
+def test_job_that_somebody_stopped_is_started_again(keeper: Keeper) -> None:
+    keeper.database.run("EXEC sys.sp_cdc_stop_job")
+    wait_until(lambda: keeper.running is False)
+    assert keeper.keep().action is Action.START
+    assert keeper.running is True
+
+
+def test_stop_waits_for_capture_that_is_behind_but_not_beyond_its_limit(keeper: Keeper) -> None:
+    keeper.database.run("EXEC emulator.delay_capture @seconds = 3600")
+    keeper.write()
+    wait_until(lambda: keeper.control.read_capture().held_seconds is not None)
+    step = keeper.keep(STOP)
+    assert (step.action, keeper.running) == (Action.WAIT, True)
+    late = keeper.keep(STOP, now=STOP.since + timedelta(seconds=600))
+    assert (late.action, keeper.running) == (Action.STOP, False)
+    assert "goes on after it" in late.reason
+
+
+def test_full_log_ends_a_stop_alerts_and_the_stop_is_not_begun_again(keeper: Keeper) -> None:
+    keeper.keep_until(Action.STOP, STOP)
+    keeper.write()
+    keeper.database.run("EXEC emulator.fill_log")
+    step = keeper.keep(STOP)
+    assert (step.action, keeper.running) == (Action.START, True)
+    assert "the log is 100 % full (limit 70 %)" in step.guard
+    assert keeper.told.kinds == ["capture_stop_ended"]
+    keeper.database.run("EXEC emulator.clear_faults")
+    wait_until(lambda: keeper.control.read_capture().held_seconds is None)
+    assert keeper.keep(STOP).action is Action.NOTHING
+    assert keeper.running is True
+    assert keeper.told.kinds == ["capture_stop_ended"]
+    keeper.keep()
+    assert keeper.told.open == {}
+
+
+def test_log_that_is_held_too_long_ends_a_stop(keeper: Keeper) -> None:
+    keeper.write()
+    keeper.keep_until(Action.STOP, STOP)
+    keeper.write()
+    keeper.database.run("EXEC emulator.advance_clock @seconds = 50000")
+    step = keeper.keep(STOP)
+    assert (step.action, keeper.running) == (Action.START, True)
+    assert "has been held for 500" in step.guard
+
+
+def test_parameters_are_applied_with_the_restart_that_they_need_and_only_once(keeper: Keeper) -> None:
+    settings = CaptureSettings(job={"maxtrans": 1234, "pollinginterval": 2})
+    step = keeper.keep(settings=settings)
+    assert (step.action, keeper.running) == (Action.RESTART, True)
+    assert (keeper.job("maxtrans"), keeper.job("pollinginterval"), keeper.job("maxscans")) == (1234, 2, 10)
+    assert keeper.keep(settings=settings).action is Action.NOTHING
+
+
+@pytest.mark.parametrize("dies_before", ["change_capture", "start_capture"])
+def test_run_killed_in_a_restart_is_made_good_by_the_next(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, dies_before: str
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    settings = CaptureSettings(job={"maxscans": 7})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(keeper.control, dies_before, die)
+        keeper.keep(settings=settings)
+    assert keeper.running is False
+    keeper.keep(settings=settings)
+    assert (keeper.job("maxscans"), keeper.running) == (7, True)
+
+
+def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("floodmark.sqlserver.jobs._STATE_LIMIT_SECONDS", 3.0)
+    keeper.database.run("EXEC emulator.fail_capture @message = N'disk is gone'")
+    wait_until(lambda: keeper.running is False)
+    with pytest.raises(SourceUnavailableError, match="has not begun"):
+        keeper.keep()
+    assert keeper.told.kinds == ["capture_not_running"]
+    keeper.database.run("EXEC emulator.clear_faults")
+    keeper.keep()
+    assert keeper.running is True
+    assert keeper.told.open == {}
+
+
+def test_database_without_a_capture_job_is_an_alert(keeper: Keeper) -> None:
+    keeper.database.run("EXEC sys.sp_cdc_stop_job", "EXEC sys.sp_cdc_drop_job @job_type = N'capture'")
+    with pytest.raises(CaptureStoppedError, match="has no capture job"):
+        keeper.keep()
+    assert keeper.told.kinds == ["capture_not_running"]
+
+
+def test_job_that_runs_and_brings_nothing_is_an_alert_that_names_its_evidence(keeper: Keeper) -> None:
+    keeper.write()
+    wait_until(lambda: keeper.captured_rows() == 1)
+    keeper.database.run("EXEC emulator.slow_scan @seconds = 600")
+    keeper.write()
+    keeper.database.run("EXEC emulator.advance_clock @seconds = 7200")
+    assert keeper.keep().action is Action.NOTHING
+    assert keeper.told.kinds == ["capture_not_alive"]
+    (alert,) = keeper.told.open.values()
+    assert "evidence: " in alert.what
+
+
+def test_ledger_that_cannot_be_reached_keeps_no_job_from_being_started(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> str:
+        raise WarehouseUnavailableError("warehouse", "it cannot be reached.")
+
+    monkeypatch.setattr(keeper.ledger, "read_ended_stop", unreachable)
+    keeper.database.run("EXEC sys.sp_cdc_stop_job", "EXEC emulator.fill_log")
+    wait_until(lambda: keeper.running is False)
+    assert keeper.keep(STOP).action is Action.START
+    assert keeper.running is True

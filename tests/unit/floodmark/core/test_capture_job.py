@@ -1,0 +1,138 @@
+"""What a run does to the capture job, decided from one look and the schedule; and whether capture is alive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, LogScan, PlannedStop, decide_step
+from floodmark.core.liveness import Evidence, judge_liveness
+
+AT = datetime(2026, 5, 1, 12)
+NOW = AT.replace(tzinfo=UTC)
+STOP = PlannedStop(NOW - timedelta(minutes=1), NOW + timedelta(hours=1))
+WANTED = CaptureSettings(job={"maxtrans": 1000})
+
+
+def scan(age_seconds: float = 5, transactions: int = 0, errors: int = 0, latency_seconds: int = 0) -> LogScan:
+    return LogScan(AT - timedelta(seconds=age_seconds), transactions, errors, latency_seconds)
+
+
+def sighting(**other: Any) -> CaptureSighting:
+    made = CaptureSighting(
+        database="Shop", engine_edition=3, taken_at=AT, job={"maxtrans": 1000, "maxscans": 10}, running=True,
+        log_reuse_wait="NOTHING", log_used_percent=5.0, newest_entry_at=AT - timedelta(seconds=60), scan=scan(),
+    )  # fmt: skip
+    return replace(made, **other)
+
+
+HELD = {"log_reuse_wait": "REPLICATION", "scan": scan(transactions=9, latency_seconds=500)}
+
+running = st.booleans()
+sightings = st.builds(
+    sighting, running=running, log_reuse_wait=st.sampled_from(["NOTHING", "REPLICATION", "LOG_BACKUP", None]),
+    log_used_percent=st.one_of(st.none(), st.floats(0, 100)),
+    newest_entry_at=st.one_of(st.none(), st.integers(0, 100_000).map(lambda s: AT - timedelta(seconds=s))),
+    scan=st.one_of(st.none(), st.builds(scan, st.floats(0, 1000), st.integers(0, 3), st.integers(0, 1))),
+    job=st.fixed_dictionaries({"maxtrans": st.sampled_from([500, 1000])}),
+)  # fmt: skip
+
+
+@given(sightings)
+def test_outside_a_planned_stop_the_job_always_ends_running(seen: CaptureSighting) -> None:
+    step = decide_step(seen, WANTED, None, NOW)
+    assert step.action in ({Action.NOTHING, Action.RESTART} if seen.running else {Action.START})
+    assert step.guard == ""
+
+
+@given(sightings)
+def test_parameters_that_differ_are_applied_before_the_job_runs_again(seen: CaptureSighting) -> None:
+    step = decide_step(seen, WANTED, None, NOW)
+    assert bool(step.changes) == (seen.job != {"maxtrans": 1000})
+    if step.changes:
+        assert step.action in (Action.START, Action.RESTART)
+
+
+@given(sightings, st.integers(600, 3600))
+def test_a_planned_stop_does_not_wait_beyond_its_limit(seen: CaptureSighting, waited: int) -> None:
+    step = decide_step(seen, WANTED, STOP, STOP.since + timedelta(seconds=waited))
+    assert step.action is not Action.WAIT
+    if not step.guard:
+        assert step.action in ({Action.STOP} if seen.running else {Action.NOTHING, Action.CHANGE})
+
+
+@given(sightings)
+def test_a_stop_that_was_ended_is_never_begun_again(seen: CaptureSighting) -> None:
+    step = decide_step(seen, WANTED, STOP, NOW, ended="the log was full")
+    assert step.action in (Action.NOTHING, Action.RESTART, Action.START)
+    assert step.guard == "the log was full"
+
+
+@pytest.mark.parametrize(
+    ("seen", "guarded"),
+    [
+        ({"log_used_percent": 71.0}, True),
+        ({"log_used_percent": 69.0}, False),
+        ({"log_used_percent": None}, False),
+        ({"log_used_percent": 99.0, "log_reuse_wait": "LOG_BACKUP"}, False),
+        ({"newest_entry_at": AT - timedelta(hours=5)}, True),
+    ],
+)
+def test_stop_is_ended_by_a_log_that_is_held_for_capture_and_full_or_old(seen: dict[str, Any], guarded: bool) -> None:
+    step = decide_step(sighting(running=False, **(HELD | seen)), WANTED, STOP, NOW)
+    assert (step.action is Action.START) is guarded
+    assert bool(step.guard) is guarded
+
+
+@pytest.mark.parametrize(
+    ("seen", "caught_up"),
+    [
+        ({}, True),
+        ({"scan": scan(transactions=4, latency_seconds=3), "log_reuse_wait": "REPLICATION"}, True),
+        ({"scan": scan(), "log_reuse_wait": "REPLICATION"}, False),
+        ({"scan": scan(transactions=4, latency_seconds=60)}, False),
+        ({"scan": scan(errors=1)}, False),
+        ({"scan": scan(age_seconds=4000)}, False),
+        ({"scan": None}, False),
+    ],
+)
+def test_capture_has_caught_up_when_its_newest_scan_says_so(seen: dict[str, Any], caught_up: bool) -> None:
+    assert sighting(**seen).caught_up is caught_up
+
+
+@pytest.mark.parametrize("edition", [5, 12])
+def test_server_without_an_agent_is_neither_stopped_nor_started(edition: int) -> None:
+    seen = sighting(engine_edition=edition, running=None, job={"maxtrans": 500})
+    settings = CaptureSettings(job={"maxtrans": 1000, "pollinginterval": 2})
+    step = decide_step(seen, settings, STOP, NOW)
+    assert (step.action, step.changes) == (Action.CHANGE, {"maxtrans": 1000})
+    assert "no Agent" in step.guard
+    assert decide_step(replace(seen, job={"maxtrans": 1000}), settings, None, NOW).action is Action.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("seen", "alive", "evidence"),
+    [
+        ({}, True, Evidence.SCANS),
+        ({"scan": scan(age_seconds=1000)}, False, Evidence.SCANS),
+        ({"scan": scan(errors=2), "error": "22859: gone"}, False, Evidence.SCANS),
+        ({"scan": scan(transactions=1, latency_seconds=1000)}, False, Evidence.SCANS),
+        ({"scan": None}, True, Evidence.ENTRIES),
+        ({"scan": None, "newest_entry_at": AT - timedelta(seconds=901)}, False, Evidence.ENTRIES),
+        ({"scan": LogScan(None, 0, 0, 0), "newest_entry_at": AT - timedelta(hours=1)}, False, Evidence.ENTRIES),
+        ({"scan": None, "newest_entry_at": None}, None, Evidence.NONE),
+        ({"heartbeat_at": AT - timedelta(hours=1)}, False, Evidence.HEARTBEAT),
+        ({"heartbeat_at": AT, "scan": scan(errors=1)}, True, Evidence.HEARTBEAT),
+    ],
+)
+def test_liveness_rests_on_the_best_evidence_there_is(
+    seen: dict[str, Any], alive: bool | None, evidence: Evidence
+) -> None:
+    judged = judge_liveness(sighting(**seen), 900)
+    assert (judged.alive, judged.evidence) == (alive, evidence)
+    assert evidence.value in str(judged)
