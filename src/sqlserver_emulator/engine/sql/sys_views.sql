@@ -331,6 +331,11 @@ SELECT i.database, (i.object_id::bigint << 16) + i.index_id AS partition_id, i.o
     pg_relation_size(i.object_id::oid) / 8192 AS reserved_page_count, emulator.count_rows(i.object_id) AS row_count
 FROM emulator_sys.indexes i;
 
+CREATE VIEW emulator_sys.dm_db_log_space_usage AS
+SELECT d.database_id AS database, d.database_id, l.total_bytes AS total_log_size_in_bytes, l.used_bytes AS used_log_space_in_bytes,
+    (l.used_bytes * 100.0 / l.total_bytes)::real AS used_log_space_in_percent, l.used_bytes AS log_space_in_bytes_since_last_backup
+FROM emulator.databases d, emulator.log_space(d.database_id) l;
+
 CREATE VIEW emulator_sys.data_spaces AS
 SELECT d.database_id AS database, 'PRIMARY'::emulator.sysname AS name, 1 AS data_space_id, 'FG'::emulator.char2 AS type,
     'ROWS_FILEGROUP'::varchar(60) AS type_desc, 1::emulator.bit AS is_default, 0::emulator.bit AS is_system
