@@ -62,5 +62,9 @@ def test_large_values_have_no_limit_and_only_that_can_be_set(database: CdcDataba
                  "EXEC sp_configure 'max text repl size', -1", "RECONFIGURE")  # fmt: skip
     database.scan()
     assert [len(row["v"]) for row in database.change_table("dbo_t")] == [200000]
+    (shown,) = database.query(
+        "SELECT CAST(value_in_use AS int) AS value FROM sys.configurations WHERE name LIKE 'max text%'"
+    )
+    assert shown == {"value": -1}
     assert database.error_of("EXEC sp_configure 'max text repl size', 65536") == 49999
     assert database.error_of("EXEC sp_configure 'max', 1") == 15124

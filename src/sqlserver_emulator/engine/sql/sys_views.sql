@@ -446,7 +446,7 @@ FROM (VALUES
     (117, 'remote access', 1, 0, 1, 'Allow remote access', 0, 0),
     (124, 'default language', 0, 0, 9999, 'default language', 1, 0),
     (518, 'show advanced options', 0, 0, 1, 'show advanced options', 1, 0),
-    (1536, 'max text repl size (B)', 65536, -1, 2147483647, 'Maximum size of a text field in replication.', 1, 0),
+    (1536, 'max text repl size (B)', -1, -1, 2147483647, 'Maximum size of a text field in replication.', 1, 0),
     (1538, 'cost threshold for parallelism', 5, 0, 32767, 'cost threshold for parallelism', 1, 1),
     (1539, 'max degree of parallelism', 0, 0, 32767, 'maximum degree of parallelism', 1, 1),
     (1544, 'max server memory (MB)', 2147483647, 128, 2147483647, 'Maximum size of server memory (MB)', 1, 1),
