@@ -117,3 +117,25 @@ def test_history_holds_the_statement_word_for_word_at_a_whole_minute(tables: Sou
     assert (row["ddl_command"], row["required_column_update"]) == ("ALTER TABLE dbo.keyed ADD c int NULL", False)
     assert (row["ddl_time"].second, row["ddl_time"].microsecond) == (0, 0)
     assert row["ddl_lsn"] <= tables.admin.scalar("sys.fn_cdc_get_max_lsn()")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sp_cdc_help_change_data_capture",
+        "sp_cdc_get_captured_columns N'dbo_keyed'",
+        "sp_cdc_get_ddl_history N'dbo_keyed'",
+        "sp_cdc_generate_wrapper_function N'dbo_keyed'",
+        "sp_cdc_help_jobs",
+        "sp_cdc_change_job @maxscans = 10",
+        "sp_cdc_drop_job N'cleanup'",
+        "sp_cdc_add_job N'cleanup', @start_job = 0",
+        "sp_cdc_scan",
+        "sp_cdc_cleanup_change_table N'dbo_keyed', NULL",
+        "sp_cdc_enable_table N'dbo', N'keyed', N'again', @role_name = NULL",
+        "sp_cdc_disable_table N'dbo', N'keyed', N'again'",
+    ],
+)
+def test_procedure_returns_zero_when_it_succeeds(tables: Source, call: str) -> None:
+    name, _, arguments = call.partition(" ")
+    assert tables.admin.rows(f"DECLARE @r int = 9; EXEC @r = sys.{name} {arguments}; SELECT @r") == [(0,)]
