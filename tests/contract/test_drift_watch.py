@@ -129,7 +129,7 @@ def watch_over(
     )
     alerts, drift = ToldAlerts(), PostgresDriftLedger(database)
     watch = DriftWatch(
-        "shop", [settings], source=SqlServerDriftSource(at), ledger=drift, alerts=alerts,
+        "shop", [settings], source=lambda: SqlServerDriftSource(at), ledger=drift, alerts=alerts,
         drop_staging=lambda window_id: None,
     )  # fmt: skip
     return Watched(made, SqlServerSource(at), ledger, drift, watch, alerts, settings, warehouse=database)

@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from floodmark.config.drift import DriftConfig, DriftWatchConfig
 from floodmark.config.fields import PARSE_RULES
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
 from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
+from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 
@@ -20,7 +22,7 @@ _KEYS = {
     name
     for model in (
         Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig, SourceConfig, CaptureConfig, StopConfig,
-        CaptureJobConfig,
+        CaptureJobConfig, DriftConfig, DriftWatchConfig,
     )
     for name in model.model_fields
 }  # fmt: skip
@@ -54,6 +56,7 @@ def dump_config(config: Config) -> str:
             written |= {
                 "deletes": table.deletes.value, "net": table.net.value, "temporal": table.temporal.value,
                 "partitions": table.partitions, "first_load": {"chunk_rows": table.first_load_chunk_rows},
+                "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
             }  # fmt: skip
         document["pipelines"][name]["schedule"] = pipeline.schedule
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

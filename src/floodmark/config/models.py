@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from floodmark.config.drift import DriftConfig, DriftWatchConfig, drift_policies
 from floodmark.config.fields import (
     ColumnName,
     ConnectionId,
@@ -34,6 +35,7 @@ class SourceConfig(_Frozen):
 
     conn_id: ConnectionId
     capture: CaptureConfig | None = None
+    drift: DriftWatchConfig = DriftWatchConfig()
 
 
 class WarehouseConfig(_Frozen):
@@ -69,6 +71,7 @@ class TableConfig(_Frozen):
     temporal: TemporalPolicy | None = None
     partitions: NonNegativeInt | None = None
     first_load: FirstLoadConfig | None = None
+    drift: DriftConfig = DriftConfig()
 
 
 class PipelineConfig(_Frozen):
@@ -87,6 +90,7 @@ class PipelineConfig(_Frozen):
     first_load: FirstLoadConfig = FirstLoadConfig()
     freshness: Duration = timedelta(hours=1)
     lag_limit: Duration = timedelta(minutes=15)
+    drift: DriftConfig = DriftConfig()
     tables: tuple[TableConfig, ...] = Field(min_length=1)
 
 
@@ -126,4 +130,5 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         capture_instance=table.capture_instance,
         partitions=pipeline.partitions if table.partitions is None else table.partitions,
         first_load_chunk_rows=(table.first_load or pipeline.first_load).chunk_rows,
+        drift=drift_policies(pipeline.drift, table.drift),
     )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
+from floodmark.core.drift import Difference, DriftClass
+from floodmark.core.drift_words import describe_hold
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import classify_tables
 from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, judge, lag_seconds
@@ -128,6 +130,8 @@ class StatusReader:
         with open_transaction(warehouse, settings.name) as session:
             self._rows = _read_rows(session, "window_tables", "read_status", pipeline=settings.name)
             self._alerts = _read_rows(session, "alerts", "list_open_alerts")
+            holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=settings.name)
+        self._holds = {TableName(row["source_schema"], row["source_name"]): row for row in reversed(holds)}
         self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if self._rows else {}
 
     @property
@@ -137,7 +141,7 @@ class StatusReader:
     def read_status(self, look: Look | None = None) -> PipelineStatus:
         """look: at the source, with the tables' pinned instances and ``watermarks``."""
         validities = classify_tables(self._settings, look.snapshot, self.states) if look else ()
-        by_table = {validity.table: validity for validity in validities}
+        by_table = {validity.table: validity for validity in validities} | self._held()
         rows = {TableName(row["source_schema"], row["source_name"]): row for row in self._rows}
         tables = [
             self._table_status(table, rows.get(table.source), by_table.get(table.source), look)
@@ -154,6 +158,18 @@ class StatusReader:
             alerts,
             max([*standings, Standing.ATTENTION if alerts else Standing.FINE]).name.lower(),
         )
+
+    def _held(self) -> dict[TableName, Validity]:
+        """A hold counts from the moment it is made, and until it is ended, whatever the last run saw."""
+        held = {}
+        for table, row in self._holds.items():
+            difference = Difference(
+                DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"]
+            )  # fmt: skip
+            held[table] = Validity(
+                table, Verdict.HELD, *describe_hold(difference, row["event_id"], row["held_at"].astimezone(UTC))
+            )
+        return held
 
     def _subjects(self) -> tuple[str, str]:
         return self._settings.name, self._limits.source

@@ -39,7 +39,7 @@ def build_proposal(
     if len(siblings) + 1 >= MOST_INSTANCES:
         other = siblings[0]
         lines += [
-            "-- A table has at most two capture instances: the other one has to go first. Make sure that nobody reads it.",
+            "-- A table has at most two capture instances: the other one goes first. Make sure that nobody reads it.",
             "EXEC sys.sp_cdc_disable_table",
             f"    @source_schema = {_text(other.table.schema)}, @source_name = {_text(other.table.name)},",
             f"    @capture_instance = {_text(other.identity.name)};",

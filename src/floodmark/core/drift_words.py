@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from floodmark.core.ddl import Explained
 from floodmark.core.drift import GONE, Difference, DriftClass, DriftPolicy
@@ -24,7 +25,8 @@ _HAPPENED = {
 _NEXT = {
     DriftClass.COLUMN_ADDED: "Its values do not reach the target: an update of this column alone makes no change row. "
     "All other columns go on as before.",
-    DriftClass.COLUMN_DROPPED: "The target keeps the column and the values it has; they are no longer written.",
+    DriftClass.COLUMN_DROPPED: "The target keeps the column and the values it has; they are no longer written. What "
+    "was written to it between the last window and the drop is not in the target.",
     DriftClass.TYPE_WIDENED: "The next run widens the target's column before it merges.",
     DriftClass.TYPE_NARROWED: "The target's column stays as wide as it is. A value that does not fit can stop the "
     "capture job (see sys.dm_cdc_errors).",
@@ -95,6 +97,14 @@ def describe_effect(difference: Difference, policies: Mapping[str, DriftPolicy])
     elif others:
         words.append(f"It goes on in {_pipelines(others)}.")
     return " ".join(words)
+
+
+def describe_hold(difference: Difference, event_id: int, held_at: datetime) -> tuple[str, str]:
+    """Cause and hint of the verdict ``held``. held_at: with a time zone."""
+    return (
+        f"since {held_at:%Y-%m-%d %H:%M %Z}: {describe(difference)}.",
+        f"See floodmark drift list; to end the hold: floodmark drift approve {event_id}.",
+    )
 
 
 def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: str) -> str:

@@ -65,7 +65,7 @@ def judge(
     retention_minutes: int | None = None,
 ) -> tuple[Standing, str]:  # fmt: skip
     """With the reason, "" where it is fine. verdict None: no run has looked at the table yet."""
-    if verdict in INCIDENTS:
+    if verdict in INCIDENTS or verdict is Verdict.HELD:
         return Standing.INCIDENT, verdict.value
     if headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.drift import TableShape, is_as_known, stored
-from floodmark.core.drift_words import describe
+from floodmark.core.drift_words import describe, describe_hold
 from floodmark.core.errors import TableHeldError
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import SourceColumn, TableName
@@ -60,14 +60,15 @@ class _Looked:
 
 
 class DriftWatch:
-    """Of one source. pipelines: all that read it, since an event may concern several."""
+    """Of one source. pipelines: all that read it, since an event may concern several. source: asked for when somebody
+    has to look closely."""
 
     def __init__(
         self,
         source_name: str,
         pipelines: Sequence[PipelineSettings],
         *,
-        source: DriftSource,
+        source: Callable[[], DriftSource],
         ledger: DriftLedger,
         alerts: Alerts,
         drop_staging: Callable[[int], None],
@@ -94,7 +95,7 @@ class DriftWatch:
         shapes = {each.table: each.known.shape for each in looked if each.known is not None}
         if chosen:
             asked = {each.name: each.sighting.instance.table.name for each in chosen if each.sighting.instance}
-            sight = self._source.read_drift(asked)
+            sight = self._source().read_drift(asked)
             for each in chosen:
                 shape = self._write(snapshot, each, sight)
                 if shape is not None:
@@ -167,13 +168,8 @@ def all_held(pipeline: str, validities: Sequence[Validity]) -> TableHeldError | 
 
 
 def _held(validity: Validity, hold: Hold) -> Validity:
-    event = hold.event
-    return replace(
-        validity,
-        verdict=Verdict.HELD,
-        cause=f"since {hold.held_at:%Y-%m-%d %H:%M} UTC: {describe(event.explained.difference)}.",
-        hint=f"See floodmark drift list; to end the hold: floodmark drift approve {event.event_id}.",
-    )
+    cause, hint = describe_hold(hold.event.explained.difference, hold.event.event_id, hold.held_at)
+    return replace(validity, verdict=Verdict.HELD, cause=cause, hint=hint)
 
 
 def _shape(

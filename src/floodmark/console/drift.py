@@ -1,0 +1,69 @@
+"""Drift events for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from floodmark.core.drift_words import describe, describe_ddl, describe_effect
+
+if TYPE_CHECKING:
+    from floodmark.sync.drift_ports import DriftEvent
+
+
+def drift_table(events: Sequence[DriftEvent]) -> Table:
+    """One row per event; the statements that are proposed are in ``drift_details``."""
+    table = Table(title="schema drift", title_justify="left")
+    for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "approved"):
+        table.add_column(name, overflow="fold")
+    for event in events:
+        policies = ", ".join(f"{pipeline}: {policy.value}" for pipeline, policy in sorted(event.policies.items()))
+        approved = f"{event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
+        cells = (
+            str(event.event_id), event.source, str(event.table), describe(event.explained.difference), policies,
+            ", ".join(event.held) or "-", f"{event.found_at:%Y-%m-%d %H:%M}", approved,
+        )  # fmt: skip
+        table.add_row(*map(escape, cells), style="red" if event.held else "")
+    return table
+
+
+def drift_details(events: Sequence[DriftEvent]) -> str:
+    """The DDL behind each event, its effect, and the T-SQL that is proposed."""
+    lines = []
+    for event in events:
+        lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
+        lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
+        if event.proposal and event.approved_at is None:
+            lines += ["  To take the column along, at the source:", event.proposal]
+    return "\n".join(lines)
+
+
+def drift_json(events: Sequence[DriftEvent]) -> str:
+    return json.dumps([_document(event) for event in events], indent=2)
+
+
+def _document(event: DriftEvent) -> dict[str, Any]:
+    difference = event.explained.difference
+    return {
+        "event_id": event.event_id,
+        "source": event.source,
+        "table": str(event.table),
+        "capture_instance": event.identity.name,
+        "kind": difference.kind.value,
+        "column": difference.column,
+        "before": difference.before,
+        "after": difference.after,
+        "ddl": [
+            {"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in event.explained.entries
+        ],
+        "policies": {pipeline: policy.value for pipeline, policy in event.policies.items()},
+        "held": list(event.held),
+        "proposal": event.proposal,
+        "found_at": event.found_at.isoformat(),
+        "approved_at": event.approved_at.isoformat() if event.approved_at else None,
+        "approved_by": event.approved_by,
+    }

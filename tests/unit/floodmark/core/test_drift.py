@@ -1,0 +1,206 @@
+"""Classes of drift, their policies, and the DDL behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, TableSighting
+from floodmark.core.ddl import DdlEntry, explain, mentions
+from floodmark.core.drift import (
+    ALLOWED,
+    Absence,
+    Difference,
+    DriftClass,
+    DriftPolicies,
+    DriftPolicy,
+    TableShape,
+    classify_absence,
+    compare_shapes,
+    is_as_known,
+    select_policy,
+)
+from floodmark.core.drift_proposal import LivingInstance, build_proposal
+from floodmark.core.drift_types import TypeChange, classify_type, holds
+from floodmark.core.drift_words import advise, describe, describe_effect
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
+from floodmark.core.shape_json import shape_from_json, shape_to_json
+from floodmark.core.types import Kind, WarehouseType
+from floodmark.core.window import TemporalPolicy
+from floodmark.warehouse.types import holds as postgres_holds
+from floodmark.warehouse.types import postgres_type
+
+ORDERS = TableName("dbo", "Orders")
+IDENTITY = InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))
+ID = SourceColumn("Id", "int", 1, nullable=False)
+NOTE = SourceColumn("Note", "nvarchar", 2, 50)
+SHAPE = TableShape(ORDERS, IDENTITY, (ID, NOTE), (), (), ("Id",), 2)
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(10))
+
+
+def column(text: str) -> SourceColumn:
+    """``decimal(18,2)``, ``nvarchar(max)``, ``int``."""
+    name, _, rest = text.rstrip(")").partition("(")
+    if name in ("decimal", "numeric"):
+        precision, scale = map(int, rest.split(","))
+        return SourceColumn("C", name, 1, precision=precision, scale=scale)
+    if name in ("datetime2", "time", "datetimeoffset"):
+        return SourceColumn("C", name, 1, scale=int(rest))
+    length = MAX_LENGTH if rest == "max" else int(rest or 0)
+    return SourceColumn("C", name, 1, max_length=length)
+
+
+TYPES = [
+    ("int", "bigint", TypeChange.WIDENED), ("bigint", "int", TypeChange.NARROWED),
+    ("tinyint", "smallint", TypeChange.WIDENED), ("smallint", "tinyint", TypeChange.NARROWED),
+    ("nvarchar(10)", "nvarchar(max)", TypeChange.WIDENED), ("nvarchar(max)", "nvarchar(10)", TypeChange.NARROWED),
+    ("varbinary(10)", "varbinary(20)", TypeChange.WIDENED), ("varbinary(max)", "varbinary(20)", TypeChange.NARROWED),
+    ("decimal(10,2)", "decimal(12,2)", TypeChange.WIDENED), ("decimal(10,2)", "decimal(10,4)", TypeChange.CHANGED),
+    ("decimal(18,2)", "decimal(10,2)", TypeChange.NARROWED), ("int", "decimal(12,2)", TypeChange.WIDENED),
+    ("real", "float", TypeChange.WIDENED), ("int", "nvarchar(20)", TypeChange.CHANGED),
+    ("date", "datetime2(3)", TypeChange.CHANGED), ("datetime2(3)", "datetime2(6)", TypeChange.WIDENED),
+    ("datetime2(6)", "datetime2(3)", TypeChange.NARROWED), ("int", "sql_variant", TypeChange.CHANGED),
+    ("bit", "int", TypeChange.CHANGED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), TYPES, ids=[f"{a} to {b}" for a, b, _ in TYPES])
+def test_a_type_is_wider_where_it_holds_every_value_that_there_was(
+    before: str, after: str, expected: TypeChange
+) -> None:
+    assert classify_type(column(before), column(after), TemporalPolicy.TRUNCATE) is expected
+
+
+def test_a_finer_time_is_another_kind_of_value_where_it_is_kept_as_text() -> None:
+    change = classify_type(column("datetime2(6)"), column("datetime2(7)"), TemporalPolicy.TEXT)
+    assert change is TypeChange.CHANGED
+
+
+warehouse_types = st.one_of(
+    st.sampled_from([WarehouseType(kind) for kind in Kind if kind is not Kind.DECIMAL]),
+    st.builds(lambda length: WarehouseType(Kind.TEXT, length=length), st.integers(1, 9)),
+    st.builds(
+        lambda whole, scale: WarehouseType(Kind.DECIMAL, whole + scale, scale), st.integers(1, 22), st.integers(0, 5)
+    ),
+)
+
+
+@given(warehouse_types, warehouse_types)
+def test_what_counts_as_wider_is_what_the_target_can_be_widened_to(wide: WarehouseType, narrow: WarehouseType) -> None:
+    assert holds(wide, narrow) == postgres_holds(postgres_type(wide), postgres_type(narrow))
+
+
+@given(st.sampled_from(list(DriftClass)), st.sampled_from(list(DriftPolicy)))
+def test_every_class_has_a_default_that_is_allowed_and_words_for_all_of_them(
+    kind: DriftClass, policy: DriftPolicy
+) -> None:
+    difference = Difference(kind, "Note", "before", "after")
+    assert DriftPolicies().of(kind) in ALLOWED[kind]
+    assert "{" not in describe(difference)
+    assert "shop" in describe_effect(difference, {"shop": policy})
+    assert "floodmark drift approve 7" in advise(difference, 7, is_held=False, proposal="")
+
+
+def test_a_shape_that_is_the_same_has_no_difference() -> None:
+    assert compare_shapes(SHAPE, SHAPE, TemporalPolicy.TRUNCATE) == ()
+
+
+def test_differences_are_named_each_by_its_class() -> None:
+    seen = replace(
+        SHAPE, captured=(replace(ID, type_name="bigint"),), lost=("Note",), key=("Id", "Other"),
+        uncaptured=(SourceColumn("Note", "nvarchar", 3, 50),), name=TableName("dbo", "Purchases"),
+    )  # fmt: skip
+    found = [(each.kind, each.column) for each in compare_shapes(SHAPE, seen, TemporalPolicy.TRUNCATE)]
+    assert found == [
+        (DriftClass.TABLE_RENAMED, None), (DriftClass.KEY_CHANGED, None), (DriftClass.TYPE_WIDENED, "Id"),
+        (DriftClass.COLUMN_DROPPED, "Note"), (DriftClass.COLUMN_ADDED, "Note"),
+    ]  # fmt: skip
+
+
+def test_a_replaced_instance_is_one_difference_whatever_else_changed() -> None:
+    seen = replace(SHAPE, identity=replace(IDENTITY, object_id=43), captured=(ID,))
+    (difference,) = compare_shapes(SHAPE, seen, TemporalPolicy.TRUNCATE)
+    assert difference.kind is DriftClass.INSTANCE_REPLACED
+
+
+@pytest.mark.parametrize(
+    ("absence", "kind"),
+    [
+        (Absence(cdc_enabled=False, exists=True), DriftClass.CDC_DISABLED),
+        (Absence(cdc_enabled=True, exists=True), DriftClass.CDC_DISABLED),
+        (Absence(cdc_enabled=True, exists=False), DriftClass.TABLE_DROPPED),
+        (Absence(cdc_enabled=True, exists=False, renamed_to=TableName("dbo", "B")), DriftClass.TABLE_RENAMED),
+    ],
+)
+def test_a_table_that_is_not_to_be_seen_was_renamed_dropped_or_disabled(absence: Absence, kind: DriftClass) -> None:
+    assert classify_absence(SHAPE, absence).kind is kind
+
+
+def test_a_hold_needs_something_to_stop_for() -> None:
+    never_captured = Difference(DriftClass.TYPE_CHANGED, "Secret", "int", "xml", is_captured=False)
+    assert select_policy(DriftPolicies(), never_captured) is DriftPolicy.ALERT
+    key = Difference(DriftClass.KEY_CHANGED, None, "(Id)", "(Other)")
+    assert select_policy(DriftPolicies(), key) is DriftPolicy.HOLD
+    assert select_policy(DriftPolicies(), key, declares_key=True) is DriftPolicy.ALERT
+
+
+def test_a_column_dropped_and_added_again_is_seen_by_the_highest_column_id() -> None:
+    instance = CaptureInstance(IDENTITY, SourceTable(ORDERS, (ID, NOTE), ("Id",)), lsn(1), False, True)
+    sighting = TableSighting(ORDERS, True, instance, lsn(1), max_column_id=2)
+    assert is_as_known(sighting, SHAPE)
+    assert not is_as_known(replace(sighting, max_column_id=3), SHAPE)
+    assert is_as_known(sighting, replace(SHAPE, captured=(ID,), lost=("Note",)))
+
+
+def entry(number: int, text: str) -> DdlEntry:
+    return DdlEntry(lsn(number), datetime(2026, 1, 1), text)
+
+
+def test_each_statement_stands_behind_its_difference_or_is_unknown() -> None:
+    added = Difference(DriftClass.COLUMN_ADDED, "Colour", "", "int", is_captured=False)
+    entries = [
+        entry(3, "ALTER TABLE dbo.Orders REBUILD"), entry(1, "alter table Orders add [Colour] int -- not Note"),
+        entry(2, "ALTER TABLE dbo.Orders DROP COLUMN Colour2"),
+    ]  # fmt: skip
+    found = explain([added], entries)
+    assert [(each.difference.kind, [e.lsn for e in each.entries]) for each in found] == [
+        (DriftClass.COLUMN_ADDED, [lsn(1)]), (DriftClass.UNKNOWN, [lsn(2)]), (DriftClass.UNKNOWN, [lsn(3)]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("ADD [a b] int", "a b", True), ('ADD "a" int', "A", True), ("ADD a int", "a", True),
+        ("ADD ab int", "a", False),
+        ("ADD [a]]b] int", "a]b", True), ("ADD #a int", "a", False),
+    ],
+)  # fmt: skip
+def test_a_column_is_named_in_brackets_quotation_marks_or_as_a_word(text: str, name: str, expected: bool) -> None:
+    assert mentions(text, name) is expected
+
+
+def test_a_proposal_takes_over_what_the_first_instance_was_made_with() -> None:
+    first = LivingInstance(IDENTITY, ORDERS, True, "read'er", "PK_Orders", "FG1")
+    other = LivingInstance(replace(IDENTITY, name="dbo_Orders_2"), ORDERS)
+    text = build_proposal(first, ["Id", "a]b"], ["Colour"], [first, other])
+    assert "@capture_instance = N'dbo_Orders_2';" in text.splitlines()[3]
+    assert "@capture_instance = N'dbo_Orders_3'," in text
+    for part in (
+        "@supports_net_changes = 1,", "@role_name = N'read''er',", "@index_name = N'PK_Orders',",
+        "@filegroup_name = N'FG1',", "@captured_column_list = N'[Id], [a]]b], [Colour]';",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_a_shape_is_the_same_after_json() -> None:
+    shape = replace(SHAPE, lost=("Old",), uncaptured=(replace(NOTE, ordinal=7),), ddl_lsn=lsn(9))
+    assert shape_from_json(shape_to_json(shape)) == shape
