@@ -117,13 +117,16 @@ def test_keys_and_indexes_are_described(connection: Any) -> None:
 
 def test_procedures_and_their_parameters_are_described(connection: Any) -> None:
     run(connection, "CREATE SCHEMA jdbc_c")
-    run(connection, "CREATE PROCEDURE jdbc_c.P @a int, @b nvarchar(20) = N'x', @c decimal(10,2) OUTPUT AS SET @c = 1")
+    run(
+        connection,
+        "CREATE PROCEDURE jdbc_c.P @First int, @b nvarchar(20) = N'x', @c decimal(10,2) OUTPUT AS SET @c = 1",
+    )
     facts = connection.getMetaData()
     assert chosen(facts.getProcedures(None, "jdbc_c", "%"), "PROCEDURE_NAME", "PROCEDURE_TYPE") == [("P;1", "2")]
     columns = facts.getProcedureColumns(None, "jdbc_c", "P", "%")
     assert chosen(columns, "COLUMN_NAME", "COLUMN_TYPE", "TYPE_NAME", "PRECISION", "SCALE") == [
         ("@RETURN_VALUE", "5", "int", "10", "0"),
-        ("@a", "1", "int", "10", "0"),
+        ("@First", "1", "int", "10", "0"),
         ("@b", "1", "nvarchar", "20", None),
         ("@c", "2", "decimal", "10", "2"),
     ]

@@ -34,7 +34,7 @@ class Formal:
     @classmethod
     def of_user(cls, parameter: ParameterDeclaration) -> Formal:
         default = REQUIRED if parameter.default is None else parameter.default.value
-        return cls(parameter.name, parameter.name, parameter.type, default, parameter.output)
+        return cls(parameter.name, parameter.shown or parameter.name, parameter.type, default, parameter.output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,12 +290,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ParameterDeclaration:
-    """A parameter of a procedure or of sp_executesql. ``default`` None: it must be given."""
+    """A parameter of a procedure or of sp_executesql. ``default`` None: it must be given. ``shown``: as written."""
 
     name: str
     type: TsqlType
     default: Literal | None = None
     output: bool = False
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

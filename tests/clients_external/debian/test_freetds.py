@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -74,8 +75,10 @@ def run(emulator: Emulator, clients_database: str, tmp_path: Path) -> Program:
     return run
 
 
-@pytest.mark.parametrize("version", ["7.1", "7.2", "7.3", "7.4"])
-@pytest.mark.parametrize("encryption", ["off", "request", "require"])
+@pytest.mark.parametrize(
+    ("version", "encryption"),
+    [("7.0", "off"), *itertools.product(["7.1", "7.2", "7.3", "7.4"], ["off", "request", "require"])],
+)
 def test_tsql_speaks_every_version_with_and_without_tls(
     run: Program, clients_database: str, version: str, encryption: str
 ) -> None:
@@ -128,3 +131,21 @@ def test_bsqldb_prints_several_results_and_stops_at_an_error(run: Program) -> No
     assert "Msg 8134, Level 16, State 1" in printed
     assert "Divide by zero error encountered." in printed
     assert "7" not in printed.splitlines()[-1]
+
+
+def test_freebcp_copies_rows_in_and_out(
+    run: Program, emulator: Emulator, clients_database: str, tmp_path: Path
+) -> None:
+    run("tsql", "CREATE TABLE dbo.Copied (Id int PRIMARY KEY, Name nvarchar(20) NULL, Price decimal(9,2) NULL)\nGO\n")
+    given = "1,Größe,1.50\n2,,\n3,naïve 🌊,-0.01\n"
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text(given, "utf-8")
+    for direction, file in (("in", source), ("out", target)):
+        done = subprocess.run(
+            ["freebcp", f"{clients_database}.dbo.Copied", direction, str(file), "-S", "emulator", "-U", emulator.user,
+             "-P", emulator.password, "-c", "-t", ",", "-r", "\n", "-T", "2147483647"],
+            capture_output=True, text=True, timeout=SECONDS, check=False,
+            env={**os.environ, "FREETDSCONF": str(tmp_path / "freetds.conf"), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+        assert "3 rows copied" in done.stdout, done.stdout + done.stderr
+    assert target.read_text("utf-8") == given

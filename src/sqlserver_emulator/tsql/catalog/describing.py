@@ -170,7 +170,7 @@ def _suggested_by_call(
 def _parameter_row(
     ordinal: int, name: str, type: TsqlType, formal: nodes.ParameterDeclaration | None, is_output: bool
 ) -> Row:
-    shown = None if formal is None else formal.name
+    shown = None if formal is None else formal.shown
     is_return = is_output and formal is None
     return (
         *(ordinal, name, *_facts(type), *_user_type(type)),

@@ -92,7 +92,7 @@ def _parameter_rows(call: ProcedureCall) -> list[Row]:
         home = (call.engine.database, owner, f"{name};1")
         rows.append((*home, "@RETURN_VALUE", _RETURNED, *_described(INT, is_odbc_3, 0, "NO")))
         for position, parameter in enumerate(parse_procedure(str(source)).parameters, 1):
-            rows.append((*home, parameter.name, _direction(parameter), *_of(parameter, is_odbc_3, position)))
+            rows.append((*home, parameter.shown, _direction(parameter), *_of(parameter, is_odbc_3, position)))
     if wanted not in (None, "", "%"):
         rows = [row for row in rows if str(row[3]).lower() == str(wanted).lower()]
     return rows

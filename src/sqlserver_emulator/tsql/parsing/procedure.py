@@ -84,7 +84,7 @@ def _take_parameter(cursor: Cursor) -> ParameterDeclaration:
     default = _take_default(cursor) if cursor.accept("=") else None
     output = cursor.accept("OUTPUT") or cursor.accept("OUT")
     cursor.accept("READONLY")
-    return ParameterDeclaration(token.text.lower(), declared, default, output)
+    return ParameterDeclaration(token.text.lower(), declared, default, output, token.text)
 
 
 def _take_default(cursor: Cursor) -> Literal:
