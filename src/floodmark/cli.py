@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,13 +51,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
+    from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
     from floodmark.sync import advance, check, open_window  # noqa: PLC0415
 
     with _explained():
         path = (config or config_path()).resolve()
-        wiring = wire(load_config(path), pipeline)
+        loaded = load_config(path)
+        wiring = wire(loaded, pipeline)
         ledger = wiring.ledger()
-        opened = open_window.open_window(wiring.settings, wiring.source(), ledger)
+        stop = current_stop(loaded, pipeline, datetime.now(UTC))
+        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, planned_stop=stop)
         if opened.window_id is None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
             return

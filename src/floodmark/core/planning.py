@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
@@ -65,11 +66,12 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
 
 
 def classify_tables(
-    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
-) -> tuple[Validity, ...]:
-    """The verdict on each table of the snapshot."""
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    planned_stop: PlannedStop | None = None,
+) -> tuple[Validity, ...]:  # fmt: skip
+    """The verdict on each table of the snapshot. planned_stop: of the capture job, the one that is on."""
     return tuple(
-        classify(sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds)
+        classify(sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds, planned_stop)
         for sighting in snapshot.tables
     )
 

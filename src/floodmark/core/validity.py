@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -43,11 +44,12 @@ def classify(
     snapshot: SourceSnapshot,
     state: TableState | None,
     lag_limit_seconds: float = DEFAULT_LAG_LIMIT_SECONDS,
+    planned_stop: PlannedStop | None = None,
 ) -> Validity:
-    """state None: the ledger has never heard of the table."""
-    look = _Look(
-        sighting, snapshot, state or TableState(sighting.table, None, None, consistent=False), lag_limit_seconds
-    )
+    """state None: the ledger has never heard of the table. planned_stop: the one that is on; a capture job that does
+    not run is then what was wanted."""
+    known = state or TableState(sighting.table, None, None, consistent=False)
+    look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop)
     verdict = look.missing() or look.replaced() or look.not_harvested() or look.out_of_range() or look.capture()
     return verdict or look.readable()
 
@@ -101,6 +103,7 @@ class _Look:
     snapshot: SourceSnapshot
     state: TableState
     lag_limit_seconds: float
+    planned_stop: PlannedStop | None = None
 
     @property
     def table(self) -> TableName:
@@ -170,13 +173,23 @@ class _Look:
                 "Was the database restored or moved? Compare it with the target before you go on.",
             )  # fmt: skip
         if self.snapshot.capture_running is False:
-            return self._verdict(
-                Verdict.CAPTURE_STOPPED, "the capture job has not processed the table's enabling, and it does not run.",
-                "Start it: sys.sp_cdc_start_job.",
-            )  # fmt: skip
+            return self._not_reached()
         return self._verdict(
             Verdict.NOT_HARVESTED_YET, "the capture job has not processed the table's enabling yet.",
             "That takes up to five minutes on a quiet source; the next run takes the table along.",
+        )  # fmt: skip
+
+    def _not_reached(self) -> Validity:
+        """The capture job was stopped before it came to the table."""
+        if self.planned_stop is not None:
+            return self._verdict(
+                Verdict.NOT_HARVESTED_YET,
+                f"the capture job has not processed the table's enabling; it does not run for {self.planned_stop}.",
+                "The first run after that takes the table along.",
+            )
+        return self._verdict(
+            Verdict.CAPTURE_STOPPED, "the capture job has not processed the table's enabling, and it does not run.",
+            "Start it: sys.sp_cdc_start_job.",
         )  # fmt: skip
 
     def out_of_range(self) -> Validity | None:
@@ -203,7 +216,13 @@ class _Look:
         behind = self.snapshot.seconds_behind
         silent = behind is not None and behind > self.lag_limit_seconds
         since = f"The newest entry of the log is {behind:.0f} s old." if behind is not None else ""
-        if self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent):
+        stopped = self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent)
+        if stopped and self.planned_stop is not None:
+            return self._verdict(
+                Verdict.CAUGHT_UP,
+                f"all that was captured has been read; the capture job does not run for {self.planned_stop}.",
+            )
+        if stopped:
             words = "does not run" if self.snapshot.capture_running is False else "seems not to run"
             return self._verdict(
                 Verdict.CAPTURE_STOPPED,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
 from floodmark.orchestration.failure import explained
+from floodmark.orchestration.planned_stops import current_stop
 from floodmark.sync import advance, check, open_window
 
 if TYPE_CHECKING:
@@ -33,9 +35,10 @@ def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName
     """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
         # The DAG was built without looking into the rules; a broken one must not cost a load.
-        load_config(config_path)
+        config = load_config(config_path)
         try:
-            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger())
+            stop = current_stop(config, wiring.settings.name, datetime.now(UTC))
+            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger(), planned_stop=stop)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None

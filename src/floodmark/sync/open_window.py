@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, decide, pinned_instances
 from floodmark.core.schema import TableName
@@ -35,9 +36,12 @@ class OpenResult:
 
 
 def open_window(
-    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None = None
-) -> OpenResult:
+    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None = None,
+    planned_stop: PlannedStop | None = None,
+) -> OpenResult:  # fmt: skip
     """At most two statements at the source, and some more where a table differs from what ``drift`` knows of it.
+
+    planned_stop: of the capture job, the one that is on; the job's standing still is then no incident.
 
     Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
     TableHeldError when that is all of them.
@@ -52,7 +56,7 @@ def open_window(
     snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
     _log_snapshot(snapshot)
     snapshot, holds = _examine(settings, snapshot, states, drift)
-    validities = held_verdicts(classify_tables(settings, snapshot, states), holds)
+    validities = held_verdicts(classify_tables(settings, snapshot, states, planned_stop), holds)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
     if error := all_held(settings.name, validities):
@@ -61,7 +65,8 @@ def open_window(
     if isinstance(decision, Fail):
         raise decision.error
     if isinstance(decision, Skip):
-        return _nothing(decision.reason)
+        stopped = planned_stop is not None and snapshot.capture_running is not True
+        return _nothing(decision.reason + (f" The capture job does not run for {planned_stop}." if stopped else ""))
     if isinstance(decision, AdvanceQuiet):
         ledger.advance_quiet(settings.name, decision.to_lsn, decision.watermarks, decision.to_lsn_at)
         reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."

@@ -1,0 +1,43 @@
+"""A capture job that does not run is no incident while that is planned, and one at any other time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from source_sights import ORDERS, sighting, snapshot, state
+
+from floodmark.core.capture import Verdict
+from floodmark.core.capture_job import PlannedStop
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.validity import INCIDENTS, classify
+
+STOP = PlannedStop(datetime(2026, 5, 1, 8, tzinfo=UTC), datetime(2026, 5, 1, 18, tzinfo=UTC))
+STOPPED = {"capture_running": False}
+UNKNOWN_AND_SILENT = {"capture_running": None, "seconds_behind": 5000.0}
+
+
+@pytest.mark.parametrize("seen", [STOPPED, UNKNOWN_AND_SILENT])
+def test_stopped_job_is_an_incident_only_outside_a_planned_stop(seen: dict[str, Any]) -> None:
+    look = snapshot(sighting(), **seen)
+    assert classify(sighting(), look, state(100)).verdict is Verdict.CAPTURE_STOPPED
+    planned = classify(sighting(), look, state(100), planned_stop=STOP)
+    assert planned.verdict is Verdict.CAUGHT_UP
+    assert "planned from 2026-05-01 08:00 to 2026-05-01 18:00 UTC" in planned.cause
+
+
+def test_table_enabled_in_a_planned_stop_waits_for_its_end() -> None:
+    new = sighting(min_lsn=LsnAbsence.NULL)
+    planned = classify(new, snapshot(new, **STOPPED), None, planned_stop=STOP)
+    assert planned.verdict is Verdict.NOT_HARVESTED_YET
+    assert "planned" in planned.cause
+
+
+@pytest.mark.parametrize("watermark", [50, 3, 200])
+def test_planned_stop_hides_no_other_verdict(watermark: int) -> None:
+    look = snapshot(sighting(), **STOPPED)
+    usual = classify(sighting(), look, state(watermark))
+    assert classify(sighting(), look, state(watermark), planned_stop=STOP) == usual
+    assert usual.verdict in (Verdict.READY, *INCIDENTS)
+    assert usual.table == ORDERS
