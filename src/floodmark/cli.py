@@ -38,6 +38,8 @@ STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
+drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: what changed at the source, and what is held.")
+app.add_typer(drift_app, name="drift")
 _out = Console(soft_wrap=False)
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -51,6 +53,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
+    from floodmark.orchestration.drift_watch import drift_watch  # noqa: PLC0415
     from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
     from floodmark.sync import advance, check, open_window  # noqa: PLC0415
 
@@ -59,8 +62,9 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
         loaded = load_config(path)
         wiring = wire(loaded, pipeline)
         ledger = wiring.ledger()
+        watch = drift_watch(loaded, loaded.pipeline(pipeline).source)
         stop = current_stop(loaded, pipeline, datetime.now(UTC))
-        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, planned_stop=stop)
+        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, watch, stop)
         if opened.window_id is None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
             return
@@ -147,6 +151,50 @@ def check_config(
         return
     tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
     typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+
+
+@drift_app.command("list")
+def list_drift(
+    everything: Annotated[bool, typer.Option("--all", help="Also what has been approved.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """The events that nobody has approved yet, with their DDL, what is held, and the T-SQL that is proposed."""
+    from floodmark.console.drift import drift_details, drift_json, drift_table  # noqa: PLC0415
+    from floodmark.orchestration import drift_approval  # noqa: PLC0415
+
+    with _explained():
+        events = drift_approval.list_drift(load_config(config or config_path()), everything=everything)
+    if as_json:
+        typer.echo(drift_json(events))
+    elif not events:
+        typer.echo("No drift." if everything else "No drift that is not approved.")
+    else:
+        _out.print(drift_table(events))
+        typer.echo(drift_details(events))
+
+
+@drift_app.command("approve")
+def approve_drift(event: Annotated[int, typer.Argument(help="Its number.")], config: ConfigFile = None) -> None:
+    """Take note of an EVENT: its alert is over, and the tables that it holds go on with the next run."""
+    from floodmark.orchestration import drift_approval  # noqa: PLC0415
+
+    with _explained():
+        found = drift_approval.approve_drift(load_config(config or config_path()), event)
+    held = f"; {found.table} goes on in {', '.join(found.held)}" if found.held else ""
+    typer.echo(f"Event {event} is approved{held}.")
+
+
+@drift_app.command("release")
+def release_table(
+    pipeline: Pipeline, table: Annotated[str, typer.Argument(help="schema.table")], config: ConfigFile = None
+) -> None:
+    """End every hold on a TABLE of PIPELINE; it goes on with the next run."""
+    from floodmark.orchestration import drift_approval  # noqa: PLC0415
+
+    with _explained():
+        drift_approval.release_table(load_config(config or config_path()), pipeline, table)
+    typer.echo(f"{table} goes on in {pipeline}.")
 
 
 def _load(wiring: Wiring, window_id: int, path: Path) -> None:

@@ -21,6 +21,7 @@ from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, Tempo
 from floodmark.ledger.alerts import PostgresAlertLedger
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.sync.alerts import AlertDesk
+from floodmark.sync.drift_ports import DriftSight, TableDetails
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.wiring import Wiring
 
@@ -50,6 +51,9 @@ class IdleSource:
         sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,))
 
+    def read_drift(self, asked: object) -> DriftSight:
+        return DriftSight({"dbo_Orders": TableDetails()}, ())
+
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection) -> CliRunner:
@@ -70,6 +74,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 @pytest.fixture
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wiring, "source", lambda self: IdleSource())
+    monkeypatch.setattr("floodmark.orchestration.drift_watch.drift_source", lambda config, source: IdleSource())
     monkeypatch.setattr(Wiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320))
 
 

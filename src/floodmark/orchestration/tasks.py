@@ -19,6 +19,7 @@ from floodmark.core.errors import NotHarvestedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
+from floodmark.orchestration.drift_watch import drift_watch
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.planned_stops import current_stop
 from floodmark.sync import advance, check, open_window
@@ -37,8 +38,9 @@ def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName
         # The DAG was built without looking into the rules; a broken one must not cost a load.
         config = load_config(config_path)
         try:
+            watch = drift_watch(config, config.pipeline(wiring.settings.name).source)
             stop = current_stop(config, wiring.settings.name, datetime.now(UTC))
-            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger(), planned_stop=stop)
+            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger(), watch, stop)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None

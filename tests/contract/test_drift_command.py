@@ -1,0 +1,125 @@
+"""From the task of the drift DAG to ``floodmark drift``: the configuration's own connections, alerts and ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_load, insert_rows, instance, lsn
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.cli import app
+from floodmark.config.loading import load_config
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.orchestration.drift_watch import run_watch
+from floodmark.warehouse.connection import WarehouseConnection
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    tables: [{source: dbo.Orders, target: shop.orders}, {source: dbo.Plain, target: shop.plain}]
+"""
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Code int)", "CREATE TABLE dbo.Plain (Id int PRIMARY KEY)"
+        )
+        made.enable("Orders")
+        made.enable("Plain")
+        yield made
+
+
+@pytest.fixture
+def config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, source: CdcDatabase,
+    database: WarehouseConnection,
+) -> Path:  # fmt: skip
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    mssql = {
+        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
+        "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
+    }  # fmt: skip
+    warehouse = {
+        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
+        "password": "s3cret", "schema": database.database,
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(mssql))
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    monkeypatch.setenv("COLUMNS", "200")
+    return path
+
+
+def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
+    config: Path, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    cli, loaded = CliRunner(), load_config(config)
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
+    assert run_watch(loaded, "shop") == "no table is held"
+    source.run("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)")
+    source.scan()
+    for _ in range(2):
+        assert run_watch(loaded, "shop") == "held: dbo.Orders in shop"
+    with psycopg.connect(database.conninfo()) as session:
+        alerts = session.execute("SELECT kind, times, ended_at IS NULL FROM floodmark.alerts").fetchall()
+    assert alerts == [("schema_drift", 1, True)]
+    listed = cli.invoke(app, ["drift", "list"]).stdout
+    assert "column Code became another kind of value: int, now nvarchar(20)" in " ".join(listed.split())
+    assert "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)" in listed
+    (document,) = json.loads(cli.invoke(app, ["drift", "list", "--json"]).stdout)
+    assert (document["kind"], document["column"], document["held"]) == ("type_changed", "Code", ["shop"])
+    (status,) = json.loads(cli.invoke(app, ["status", "--json"]).stdout)
+    held = next(table for table in status["tables"] if table["source"] == "dbo.Orders")
+    assert (held["verdict"], held["standing"]) == ("held", "incident")
+    assert "column Code" in held["cause"]
+    approved = cli.invoke(app, ["drift", "approve", str(document["event_id"])])
+    assert approved.stdout == "Event 1 is approved; dbo.Orders goes on in shop.\n"
+    assert run_watch(loaded, "shop") == "no table is held"
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL").fetchone() == (0,)
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
+    assert cli.invoke(app, ["drift", "list", "--all"]).stdout.count("approved") >= 1
+
+
+def test_what_is_not_there_is_refused_by_name(config: Path) -> None:
+    cli = CliRunner()
+    for arguments, words in (
+        (["approve", "7"], "drift event 7: the ledger has no such event."),
+        (["release", "shop", "dbo.Orders"], "dbo.Orders: pipeline shop does not hold it."),
+        (["release", "nowhere", "dbo.Orders"], "nowhere: there is no such pipeline."),
+        (["release", "shop", "Orders"], "not a table name"),
+    ):
+        result = cli.invoke(app, ["drift", *arguments])
+        assert result.exit_code in (1, 2)
+        assert words in " ".join(result.stderr.split())
+
+
+def test_a_dropped_column_keeps_its_old_values_in_the_target(
+    database: WarehouseConnection, ledger: PostgresLedger
+) -> None:
+    shop = Shop(database, ledger)
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 100, discount=5), Row(2, INSERT, 10, 200, discount=7)])
+    left = tuple(column for column in COLUMNS if column.name != "Disc%")
+    plan = shop.begin(replace(changes(10, 20), instance=instance(left)), 20)
+    staged = Row(1, UPDATE, 15, 111).staged()
+    del staged["Disc%"]
+    with psycopg.connect(database.conninfo()) as session:
+        insert_rows(session, quote_table(staging_table(plan, 0)), [staged])
+    shop.merge(plan)
+    shop.finish(plan)
+    assert shop.target() == {1: (111, 5, None), 2: (200, 7, None)}
+    assert ledger.read_tables("shop")[plan.tables[0].source].watermark == lsn(20)
