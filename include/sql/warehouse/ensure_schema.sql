@@ -202,18 +202,3 @@ CREATE TABLE IF NOT EXISTS floodmark.ended_stops (
 );
 COMMENT ON TABLE floodmark.ended_stops IS
     'Planned stops of a capture job, by their planned beginning, that were ended early or never begun';
-
-CREATE TABLE IF NOT EXISTS floodmark.headroom (
-    source           text             NOT NULL,
-    seen_at          timestamptz      NOT NULL DEFAULT now(),
-    server_at        timestamp        NOT NULL,
-    watermark_at     timestamp        NOT NULL,
-    retention        integer          NOT NULL,
-    headroom_seconds double precision NOT NULL,
-    change_rows      bigint,
-    change_bytes     bigint,
-    PRIMARY KEY (source, seen_at)
-);
-COMMENT ON TABLE floodmark.headroom IS 'How far each run of the retention DAG found cleanup behind the slowest watermark';
-COMMENT ON COLUMN floodmark.headroom.watermark_at IS 'Commit time of the slowest watermark, local time of the source';
-COMMENT ON COLUMN floodmark.headroom.retention IS 'Of the cleanup job, in minutes';

@@ -62,8 +62,7 @@ class CaptureSighting:
     """One look at the job. None stands for what the login may not see, or the server does not have.
 
     job: its parameters, None where there is no capture job. newest_entry_at: of cdc.lsn_time_mapping.
-    heartbeat_at: the newest heartbeat that was captured. error: the newest of sys.dm_cdc_errors, if younger than the
-    newest scan that did something.
+    error: the newest of sys.dm_cdc_errors.
     """
 
     database: str
@@ -75,7 +74,6 @@ class CaptureSighting:
     log_used_percent: float | None
     newest_entry_at: datetime | None
     scan: LogScan | None = None
-    heartbeat_at: datetime | None = None
     error: str | None = None
 
     @property

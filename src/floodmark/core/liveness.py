@@ -1,14 +1,13 @@
 """Whether capture is alive, and on which evidence that is said.
 
-Three grades, the best that is there decides: a heartbeat of ours that came through capture, which proves the whole way;
-the newest log scan, which proves that the job works; the age of the newest entry of ``cdc.lsn_time_mapping``, which an
-idle source still makes every five minutes, so that silence means a job that does not run.
+Two grades, the best that is there decides: the newest log scan, which proves that the job works; the age of the newest
+entry of ``cdc.lsn_time_mapping``, which an idle source still makes every five minutes, so that silence means a job that
+does not run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 
 from floodmark.core.capture_job import CaptureSighting
@@ -17,7 +16,6 @@ from floodmark.core.capture_job import CaptureSighting
 class Evidence(Enum):
     """The grade that a judgement rests on."""
 
-    HEARTBEAT = "heartbeat"
     SCANS = "scan sessions"
     ENTRIES = "age of the newest entry of the log"
     NONE = "no evidence"
@@ -38,12 +36,6 @@ class Liveness:
 
 def judge_liveness(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
     """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
-    heartbeat = _age(sighting, sighting.heartbeat_at)
-    if heartbeat is not None:
-        return Liveness(
-            heartbeat <= lag_limit_seconds, Evidence.HEARTBEAT,
-            f"the newest heartbeat that was captured was written {heartbeat:.0f} s ago.",
-        )  # fmt: skip
     return _judge_scan(sighting, lag_limit_seconds) or _judge_entries(sighting, lag_limit_seconds)
 
 
@@ -65,11 +57,7 @@ def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness
 
 
 def _judge_entries(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
-    age = _age(sighting, sighting.newest_entry_at)
-    if age is None:
+    if sighting.newest_entry_at is None:
         return Liveness(None, Evidence.NONE, "nothing has been captured yet.")
+    age = (sighting.taken_at - sighting.newest_entry_at).total_seconds()
     return Liveness(age <= lag_limit_seconds, Evidence.ENTRIES, f"the newest entry of the log is {age:.0f} s old.")
-
-
-def _age(sighting: CaptureSighting, at: datetime | None) -> float | None:
-    return None if at is None else (sighting.taken_at - at).total_seconds()

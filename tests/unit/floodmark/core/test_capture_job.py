@@ -126,8 +126,6 @@ def test_server_without_an_agent_is_neither_stopped_nor_started(edition: int) ->
         ({"scan": None, "newest_entry_at": AT - timedelta(seconds=901)}, False, Evidence.ENTRIES),
         ({"scan": LogScan(None, 0, 0, 0), "newest_entry_at": AT - timedelta(hours=1)}, False, Evidence.ENTRIES),
         ({"scan": None, "newest_entry_at": None}, None, Evidence.NONE),
-        ({"heartbeat_at": AT - timedelta(hours=1)}, False, Evidence.HEARTBEAT),
-        ({"heartbeat_at": AT, "scan": scan(errors=1)}, True, Evidence.HEARTBEAT),
     ],
 )
 def test_liveness_rests_on_the_best_evidence_there_is(
