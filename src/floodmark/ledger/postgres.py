@@ -6,6 +6,7 @@ The steps a window goes through and who may take them are decided here; the tabl
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -111,7 +112,12 @@ class PostgresLedger:
                     subject, f"another load of it is at work{_holder(session, window_id)}.",
                     "When that has ended, the window is merged or free again.",
                 )  # fmt: skip
-            yield
+            try:
+                yield
+            finally:
+                # The end of the session frees it too, but not before the next load may ask.
+                with contextlib.suppress(psycopg.Error):
+                    session.execute("SELECT pg_advisory_unlock(%s, %s)", _load_lock(window_id))
 
     def begin_load(self, window_id: int) -> OpenedWindow:
         with open_transaction(self._at, f"window {window_id}") as session:
