@@ -23,6 +23,8 @@ class Column:
     nullable: bool = True
     identity: bool = False
     computed: bool = False
+    hidden: bool = False
+    """Not of the query: the driver keeps it to itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ _UPDATEABLE_UNKNOWN = 0x0008
 _IDENTITY = 0x0010
 _COMPUTED = 0x0020
 
+_EXPRESSION = 0x04
+_HIDDEN = 0x10
+
 
 class DoneToken:
     DONE = 0xFD
@@ -144,7 +147,16 @@ def return_value(result: ReturnValue) -> bytes:
 
 @lru_cache(maxsize=1024)
 def column_metadata(columns: Sequence[Column]) -> bytes:
-    return struct.pack("<BH", 0x81, len(columns)) + b"".join(map(_column, columns))
+    metadata = struct.pack("<BH", 0x81, len(columns)) + b"".join(map(_column, columns))
+    return metadata + _column_information(columns) if any(column.hidden for column in columns) else metadata
+
+
+def _column_information(columns: Sequence[Column]) -> bytes:
+    """COLINFO, by which results of server cursors tell what is hidden. No column is said to be a table's."""
+    body = b"".join(
+        bytes((number, 0, _EXPRESSION | (_HIDDEN if column.hidden else 0))) for number, column in enumerate(columns, 1)
+    )
+    return struct.pack("<BH", 0xA5, len(body)) + body
 
 
 def _column(column: Column) -> bytes:

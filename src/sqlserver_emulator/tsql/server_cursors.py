@@ -26,7 +26,7 @@ from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.types import INT, TsqlType
 
 _FIRST_HANDLE: Final = 180150003
-_ROWSTAT: Final = Column("ROWSTAT", INT, nullable=False)
+_ROWSTAT: Final = Column("ROWSTAT", INT, nullable=False, hidden=True)
 _FETCHED: Final = 1
 _DEFAULT_ROWS: Final = 20
 _ALL: Final = -1
