@@ -84,6 +84,15 @@ class Triggers(Protocol):
         """While a trigger runs: ``inserted`` and ``deleted`` are tables."""
 
 
+class SessionValues(Protocol):
+    """SESSION_CONTEXT and CONTEXT_INFO."""
+
+    def set(self, key: str, value: object, *, read_only: bool) -> None:
+        """Raises 15664 for a key that was set as read only."""
+
+    def set_info(self, value: bytes) -> None: ...
+
+
 class BulkTarget(Protocol):
     """Where bulk-loaded rows go, as ``EngineSession.bulk_target`` found it. ``columns``: their names."""
 
@@ -151,6 +160,10 @@ class EngineSession(Protocol):
     @property
     def triggers(self) -> Triggers:
         """What this session's changes fire."""
+
+    @property
+    def values(self) -> SessionValues:
+        """What the session keeps for its own statements and triggers."""
 
     def inner_scope(self) -> AbstractContextManager[None]:
         """A procedure, trigger or dynamic batch: its table variables and its SCOPE_IDENTITY() are its own."""

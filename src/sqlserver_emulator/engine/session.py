@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -24,10 +24,12 @@ from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.deferred import DeferredUpdates
 from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG, to_sql_server
+from sqlserver_emulator.engine.faults import StatementFaults
 from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.queries import QueryResults
 from sqlserver_emulator.engine.rows import Row
+from sqlserver_emulator.engine.session_values import SessionValues
 from sqlserver_emulator.engine.transaction import SavepointMissingError
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
 from sqlserver_emulator.engine.triggers import SessionTriggers
@@ -45,18 +47,6 @@ _ISOLATION = {
 }
 _ENDS_TRANSACTION = (1205, 3960)
 _T = TypeVar("_T")
-
-
-class StatementFaults(Protocol):
-    """Faults on demand (package ``control``), asked for each statement while there are any."""
-
-    @property
-    def are_active(self) -> bool: ...
-
-    def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
-        """Raises what the statement is to fail with."""
-
-    def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult: ...
 
 
 class PostgresEngineSession:
@@ -88,6 +78,7 @@ class PostgresEngineSession:
         self._names = ConstraintLookup(access)
         self._queries = QueryResults(access, self._errors)
         self.triggers = SessionTriggers(access)
+        self.values = SessionValues(access.connection)
         self._seen_version = self._catalog.shared_version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
@@ -374,6 +365,7 @@ class PostgresEngineSession:
         self.set_isolation("READ COMMITTED")
         self.set_lock_timeout(-1)
         self._identity.forget()
+        self.values.forget()
 
     def close(self) -> None:
         self._queries.give_up()

@@ -103,8 +103,6 @@ class Options:
             case "DATEFORMAT":
                 if str(value).lower() != "mdy":
                     raise NotSupportedByEmulatorError(f"SET DATEFORMAT {value} (only mdy)")
-            case "CONTEXT_INFO":
-                raise NotSupportedByEmulatorError("SET CONTEXT_INFO")
             case _:
                 self.remembered[option] = value
 

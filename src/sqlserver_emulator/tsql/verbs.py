@@ -117,6 +117,8 @@ class Verbs:
         for option in statement.options:
             if option in SWITCHES:
                 changed.switch(option, value == "ON")
+            elif option == "CONTEXT_INFO":
+                state.engine.values.set_info(_context_info(value))
             else:
                 changed.assign(option, value)
         state.apply_options(changed)
@@ -214,3 +216,11 @@ def _seconds_of(value: object) -> float:
 def _seconds_until(seconds: float, now: datetime.datetime) -> float:
     since_midnight = now.hour * 3600 + now.minute * 60 + now.second + now.microsecond / 1e6
     return (seconds - since_midnight) % 86400
+
+
+def _context_info(value: object) -> bytes:
+    """Raises 2743 for what is no binary value."""
+    if not isinstance(value, bytes):
+        message = "SET CONTEXT_INFO option requires varbinary (128) NOT NULL parameter."
+        raise SqlServerError(2743, message)
+    return value

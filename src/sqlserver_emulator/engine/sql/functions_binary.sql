@@ -106,13 +106,52 @@ CREATE OR REPLACE FUNCTION tsql.guid_to_binary(value uuid) RETURNS bytea LANGUAG
         || pg_catalog.substr(b, 9) FROM (SELECT uuid_send(value) AS b) v $$;
 CREATE OR REPLACE FUNCTION tsql.binary_to_guid(value bytea) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT encode(tsql.guid_to_binary(encode(tsql.fit_binary(value, 16, true), 'hex')::uuid), 'hex')::uuid $$;
+CREATE OR REPLACE FUNCTION tsql.rotated(word bigint, bits int) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN ((word << bits) | (word >> (32 - bits))) & 4294967295;
+-- SHA-1 as RFC 3174 describes it: PostgreSQL has it only in an extension that is not there.
+CREATE OR REPLACE FUNCTION tsql.sha1(data bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    mask CONSTANT bigint := 4294967295;
+    size int := octet_length(data);
+    message bytea := data || '\x80'::bytea || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
+    h bigint[] := ARRAY[1732584193, 4023233417, 2562383102, 271733878, 3285377520];
+    w bigint[];
+    a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; carried bigint;
+    at int;
+BEGIN
+    FOR block IN 0 .. octet_length(message) / 64 - 1 LOOP
+        FOR t IN 0 .. 79 LOOP
+            IF t < 16 THEN
+                at := block * 64 + t * 4;
+                w[t] := (get_byte(message, at)::bigint << 24) | (get_byte(message, at + 1) << 16)
+                    | (get_byte(message, at + 2) << 8) | get_byte(message, at + 3);
+            ELSE
+                w[t] := tsql.rotated(w[t - 3] # w[t - 8] # w[t - 14] # w[t - 16], 1);
+            END IF;
+        END LOOP;
+        a := h[1]; b := h[2]; c := h[3]; d := h[4]; e := h[5];
+        FOR t IN 0 .. 79 LOOP
+            IF t < 20 THEN f := (b & c) | ((~b & mask) & d); k := 1518500249;
+            ELSIF t < 40 THEN f := b # c # d; k := 1859775393;
+            ELSIF t < 60 THEN f := (b & c) | (b & d) | (c & d); k := 2400959708;
+            ELSE f := b # c # d; k := 3395469782;
+            END IF;
+            carried := (tsql.rotated(a, 5) + f + e + k + w[t]) & mask;
+            e := d; d := c; c := tsql.rotated(b, 30); b := a; a := carried;
+        END LOOP;
+        h := ARRAY[(h[1] + a) & mask, (h[2] + b) & mask, (h[3] + c) & mask, (h[4] + d) & mask, (h[5] + e) & mask];
+    END LOOP;
+    RETURN decode((SELECT string_agg(lpad(to_hex(word), 8, '0'), '' ORDER BY place)
+                   FROM unnest(h) WITH ORDINALITY AS u(word, place)), 'hex');
+END $$;
 CREATE OR REPLACE FUNCTION tsql.hashbytes(algorithm text, data bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
     CASE upper(algorithm)
         WHEN 'MD5' THEN RETURN decode(md5(data), 'hex');
         WHEN 'SHA2_256' THEN RETURN sha256(data);
         WHEN 'SHA2_512' THEN RETURN sha512(data);
-        WHEN 'SHA', 'SHA1', 'MD2', 'MD4' THEN
+        WHEN 'SHA', 'SHA1' THEN RETURN tsql.sha1(data);
+        WHEN 'MD2', 'MD4' THEN
             PERFORM tsql.fail(49999, 'sqlserver_emulator does not support HASHBYTES with %s. See docs/emulator.md.', algorithm);
         ELSE RETURN NULL;
     END CASE;

@@ -59,6 +59,13 @@ BEGIN
     RETURN 0;
 END $$;
 
+-- Values of the session ------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION tsql.session_context(key text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT nullif(current_setting('emulator.session_context', true), '')::json ->> key $$;
+CREATE OR REPLACE FUNCTION tsql.context_info() RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT decode(nullif(current_setting('emulator.context_info', true), ''), 'hex') $$;
+
 -- Recursion -----------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION tsql.max_recursion() RETURNS int LANGUAGE sql STABLE PARALLEL SAFE AS $$

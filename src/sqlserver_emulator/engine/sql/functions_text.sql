@@ -104,3 +104,28 @@ CREATE OR REPLACE FUNCTION tsql.patindex(pattern text, value text) RETURNS int L
     SELECT regexp_instr(value, CASE WHEN pattern LIKE '\%%' THEN '' ELSE '^' END || tsql.like_regex(middle, NULL)
         || CASE WHEN pattern LIKE '%\%' THEN '' ELSE '$' END)
     FROM (SELECT regexp_replace(regexp_replace(pattern, '^%', ''), '%$', '') AS middle) p $$;
+
+-- How an English name sounds: the first letter and three digits; H and W do not part two letters of one sound.
+CREATE OR REPLACE FUNCTION tsql.soundex(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    sound text := '';
+    letter text;
+    code text;
+    last text := '';
+BEGIN
+    FOREACH letter IN ARRAY regexp_split_to_array(upper(substring(value FROM '^[A-Za-z]*')), '') LOOP
+        code := translate(letter, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '0123012-02245501262301-202');
+        IF sound = '' THEN
+            sound := letter;
+        ELSIF code NOT IN ('0', '-') AND code <> last THEN
+            sound := sound || code;
+        END IF;
+        IF code <> '-' THEN
+            last := code;
+        END IF;
+    END LOOP;
+    RETURN rpad(left(sound, 4), 4, '0');
+END $$;
+CREATE OR REPLACE FUNCTION tsql.difference(first text, last text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT count(*)::int FROM generate_series(1, 4) AS at
+    WHERE substr(tsql.soundex(first), at, 1) = substr(tsql.soundex(last), at, 1) $$;

@@ -16,6 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
+from sqlserver_emulator.engine.translate.token_merging import merge_tokens
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.tsql.parsing.keywords import RESERVED
 
@@ -86,8 +87,8 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         "TRY_PARSE": lambda self: self._parse_parse(safe=True),
         "OPENJSON": lambda self: self._parse_openjson(),
         "TRIM": lambda self: self._parse_trimmed(),
-        "JSON_OBJECT": lambda self: self._refuse("the function JSON_OBJECT"),
-        "JSON_ARRAY": lambda self: self._refuse("the function JSON_ARRAY"),
+        "JSON_OBJECT": lambda self: self._parse_json_constructor("JSON_OBJECT", self._parse_json_member),
+        "JSON_ARRAY": lambda self: self._parse_json_constructor("JSON_ARRAY", self._parse_disjunction),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         "ANY": TSQLParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
@@ -146,8 +147,28 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
             this = self.expression(exp.Dot(this=this, expression=call))
         return super()._parse_column_ops(this)
 
-    def _refuse(self, what: str) -> exp.Expression:
-        raise NotSupportedByEmulatorError(what)
+    def _parse_json_constructor(self, name: str, parse_item: Any) -> exp.Expression:
+        """JSON_OBJECT(name : value, …) and JSON_ARRAY(value, …) [NULL ON NULL | ABSENT ON NULL].
+
+        A call whose arguments are the names and values in turn; what its clause says stands behind its name.
+        """
+        is_empty = self._match(TokenType.R_PAREN, advance=False) or self._at_json_nulls()
+        items = [] if is_empty else self._parse_csv(parse_item)
+        nulls = self._at_json_nulls()
+        if nulls:
+            self._advance(3)
+        members = [part for item in items for part in (item if isinstance(item, list) else [item]) if part is not None]
+        return self.expression(exp.Anonymous(this=f"{name} {nulls}".rstrip(), expressions=members))
+
+    def _at_json_nulls(self) -> str:
+        words = [token.text.upper() for token in self._tokens[self._index : self._index + 3]]
+        return words[0] if words[1:] == ["ON", "NULL"] and words[0] in ("NULL", "ABSENT") else ""
+
+    def _parse_json_member(self) -> Any:
+        name = self._parse_bitwise()
+        if not self._match(TokenType.COLON):
+            self.raise_error("Expected :")
+        return [name, self._parse_disjunction()]
 
     def _parse_trimmed(self) -> exp.Expression:
         """TRIM([LEADING | TRAILING | BOTH] [characters FROM] string), as TRIM, LTRIM or RTRIM(string[, characters])."""
@@ -264,67 +285,6 @@ class QueryDialect(TSQL):  # type: ignore[misc]
     Parser = QueryParser
 
 
-def _merge_tokens(tokens: list[Token], text: str) -> list[Token]:
-    """Join what sqlglot's tokenizer tears apart: `.5`, `$1.50`, `#t`, `@@x`, `!<`, and the empty `0x`."""
-    merged: list[Token] = []
-    position = 0
-    while position < len(tokens):
-        token, taken = _merged_token(tokens, position, text)
-        merged.append(token)
-        position += taken
-    return merged
-
-
-def _merged_token(  # noqa: PLR0911  (one return a case)
-    tokens: list[Token], position: int, text: str
-) -> tuple[Token, int]:
-    token = tokens[position]
-    following = tokens[position + 1 : position + 3]
-    touching = _touching(token, following)
-    kind = token.token_type
-    if kind == TokenType.HASH and touching:
-        count = 2 if following[0].token_type == TokenType.HASH and touching > 1 else 1
-        return _joined(TokenType.VAR, token, following[count - 1], text), count + 1
-    before = tokens[position - 1] if position and tokens[position - 1].end + 1 == token.start else None
-    if kind == TokenType.PARAMETER and touching and before and before.token_type == TokenType.PARAMETER:
-        return _joined(TokenType.VAR, token, following[0], text), 2
-    starts_number = before is None or before.token_type not in _NAME_ENDS
-    if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER and starts_number:
-        return _joined(TokenType.NUMBER, token, following[0], text), 2
-    if token.text.startswith("$") and token.text[1:].isdigit():
-        if touching > 1 and following[0].token_type == TokenType.DOT and following[1].token_type == TokenType.NUMBER:
-            return _joined(TokenType.NUMBER, token, following[1], text), 3
-        return _joined(TokenType.NUMBER, token, token, text), 1
-    if (
-        kind == TokenType.NOT
-        and token.text == "!"
-        and touching
-        and following[0].token_type in (TokenType.LT, TokenType.GT)
-    ):
-        opposite = TokenType.GTE if following[0].token_type == TokenType.LT else TokenType.LTE
-        return _joined(opposite, token, following[0], text), 2
-    if kind == TokenType.IDENTIFIER and token.text in ("0x", "0X"):
-        return Token(TokenType.HEX_STRING, "", token.line, token.col, token.start, token.end), 1
-    return token, 1
-
-
-_NAME_ENDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.DOT)
-
-
-def _touching(token: Token, following: list[Token]) -> int:
-    """How many of the following tokens stand directly behind one another without a blank."""
-    count = 0
-    for after in following:
-        if after.start != token.end + 1:
-            break
-        count, token = count + 1, after
-    return count
-
-
-def _joined(kind: TokenType, first: Token, last: Token, text: str) -> Token:
-    return Token(kind, text[first.start : last.end + 1], first.line, first.col, first.start, last.end, first.comments)
-
-
 _DIALECT = QueryDialect()
 
 
@@ -341,7 +301,7 @@ def keyword_error(near: str) -> SqlServerError:
 def parse_query(text: str) -> exp.Expression:
     """The tree of one query or DML statement. Raises SqlServerError 102."""
     try:
-        tokens = _merge_tokens(_DIALECT.tokenize(text), text)
+        tokens = merge_tokens(_DIALECT.tokenize(text), text)
         parser = _DIALECT.parser()
         trees = parser.parse(tokens, text)
     except TokenError as error:

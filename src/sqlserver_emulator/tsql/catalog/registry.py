@@ -13,6 +13,7 @@ from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
 from sqlserver_emulator.tsql.catalog.privileges import SP_COLUMN_PRIVILEGES, SP_TABLE_PRIVILEGES
 from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS, SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
 from sqlserver_emulator.tsql.catalog.roles import SP_ADDROLE, SP_ADDROLEMEMBER, SP_DROPROLEMEMBER
+from sqlserver_emulator.tsql.catalog.session_context import SP_SET_SESSION_CONTEXT
 from sqlserver_emulator.tsql.catalog.special_columns import SP_SPECIAL_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATISTICS_100
 from sqlserver_emulator.tsql.catalog.tables import SP_TABLES
@@ -25,7 +26,7 @@ REFUSED: Final = word_set(
     sp_droplogin sp_droprole sp_dropuser sp_getapplock sp_getbindtoken sp_help sp_helpconstraint sp_helpdb
     sp_helpfile sp_helpindex sp_helplogins sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser
     sp_lock sp_msforeachdb sp_msforeachtable sp_password sp_procedure_params_100_managed sp_readerrorlog
-    sp_recompile sp_refreshview sp_releaseapplock sp_rename sp_server_info sp_set_session_context
+    sp_recompile sp_refreshview sp_releaseapplock sp_rename sp_server_info
     sp_settriggerorder sp_spaceused sp_tableoption sp_trace_create sp_updateextendedproperty
     sp_updatestats sp_who sp_who2 xp_cmdshell xp_fixeddrives xp_instance_regread xp_logevent xp_msver
     xp_readerrorlog"""
@@ -48,6 +49,7 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_DROPROLEMEMBER,
         SP_FKEYS,
         SP_PKEYS,
+        SP_SET_SESSION_CONTEXT,
         SP_SPECIAL_COLUMNS_100,
         SP_SPROC_COLUMNS,
         SP_SPROC_COLUMNS_100,

@@ -12,7 +12,6 @@ REFUSED = [
     ("SELECT (SELECT a FROM t FOR XML PATH('x'), TYPE).value('(/x/a)[1]', 'int')", "the xml method value()"),
     ("DELETE TOP (5) PERCENT FROM t", "TOP (n) PERCENT in UPDATE or DELETE"),
     ("SELECT a FROM t TABLESAMPLE (10 ROWS)", "TABLESAMPLE"),
-    ("SELECT JSON_OBJECT('a': 1)", "JSON_OBJECT"),
     ("SELECT COMPRESS('x')", "COMPRESS"),
     ("SELECT PARSE('1' AS int USING 'de-DE')", "USING a culture"),
     ("SELECT x.b.value('a', 'int') FROM t AS x", "value"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
-from sqlserver_emulator.engine.contract import DeclaredType, StatementResult, Variables
+from sqlserver_emulator.engine.contract import DeclaredType, SessionValues, StatementResult, Variables
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import INT, TsqlType
@@ -145,6 +145,10 @@ class FakeEngine:
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self.procedures.get(name.lower())
+
+    @property
+    def values(self) -> SessionValues:
+        raise AssertionError("no test of the interpreter asks for the session's values")
 
     def declared_type(self, schema: str, name: str) -> DeclaredType | None:
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
-from sqlserver_emulator.engine.translate.functions.registry import Function, simple
+from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, simple
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
     DECIMAL,
@@ -65,7 +65,40 @@ def _isjson(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"tsql.isjson({', '.join(arguments)})", INT)
 
 
+def _json_array(*, keeps_nulls: bool) -> Function:
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        items = [_member(self, node, keeps_nulls=keeps_nulls) for node in nodes]
+        return JsonValue(f"('[' || concat_ws(',', {', '.join(items) or 'NULL'}) || ']')", NVARCHAR_MAX, kind=TEXT)
+
+    return Function(handle, 0, ANY_NUMBER)
+
+
+def _json_object(*, keeps_nulls: bool) -> Function:
+    """Names and values come in turn."""
+
+    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+        members = [
+            f"(tsql.json_string({self.text(name)}) || ':' || {_member(self, value, keeps_nulls=keeps_nulls)})"
+            for name, value in zip(nodes[::2], nodes[1::2], strict=True)
+        ]
+        joined = ", ".join(members) or "NULL"
+        return JsonValue(f"('{{' || concat_ws(',', {joined}) || '}}')", NVARCHAR_MAX, kind=TEXT)
+
+    return Function(handle, 0, ANY_NUMBER)
+
+
+def _member(self: ExpressionTranslator, node: exp.Expression, *, keeps_nulls: bool) -> str:
+    text = json_text(self.value(node))
+    return f"coalesce({text}, 'null')" if keeps_nulls else text
+
+
 FUNCTIONS: dict[str, Function] = {
+    "json_array": _json_array(keeps_nulls=False),
+    "json_array absent": _json_array(keeps_nulls=False),
+    "json_array null": _json_array(keeps_nulls=True),
+    "json_object": _json_object(keeps_nulls=True),
+    "json_object absent": _json_object(keeps_nulls=False),
+    "json_object null": _json_object(keeps_nulls=True),
     "isjson": Function(_isjson, 1, 2),
     "json_modify": Function(_json_modify, 3, 3),
     "json_path_exists": simple("tt", INT, "tsql.json_path_exists({0}, {1})"),

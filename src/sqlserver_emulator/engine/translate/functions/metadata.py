@@ -166,6 +166,7 @@ FUNCTIONS: dict[str, Function] = {
     "schema_id": _metadata("tsql.schema_id", "?t", INT),
     "schema_name": _metadata("tsql.schema_name", "?i", SYSNAME),
     "serverproperty": _property("tsql.serverproperty", "t"),
+    "session_context": _property("tsql.session_context", "t"),
     "type_id": _metadata("tsql.type_id", "t", INT),
     "type_name": _metadata("tsql.type_name", "i", SYSNAME),
 }

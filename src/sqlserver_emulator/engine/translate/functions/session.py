@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.emission import quote_text
-from sqlserver_emulator.engine.translate.functions.registry import Function, argument
+from sqlserver_emulator.engine.translate.functions.registry import Function, argument, constant
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.types import INT, SYSNAME, TsqlType
 
@@ -43,6 +43,7 @@ _USER = _session("tsql.user_name", "?i", SYSNAME)
 
 FUNCTIONS: dict[str, Function] = {
     "app_name": _session("tsql.app_name", "", TsqlType("nvarchar", 128)),
+    "context_info": constant("tsql.context_info()", TsqlType("varbinary", 128)),
     "current_user": _USER,
     "error_line": _from_variable("@@error_line"),
     "error_message": _from_variable("@@error_message"),
