@@ -1,8 +1,9 @@
 """``floodmark``: a run without a scheduler, and the questions a person asks of a pipeline.
 
 Exit status: 0 done; 1 it failed, or source and warehouse differ; 2 the command or the configuration is wrong; 75 it
-failed for a reason that may pass, so that trying again makes sense; with ``status --check``, 3 when something wants
-attention and 4 when a table gets no new rows. Errors are one message on standard error; results go to standard output.
+failed for a reason that may pass, so that trying again makes sense. ``status --check``: 3 when something wants
+attention, 4 when a table gets no new rows. ``doctor``: 3 for risks, 4 for problems. Errors are one message on standard
+error; results go to standard output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import typer
 from rich.console import Console
 
 from floodmark.config.loading import dump_config, load_config
+from floodmark.core.diagnosis import worst
 from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.finding import Grade
 from floodmark.core.planning import pinned_instances
 from floodmark.core.window import WindowState
 from floodmark.wiring import Wiring, config_path, spark_master, wire
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_TRY_AGAIN = 75
+DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
 STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -115,6 +119,31 @@ def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
     instances = pinned_instances(wiring.settings, reader.states)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances)
     return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks)))
+
+
+@app.command()
+def doctor(
+    pipeline: Pipeline,
+    grants: Annotated[str | None, typer.Option(help="Print the rights that this login needs, as T-SQL.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Examine the source of PIPELINE, with what mends each finding. Exit status 3 for risks, 4 for problems."""
+    from floodmark.console.doctor import examine, findings_json, findings_table, write_grants  # noqa: PLC0415
+
+    with _explained():
+        loaded = load_config(config or config_path())
+        wiring = wire(loaded, pipeline)
+        if grants is not None:
+            typer.echo(write_grants(wiring, grants), nl=False)
+            return
+        findings = examine(wiring, loaded.pipeline(pipeline).schedule)
+    if as_json:
+        typer.echo(findings_json(findings))
+    else:
+        _out.print(findings_table(pipeline, findings))
+    if code := DOCTOR_EXITS.get(worst(findings)):
+        raise typer.Exit(code)
 
 
 @app.command()

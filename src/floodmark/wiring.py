@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.core.lsn import Lsn
     from floodmark.core.progress import SourceProgress
+    from floodmark.core.server_facts import ServerFacts
     from floodmark.core.settings import PipelineSettings
     from floodmark.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports import Ledger, Quality, Source, Warehouse
@@ -71,6 +72,12 @@ class Wiring:
         from floodmark.sqlserver.progress import read_progress  # noqa: PLC0415
 
         return read_progress(self.source_connection(), watermarks)
+
+    def read_facts(self) -> ServerFacts:
+        """Of the source, for a diagnosis."""
+        from floodmark.sqlserver.facts import read_facts  # noqa: PLC0415
+
+        return read_facts(self.source_connection())
 
     def ledger(self) -> Ledger:
         from floodmark.ledger.postgres import PostgresLedger  # noqa: PLC0415

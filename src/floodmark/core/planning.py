@@ -104,7 +104,7 @@ def plan_table(
     """One table of the next window; its verdict must be READY or NOT_STARTED."""
     assert sighting.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
     watermark = state.watermark if state else None
-    instance = _with_key(settings, sighting.instance)
+    instance = with_key(settings, sighting.instance)
     _check_columns(settings, instance)
     return TablePlan(
         source=settings.source,
@@ -123,7 +123,7 @@ def plan_table(
     )
 
 
-def _with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
+def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
     """The instance with the declared key in the place of the server's, if one is declared."""
     spelling = {column.name.casefold(): column for column in instance.table.columns}
     key = []

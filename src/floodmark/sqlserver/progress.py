@@ -9,10 +9,8 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.progress import SourceProgress
 from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-
-_JOB_TYPE, _RETENTION = 1, -2
-CLEANUP = "cleanup"
+from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sqlserver.facts import build_jobs
 
 
 def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
@@ -24,11 +22,5 @@ def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) ->
         except (CdcNotEnabledError, SourcePermissionError):
             # The verdicts say what is wrong, and to a status that is what matters.
             behind = {}
-        return SourceProgress(behind, read_retention_minutes(session))
-
-
-def read_retention_minutes(session: SourceSession) -> int | None:
-    """Of the cleanup job."""
-    sets = session.fetch_sets(read_sql("source", "read_jobs"))
-    found = [row[_RETENTION] for row in (sets[0] if sets else []) if row[_JOB_TYPE] == CLEANUP]
-    return int(found[0]) if found else None
+        jobs = session.fetch_sets(read_sql("source", "read_jobs"))
+    return SourceProgress(behind, build_jobs(jobs[0]).retention_minutes if jobs else None)

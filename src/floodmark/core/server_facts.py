@@ -1,0 +1,45 @@
+"""What ``doctor`` knows of a server beyond a snapshot. None stands for what the login may not see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from floodmark.core.schema import TableName
+
+AZURE_SQL_DATABASE = frozenset({5, 12})
+"""SERVERPROPERTY('EngineEdition') of Azure SQL Database and of SQL database in Fabric: neither has an Agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a database. The retention is that of the cleanup job."""
+
+    has_capture: bool
+    retention_minutes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """other_collations: the columns of tracked tables whose non-Unicode texts have another collation than the database.
+    roles: the gating role by capture instance. lob_limit_bytes: ``max text repl size``, -1 for none."""
+
+    product_version: str
+    engine_edition: int
+    database: str
+    user: str
+    is_db_owner: bool
+    collation: str
+    lob_limit_bytes: int | None
+    agent_running: bool | None
+    may_view_state: bool
+    taken_at_utc: datetime
+    utc_offset_minutes: int
+    jobs: Jobs | None
+    other_collations: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_agent(self) -> bool:
+        return self.engine_edition not in AZURE_SQL_DATABASE

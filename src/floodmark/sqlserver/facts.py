@@ -1,0 +1,53 @@
+"""Reads ``core.server_facts`` over one connection, with whatever rights the login has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from floodmark.core.schema import TableName
+from floodmark.core.server_facts import Jobs, ServerFacts
+from floodmark.sqlfiles import read_sql
+from floodmark.sqlserver.catalog import Row
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+
+_INSTANCE, _ROLE = 2, 9
+_JOB_TYPE, _RETENTION = 1, -2
+
+
+def read_facts(connection: SqlServerConnection) -> ServerFacts:
+    with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        sets = session.fetch_sets(read_sql("source", "read_facts"))
+        jobs = session.fetch_sets(read_sql("source", "read_jobs"))
+    (version, edition, database, user, owner, collation, lob_limit, agent, state, at_utc, offset) = sets[0][0]
+    return ServerFacts(
+        product_version=version,
+        engine_edition=edition,
+        database=database,
+        user=user,
+        is_db_owner=bool(owner),
+        collation=collation,
+        lob_limit_bytes=lob_limit,
+        agent_running=None if agent is None else bool(agent),
+        may_view_state=bool(state),
+        taken_at_utc=at_utc,
+        utc_offset_minutes=offset,
+        jobs=build_jobs(jobs[0]) if jobs else None,
+        other_collations=_by_table(sets[1]),
+        roles={row[_INSTANCE]: row[_ROLE] for row in (sets[2] if len(sets) > 2 else []) if row[_ROLE]},
+    )
+
+
+def build_jobs(rows: Iterable[Row]) -> Jobs:
+    """From the rows of ``read_jobs.sql``."""
+    by_type = {row[_JOB_TYPE]: row for row in rows}
+    cleanup = by_type.get("cleanup")
+    return Jobs("capture" in by_type, int(cleanup[_RETENTION]) if cleanup else None)
+
+
+def _by_table(rows: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
+    found: dict[TableName, tuple[str, ...]] = {}
+    for schema, table, column, collation in rows:
+        name = TableName(schema, table)
+        found[name] = (*found.get(name, ()), f"{column} ({collation})")
+    return found

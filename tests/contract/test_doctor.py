@@ -1,0 +1,193 @@
+"""The doctor over the wire: what it finds in a source, what mends it, and the grants that are enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.cli import app
+from floodmark.core.capture import Verdict
+from floodmark.core.planning import classify_tables
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import connect
+from floodmark.sqlserver.source import SqlServerSource
+
+READER, PASSWORD = "doctor's reader", "D0ctor!reader"
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    schedule: "@weekly"
+    tables:
+      - {source: dbo.Orders, target: shop.orders, net: server}
+      - {source: dbo.Heap, target: shop.heap}
+      - {source: dbo.Plain, target: shop.plain}
+      - {source: dbo.Gated, target: shop.gated, capture_instance: "gat'ed"}
+"""
+TABLES = tuple(
+    TableSettings(TableName("dbo", name), TableName("shop", name.lower()), capture_instance=instance)
+    for name, instance in (("Orders", None), ("Gated", "gat'ed"))
+)
+
+
+@pytest.fixture(scope="module")
+def database(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int, Twice AS Amount * 2)",
+            "CREATE TABLE dbo.Heap (Id int)",
+            "CREATE TABLE dbo.Plain (Id int PRIMARY KEY)",
+            "CREATE TABLE dbo.Gated (Id int PRIMARY KEY)",
+        )
+        made.enable("Orders", supports_net_changes="0")
+        made.enable("Heap")
+        made.run(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Gated', @role_name = N'gate',"
+            " @capture_instance = N'gat''ed'"
+        )
+        made.scan()
+        yield made
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, database: CdcDatabase
+) -> CliRunner:  # fmt: skip
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    extra = {"encrypt": "yes", "ca_file": str(emulator.ca_file)}
+    source = {
+        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
+        "password": emulator.password, "schema": database.name, "extra": extra,
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    monkeypatch.setenv("COLUMNS", "250")
+    return CliRunner()
+
+
+Findings = dict[tuple[str, str], dict[str, str]]
+
+
+def findings(cli: CliRunner) -> Findings:
+    """By check and subject."""
+    result = cli.invoke(app, ["doctor", "shop", "--json"])
+    assert result.exit_code == 4, result.output
+    document = result.stdout[result.stdout.index("[\n") :]  # Airflow's words on short passwords may stand before it
+    return {(each["check"], each["subject"]): each for each in json.loads(document)}
+
+
+def test_doctor_finds_what_is_wrong_with_each_table_and_says_what_mends_it(cli: CliRunner) -> None:
+    found = findings(cli)
+    net = found["net changes", "dbo.Orders"]
+    assert net["grade"] == "problem"
+    assert "EXEC sys.sp_cdc_enable_table" in net["mend"]
+    assert "@supports_net_changes = 1" in net["mend"]
+    assert found["computed columns", "dbo.Orders"]["grade"] == "note"
+    assert "Twice" in found["computed columns", "dbo.Orders"]["text"]
+    assert found["key", "dbo.Heap"]["grade"] == "problem"
+    assert "key: [..]" in found["key", "dbo.Heap"]["mend"]
+    assert found["instance", "dbo.Plain"]["grade"] == "problem"
+    assert found["command id", "dbo.Orders"]["grade"] == "good"
+    assert "role gate" in found["permissions", "dbo.Gated"]["text"]
+
+
+def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, database: CdcDatabase) -> None:
+    database.run(findings(cli)["instance", "dbo.Plain"]["mend"])
+    database.scan()
+    assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
+    database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Plain', N'dbo_Plain'")
+
+
+def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDatabase) -> None:
+    assert findings(cli)["agent", database.name]["grade"] == "good"
+    database.run("EXEC emulator.stop_agent")
+    try:
+        stopped = findings(cli)["agent", database.name]
+    finally:
+        database.run("EXEC emulator.reset")
+    assert (stopped["grade"], stopped["mend"]) == ("problem", "Start the service SQL Server Agent.")
+
+
+def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
+    cli: CliRunner, database: CdcDatabase
+) -> None:  # fmt: skip
+    risk = findings(cli)["retention", database.name]
+    assert risk["grade"] == "risk"
+    database.run(risk["mend"])
+    assert database.query(
+        "SELECT retention FROM msdb.dbo.cdc_jobs WHERE job_type = 'cleanup' AND database_id = DB_ID()"
+    )[0] == {"retention": 21 * 24 * 60}
+    assert findings(cli)["retention", database.name]["grade"] == "good"
+
+
+def test_doctor_says_when_the_clock_of_the_server_is_not_ours(cli: CliRunner, database: CdcDatabase) -> None:
+    assert ("clock", database.name) not in findings(cli)
+    database.run("EXEC emulator.advance_clock @seconds = 600")
+    try:
+        ahead = findings(cli)["clock", database.name]
+    finally:
+        database.run("EXEC emulator.reset_clock")
+    assert (ahead["grade"], "ahead of ours" in ahead["text"]) == ("risk", True)
+
+
+def test_doctor_says_that_the_connection_trusts_anybody(
+    cli: CliRunner, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, database: CdcDatabase
+) -> None:
+    assert findings(cli)["tls", database.name]["grade"] == "good"
+    source = {
+        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
+        "password": emulator.password, "schema": database.name, "extra": {"trust_server_certificate": True},
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    risk = findings(cli)["tls", database.name]
+    assert risk["grade"] == "risk"
+    assert "ca_file" in risk["mend"]
+
+
+def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner, emulator: Emulator) -> None:
+    result = cli.invoke(app, ["doctor", "shop"])
+    assert result.exit_code == 4
+    assert result.stdout.index("problem") < result.stdout.index("good")
+    assert emulator.password not in result.output
+
+
+def test_grants_are_enough_to_read_the_tables_and_their_changes(
+    cli: CliRunner, emulator: Emulator, database: CdcDatabase
+) -> None:  # fmt: skip
+    name = READER.replace("]", "]]")
+    database.run(f"CREATE LOGIN [{name}] WITH PASSWORD = '{PASSWORD}'")
+    script = cli.invoke(app, ["doctor", "shop", "--grants", READER])
+    assert script.exit_code == 0, script.output
+    at = SqlServerConnection(
+        emulator.host, emulator.port, database.name, READER, PASSWORD, ca_file=str(emulator.ca_file)
+    )
+    try:
+        # All but Plain, which has no change table, and the net function that Orders lacks.
+        lines = [
+            line for line in script.stdout.splitlines()
+            if "Plain" not in line and "get_net_changes" not in line and not line.startswith("--")
+        ]  # fmt: skip
+        database.run("\n".join(lines))
+        database.run(f"USE [{database.name}]")
+        settings = PipelineSettings("shop", TABLES)
+        pinned = {table.source: table.capture_instance for table in TABLES if table.capture_instance}
+        snapshot = SqlServerSource(at).read_snapshot(settings.sources, pinned)
+        assert [validity.verdict for validity in classify_tables(settings, snapshot, {})] == [Verdict.NOT_STARTED] * 2
+        with connect(replace(at, database="msdb")) as msdb:
+            for table in ("cdc_jobs", "sysjobactivity"):
+                assert msdb.fetch(f"SELECT HAS_PERMS_BY_NAME(N'dbo.{table}', N'OBJECT', N'SELECT')") == [(1,)]
+    finally:
+        database.run(f"USE [{database.name}]", f"DROP USER [{name}]", f"USE msdb; DROP USER [{name}]")
+        database.run(f"USE [{database.name}]", f"DROP LOGIN [{name}]")

@@ -1,0 +1,122 @@
+"""What the doctor concludes from what it was told, where no server can be made to show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from source_sights import NOON, ORDERS, instance, settings, sighting, snapshot
+
+from floodmark.core.diagnosis import Examined, diagnose, worst
+from floodmark.core.finding import Finding, Grade
+from floodmark.core.grants import ReadTable, build_grants
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.planning import classify_tables
+from floodmark.core.schema import MAX_LENGTH, SourceColumn
+from floodmark.core.server_facts import Jobs, ServerFacts
+
+FACTS = ServerFacts(
+    product_version="16.0.4150.1", engine_edition=3, database="Shop", user="reader", is_db_owner=False,
+    collation="Latin1_General_CI_AS", lob_limit_bytes=-1, agent_running=True, may_view_state=True, taken_at_utc=NOON,
+    utc_offset_minutes=0, jobs=Jobs(True, 4320),
+)  # fmt: skip
+
+
+def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
+    chosen = settings(ORDERS)
+    seen = seen or snapshot(sighting())
+    made = Examined(
+        chosen, seen, classify_tables(chosen, seen, {}), facts, "yes", False, timedelta(minutes=5), NOON
+    )  # fmt: skip
+    return diagnose(replace(made, **other))
+
+
+def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:
+    return [finding.grade for finding in findings if finding.check == check]
+
+
+def with_columns(*columns: SourceColumn) -> Any:
+    found = instance()
+    return snapshot(sighting(instance=replace(found, table=replace(found.table, columns=columns))))
+
+
+def test_sound_source_has_nothing_but_good_findings() -> None:
+    assert worst(examined()) is Grade.GOOD
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "grade"),
+    [
+        ({"agent_running": False}, "agent", Grade.PROBLEM),
+        ({"agent_running": None}, "agent", Grade.NOTE),
+        ({"jobs": Jobs(False, 4320)}, "capture job", Grade.PROBLEM),
+        ({"jobs": Jobs(True, None)}, "retention", Grade.RISK),
+        ({"jobs": Jobs(True, 1439)}, "retention", Grade.RISK),
+        ({"jobs": None}, "retention", Grade.NOTE),
+        ({"lob_limit_bytes": None}, "max text repl size", Grade.NOTE),
+        ({"may_view_state": False}, "permissions", Grade.NOTE),
+        ({"utc_offset_minutes": -210}, "time zone", Grade.NOTE),
+        ({"taken_at_utc": NOON + timedelta(seconds=61)}, "clock", Grade.RISK),
+        ({"other_collations": {ORDERS: ("Code (Greek_CI_AS)",)}}, "collation", Grade.RISK),
+    ],
+)
+def test_fact_becomes_a_finding_that_says_what_mends_it(facts: dict[str, Any], check: str, grade: Grade) -> None:
+    findings = examined(replace(FACTS, **facts))
+    assert grades(findings, check) == [grade]
+    assert worst(findings) is grade
+    assert all(finding.mend for finding in findings if finding.grade >= Grade.RISK)
+
+
+@pytest.mark.parametrize(
+    ("limit", "type_name", "grade"),
+    [(65536, "nvarchar", Grade.RISK), (65536, "int", Grade.GOOD), (-1, "nvarchar", Grade.GOOD)],
+)
+def test_lob_limit_matters_to_tables_with_large_values(limit: int, type_name: str, grade: Grade) -> None:
+    length = MAX_LENGTH if type_name == "nvarchar" else 0
+    seen = with_columns(SourceColumn("Id", "int", 1), SourceColumn("Note", type_name, 2, length))
+    assert grades(examined(replace(FACTS, lob_limit_bytes=limit), seen), "max text repl size") == [grade]
+
+
+def test_change_table_without_command_ids_is_a_risk() -> None:
+    seen = snapshot(sighting(instance=instance(has_command_id=False)))
+    assert grades(examined(seen=seen), "command id") == [Grade.RISK]
+
+
+def test_database_without_change_data_capture_is_one_problem_at_the_server() -> None:
+    seen = snapshot(sighting(instance=None), cdc_enabled=False, max_lsn=LsnAbsence.NULL)
+    found = examined(seen=seen)
+    assert [each.mend for each in found if each.check == "cdc"] == ["EXEC sys.sp_cdc_enable_db;"]
+
+
+def test_azure_sql_database_is_not_asked_for_an_agent() -> None:
+    findings = examined(replace(FACTS, engine_edition=5, agent_running=None))
+    assert (grades(findings, "agent"), grades(findings, "capture job")) == ([], [Grade.GOOD])
+
+
+@pytest.mark.parametrize(
+    ("encrypt", "trusts_any", "grade"), [("yes", False, 0), ("strict", False, 0), ("yes", True, 2), ("no", False, 2)]
+)
+def test_tls_that_anybody_could_break_is_a_risk(encrypt: str, trusts_any: bool, grade: int) -> None:
+    assert grades(examined(encrypt=encrypt, trusts_any=trusts_any), "tls") == [Grade(grade)]
+
+
+def test_rare_runs_need_a_longer_retention() -> None:
+    findings = examined(interval=timedelta(days=2))
+    (found,) = [each for each in findings if each.check == "retention"]
+    assert (found.grade, "@retention = 8640" in found.mend) == (Grade.RISK, True)
+
+
+def test_grants_quote_names_and_name_the_gating_role() -> None:
+    script = build_grants("Shop", "a]b'c", [ReadTable(ORDERS, "in]st", True)], {"in]st": "gate"})
+    assert "CREATE USER [a]]b'c] FOR LOGIN [a]]b'c];" in script
+    assert "DATABASE_PRINCIPAL_ID(N'a]b''c')" in script
+    assert "GRANT SELECT ON [cdc].[in]]st_CT] TO [a]]b'c];" in script
+    assert "GRANT SELECT ON [cdc].[fn_cdc_get_net_changes_in]]st] TO [a]]b'c];" in script
+    assert "ALTER ROLE [gate] ADD MEMBER [a]]b'c];" in script
+
+
+def test_grants_for_an_instance_that_cannot_be_seen_say_that_its_name_is_a_guess() -> None:
+    script = build_grants("Shop", "reader", [ReadTable(ORDERS, None)], {})
+    assert "-- dbo.Orders: its capture instance cannot be seen; dbo_Orders is the name by default." in script
