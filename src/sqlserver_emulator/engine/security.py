@@ -23,6 +23,13 @@ SELECT p.principal_id, p.name, p.postgres_role, coalesce(p.default_schema, 'dbo'
 JOIN emulator.databases d ON d.database_id = p.database_id
 WHERE d.name = $1 AND p.type = 'S' AND lower(p.login) = lower($2)
 """
+_GUEST = """
+SELECT p.principal_id, p.name, p.postgres_role, coalesce(p.default_schema, 'dbo') FROM emulator.principals p
+JOIN emulator.databases d ON d.database_id = p.database_id
+WHERE d.name = $1 AND p.name = 'guest'
+"""
+GUEST_DATABASES = ("master", "tempdb", "msdb")
+"""Where every login may go: the user guest can connect to them, on a server as it is installed."""
 _ROLES = """
 WITH RECURSIVE held AS (
     SELECT p.database_id, p.principal_id FROM emulator.principals p
@@ -55,11 +62,13 @@ class SessionSecurity:
         access.connection.set_context("emulator.login", login)
 
     def enter(self, database: str) -> None:
-        """Become the login's user in ``database``. Raises 916 when it has none."""
+        """Become the login's user in ``database``. Raises 916 when it has none and is no guest."""
         if self.is_sysadmin:
             self._access.connection.set_context("emulator.user", "dbo")
             return
         rows = self._access.fetch(_USER, [database, self._login])
+        if not rows and database in GUEST_DATABASES:
+            rows = self._access.fetch(_GUEST, [database])
         if not rows:
             raise SqlServerError(
                 916,

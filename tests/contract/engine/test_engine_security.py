@@ -45,6 +45,19 @@ def test_a_login_without_a_user_cannot_open_the_database(client: Client, engine:
     assert _refusal(engine, "stranger", PASSWORD, database).number == 4060
 
 
+@pytest.mark.parametrize("system", ["master", "tempdb", "msdb"])
+def test_a_login_without_a_user_is_a_guest_where_guests_are_let_in(
+    client: Client, connect: Callable[..., Client], database: str, system: str
+) -> None:
+    client.run(f"CREATE LOGIN visitor_{system} WITH PASSWORD = '{PASSWORD}'")
+    visitor = connect(f"visitor_{system}", PASSWORD, system)
+    assert visitor.rows("SELECT USER_NAME(), DB_NAME()") == [("guest", system)]
+    visitor.run("CREATE TABLE #mine (id int); INSERT INTO #mine VALUES (1)")
+    assert visitor.rows("SELECT id FROM #mine") == [(1,)]
+    assert visitor.error(f"USE {database}").number == 916
+    assert visitor.error("CREATE TABLE dbo.not_a_guest_s (id int)").number == 262
+
+
 def test_a_user_reads_what_is_granted_and_nothing_else(client: Client, connect: Callable[..., Client]) -> None:
     client.run(
         "CREATE TABLE dbo.open_table (id int); CREATE TABLE dbo.closed_table (id int); INSERT INTO "
