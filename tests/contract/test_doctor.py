@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.cli import app
+from floodmark.cli import _out, app
 from floodmark.core.capture import Verdict
 from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
@@ -73,7 +73,7 @@ def cli(
         "password": emulator.password, "schema": database.name, "extra": extra,
     }  # fmt: skip
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setattr(_out, "width", 250)
     return CliRunner()
 
 

@@ -14,7 +14,7 @@ from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_lo
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.cli import app
+from floodmark.cli import _out, app
 from floodmark.config.loading import load_config
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.ledger.postgres import PostgresLedger
@@ -60,7 +60,7 @@ def config(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(mssql))
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(_out, "width", 200)
     return path
 
 
