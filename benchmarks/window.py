@@ -104,9 +104,10 @@ def _prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
     config = folder / f"{database}.yaml"
     table = {"source": "dbo.Wide", "target": f"speed.{database.lower()}"}
     document = {
-        "sources": {"speed": {"conn_id": stack.connection_id}},
+        # A source of its own: what the ledger knows of a source's tables is true of one database.
+        "sources": {database.lower(): {"conn_id": stack.connection_id}},
         "warehouse": {"conn_id": "warehouse"},
-        "pipelines": {database.lower(): {"source": "speed", "schedule": "0 0 1 1 *", "tables": [table]}},
+        "pipelines": {database.lower(): {"source": database.lower(), "schedule": "0 0 1 1 *", "tables": [table]}},
     }
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
     return config
