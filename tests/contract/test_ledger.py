@@ -14,6 +14,8 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_l
 
 from floodmark.core.capture import Validity, Verdict
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.interval import Interval
+from floodmark.core.lane import load_lane, replay_lane
 from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
 from floodmark.ledger.postgres import PostgresLedger
@@ -67,6 +69,52 @@ def test_second_window_of_a_pipeline_is_refused_while_one_is_unfinished(shop: Sh
     shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
     with pytest.raises(WatermarkConflictError, match="another run has an unfinished window"):
         shop.ledger.open_window(PIPELINE, lsn(11), [first_load()])
+
+
+def test_ledger_of_version_3_is_upgraded_and_keeps_its_windows(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    plan = shop.ledger.open_window(PIPELINE, lsn(20), [changes(10, 20)])
+    with session(shop) as opened:
+        opened.execute("DROP INDEX floodmark.one_unfinished_window_per_lane")
+        opened.execute("ALTER TABLE floodmark.windows DROP COLUMN lane")
+        opened.execute(
+            "CREATE UNIQUE INDEX one_unfinished_window_per_pipeline ON floodmark.windows (pipeline)"
+            " WHERE state <> 'advanced'"
+        )
+        opened.execute("UPDATE floodmark.ledger_version SET version = 3")
+    shop.ledger.ensure_schema()
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
+    assert [window.plan for window in shop.ledger.list_unfinished(PIPELINE)] == [plan]
+    shop.ledger.open_window(PIPELINE, lsn(20), [], lane="load dbo.Other")
+    with pytest.raises(WatermarkConflictError, match="unfinished window"):
+        shop.ledger.open_window(PIPELINE, lsn(20), [])
+
+
+def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
+    other = replace(first_load(), source=TableName("dbo", "Other"), target=TableName("shop", "other"))
+    main = shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
+    lane = load_lane(other.source)
+    load = shop.ledger.open_window(PIPELINE, lsn(10), [other], lane=lane)
+    assert load.lane == lane
+    found = shop.ledger.unfinished_window(PIPELINE), shop.ledger.unfinished_window(PIPELINE, lane)
+    assert [window.plan for window in found if window] == [main, load]
+    assert [window.plan for window in shop.ledger.list_unfinished(PIPELINE)] == [main, load]
+    with pytest.raises(WatermarkConflictError, match="unfinished window"):
+        shop.ledger.open_window(PIPELINE, lsn(11), [other], lane=lane)
+
+
+def test_table_that_another_lane_holds_is_refused_whatever_would_move_its_watermark(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    load = replace(first_load(), watermark=lsn(10))
+    window = shop.ledger.open_window(PIPELINE, lsn(20), [load], lane=load_lane(ORDERS)).window_id
+    held = f"window {window} on lane load dbo.Orders is unfinished and holds the table"
+    with pytest.raises(WatermarkConflictError, match=held):
+        shop.ledger.open_window(PIPELINE, lsn(20), [changes(10, 20)])
+    with pytest.raises(WatermarkConflictError, match=held):
+        shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)})
+    interval = Interval(lsn(5), lsn(10))
+    replay = shop.ledger.open_window(PIPELINE, lsn(10), [changes(10, 20)], lane=replay_lane(interval))
+    assert replay.lane == f"replay {lsn(5)}-{lsn(10)}"
 
 
 def test_of_many_runs_that_open_a_window_at_once_one_wins(shop: Shop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance, lsn
 
+from cdc_database import wait_until
 from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
@@ -117,6 +119,30 @@ def test_staging_in_use_by_another_load_does_not_hold_up_its_successor(shop: Sho
         shop.merge(successor)
     shop.finish(successor)
     assert not shop.exists(quote_table(staging_table(zombie, 0)))
+
+
+def test_merges_of_two_lanes_into_one_target_queue_up_and_count_what_is_true(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    plans = []
+    for lane in ("", "replay 1"):
+        opened = shop.ledger.open_window("shop", lsn(20), [changes(10, 20)], lane=lane)
+        plan = shop.ledger.begin_load(opened.window_id).plan
+        shop.warehouse.prepare_window(plan)
+        shop.stage(plan, [Row(1, INSERT, 15)])
+        plans.append(plan)
+    with psycopg.connect(shop.connection.conninfo(), autocommit=True) as session, ThreadPoolExecutor(2) as pool:
+        session.execute(
+            "CREATE FUNCTION public.stand_still() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END'"
+        )
+        session.execute("CREATE TRIGGER stand_still AFTER INSERT ON shop.orders EXECUTE FUNCTION public.stand_still()")
+        session.execute("SELECT pg_advisory_lock(77)")
+        merges = [pool.submit(shop.merge, plan) for plan in plans]
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wait_until(lambda: session.execute(waiting).fetchone() == (2,))
+        session.execute("SELECT pg_advisory_unlock(77)")
+        counts = [merge.result(30) for merge in merges]
+    assert sorted((count.inserted_rows, count.unchanged_rows) for count in counts) == [(0, 1), (1, 0)]
 
 
 def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:

@@ -54,8 +54,12 @@ CREATE TABLE IF NOT EXISTS floodmark.windows (
     checked_at  timestamptz,
     advanced_at timestamptz
 );
-CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_pipeline
-    ON floodmark.windows (pipeline) WHERE state <> 'advanced';
+ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '';
+DROP INDEX IF EXISTS floodmark.one_unfinished_window_per_pipeline;
+CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
+    ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
+COMMENT ON COLUMN floodmark.windows.lane IS
+    'Empty for the windows that follow the log; "load schema.table", "replay from-to" for those beside them';
 
 CREATE TABLE IF NOT EXISTS floodmark.window_tables (
     window_id        bigint    NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,

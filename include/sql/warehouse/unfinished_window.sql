@@ -1,3 +1,3 @@
-SELECT window_id, attempt, state, plan
+SELECT window_id, lane, attempt, state, plan
 FROM floodmark.windows
-WHERE pipeline = %(pipeline)s AND state <> 'advanced'
+WHERE pipeline = %(pipeline)s AND lane = %(lane)s AND state <> 'advanced'

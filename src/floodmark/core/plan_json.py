@@ -1,7 +1,7 @@
 """A window's plan as JSON: how the ledger keeps it, so that any later run, on any machine, finishes the same window.
 
-The form is stable: fields are only added, with a default for plans written before. ``window_id``, ``attempt`` and the
-like are columns of the ledger too; the ledger's columns win.
+The form is stable: fields are only added, with a default for plans written before. ``window_id``, ``attempt``, ``lane``
+and the like are columns of the ledger too; the ledger's columns win.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.interval import Interval
+from floodmark.core.lane import MAIN_LANE
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.window import (
@@ -35,6 +36,7 @@ def plan_to_json(plan: WindowPlan) -> dict[str, Any]:
         "window_id": plan.window_id,
         "attempt": plan.attempt,
         "pipeline": plan.pipeline,
+        "lane": plan.lane,
         "to_lsn": str(plan.to_lsn),
         "tables": [_table_to_json(table) for table in plan.tables],
     }
@@ -50,6 +52,7 @@ def plan_from_json(document: Mapping[str, Any]) -> WindowPlan:
         to_lsn=Lsn.parse(document["to_lsn"]),
         tables=tuple(_table_from_json(table) for table in document["tables"]),
         attempt=document["attempt"],
+        lane=document.get("lane", MAIN_LANE),
     )
 
 

@@ -97,6 +97,7 @@ class WindowPlan:
     """One window of one pipeline. ``window_id`` is given by the ledger and grows.
 
     attempt: how many loads of the window have begun; a load works on the plan that ``Ledger.begin_load`` returned.
+    lane: see ``core.lane``; "" is the main one.
     """
 
     window_id: int
@@ -104,6 +105,7 @@ class WindowPlan:
     to_lsn: Lsn
     tables: tuple[TablePlan, ...]
     attempt: int = 0
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 
 from floodmark.core.capture import InstanceIdentity, Validity
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.lane import MAIN_LANE, is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.schema import TableName
@@ -46,20 +47,27 @@ class PostgresLedger:
             rows = _query(session, "read_tables", pipeline=pipeline)
         return {(state := _table_state(row)).source: state for row in rows}
 
-    def unfinished_window(self, pipeline: str) -> OpenedWindow | None:
+    def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
         with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "unfinished_window", pipeline=pipeline)
+            rows = _query(session, "unfinished_window", pipeline=pipeline, lane=lane)
         return _opened_window(rows[0]) if rows else None
 
+    def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
+        with open_transaction(self._at, pipeline) as session:
+            return [_opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
+
     def open_window(
-        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None
-    ) -> WindowPlan:
+        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None,
+        lane: str = MAIN_LANE,
+    ) -> WindowPlan:  # fmt: skip
         with open_transaction(self._at, pipeline) as session:
             # In one order for all, so that two runs queue up instead of blocking each other.
             for table in sorted(tables, key=lambda table: table.source):
                 _claim_table(session, pipeline, table)
-            window_id = _insert_window(session, pipeline, to_lsn, to_lsn_at)
-            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables))
+                if not is_replay_lane(lane):
+                    _refuse_other_lanes(session, pipeline, lane, table.source)
+            window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
+            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane)
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for table in tables:
                 _query(
@@ -191,8 +199,9 @@ class PostgresLedger:
                     raise WatermarkConflictError(
                         str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
                     )
+                _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
             # After the row locks: a window opened before them would be seen, one opened later sees our watermarks.
-            if unfinished := _query(session, "unfinished_window", pipeline=pipeline):
+            if unfinished := _query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
 
 
@@ -220,9 +229,22 @@ def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -
         )  # fmt: skip
 
 
-def _insert_window(session: psycopg.Connection, pipeline: str, to_lsn: Lsn, to_lsn_at: datetime | None) -> int:
+def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
+    """Of two windows that move one watermark, the second to finish would find it moved. The table's row is locked."""
+    found = _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source))
+    if found:
+        where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
+        raise WatermarkConflictError(
+            str(source), f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
+            "When that has been published, try again.",
+        )  # fmt: skip
+
+
+def _insert_window(
+    session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Lsn, to_lsn_at: datetime | None
+) -> int:
     try:
-        row = _query(session, "open_window", pipeline=pipeline, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
+        row = _query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
     except psycopg.errors.UniqueViolation:
         raise WatermarkConflictError(
             pipeline, "another run has an unfinished window.", "Let it finish; the next run goes on with that window."
@@ -270,7 +292,9 @@ def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> 
 
 
 def _opened_window(row: DictRow) -> OpenedWindow:
-    plan = dataclasses.replace(plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"])
+    plan = dataclasses.replace(
+        plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"], lane=row["lane"]
+    )
     return OpenedWindow(plan, WindowState(row["state"]))
 
 

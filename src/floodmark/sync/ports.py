@@ -62,12 +62,16 @@ class Ledger(Protocol):
 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]: ...
 
-    def unfinished_window(self, pipeline: str) -> OpenedWindow | None: ...
+    def unfinished_window(self, pipeline: str, lane: str = "") -> OpenedWindow | None: ...
+
+    def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
+        """On all lanes, the oldest first."""
 
     def open_window(
-        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None
-    ) -> WindowPlan:
-        """Write the plan before any row moves. Raises WatermarkConflictError when another window is unfinished.
+        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None,
+        lane: str = "",
+    ) -> WindowPlan:  # fmt: skip
+        """Write the plan before any row moves. Raises WatermarkConflictError when a window of the lane is unfinished.
 
         to_lsn_at: commit time of to_lsn, server local time.
         """
@@ -121,7 +125,7 @@ class Ledger(Protocol):
     ) -> None:
         """Move watermarks over a stretch of the log that holds no change of these tables, without a window.
 
-        Raises WatermarkConflictError when a watermark is not the given one, or a window is unfinished.
+        Raises WatermarkConflictError when a watermark is not the given one, or a window of the main lane is unfinished.
         """
 
 

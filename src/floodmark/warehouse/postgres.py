@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 import psycopg
 from psycopg.rows import dict_row
@@ -31,6 +32,8 @@ from floodmark.warehouse.targets import column_types, ensure_target
 
 _LOG = logging.getLogger(__name__)
 _LOCK_NOT_AVAILABLE = "55P03"
+# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+_MERGE_LOCK = 0x46_4C_4F_45
 # Sorting a million staged rows and hashing their keys in memory; given back when the transaction ends.
 _MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
 
@@ -57,6 +60,7 @@ class PostgresWarehouse:
     ) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, plan.pipeline) as session:
             _lock_planned(session, plan)
+            _lock_targets(session, plan)
             session.execute(_MERGE_MEMORY)
             counts = {
                 planned.source: _merge_table(session, plan, index, (staged_rows or {}).get(planned.source))
@@ -98,6 +102,13 @@ def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
             subject, f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
             "Nothing was merged; the later attempt does the work.",
         )  # fmt: skip
+
+
+def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Merges of several lanes into one target queue up, so that each counts what is true. Readers do not notice."""
+    # In the order of the numbers: two targets may share one.
+    for number in sorted({crc32(str(planned.target).encode()) - 2**31 for planned in plan.tables}):
+        session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
 
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:

@@ -69,4 +69,5 @@ window_plans = st.builds(
     to_lsn=lsns,
     tables=st.lists(table_plans, max_size=3).map(tuple),
     attempt=st.integers(0, 1000),
+    lane=st.sampled_from(["", "load dbo.Orders", "replay 0x01-0x02"]),
 )

@@ -1,0 +1,32 @@
+"""Lanes: the ways on which windows of one pipeline run beside each other, at most one unfinished window on each.
+
+The main lane plans from the watermarks and advances them. A load lane loads one table anew while the main lane goes on
+without it. A replay lane merges an interval again that was examined before.
+"""
+
+from __future__ import annotations
+
+from floodmark.core.interval import Interval
+from floodmark.core.schema import TableName
+
+MAIN_LANE = ""
+_LOAD = "load "
+_REPLAY = "replay "
+
+
+def load_lane(table: TableName) -> str:
+    """The lane on which a source table is loaded anew."""
+    return f"{_LOAD}{table}"
+
+
+def is_load_lane(lane: str) -> bool:
+    return lane.startswith(_LOAD)
+
+
+def replay_lane(interval: Interval) -> str:
+    """The lane on which an interval is merged once more."""
+    return f"{_REPLAY}{interval.after_lsn}-{interval.to_lsn}"
+
+
+def is_replay_lane(lane: str) -> bool:
+    return lane.startswith(_REPLAY)
