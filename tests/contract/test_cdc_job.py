@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from cdc_database import wait_until
 from sqlserver_emulator.cdc.capture import Capture
 from sqlserver_emulator.cdc.instances import read_instances
 from sqlserver_emulator.cdc.job_process import JobProcess
-from sqlserver_emulator.cdc.jobs import CLEANUP, find_job, list_jobs
+from sqlserver_emulator.cdc.jobs import CAPTURE, CLEANUP, Job, find_job, list_jobs
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.slots import SPARE_SLOT, drop_abandoned
 from sqlserver_emulator.cdc.supervisor import run_cleanup_job
@@ -138,6 +140,42 @@ def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Sho
         process.forget()
     sessions = "SELECT tran_count FROM sys.dm_cdc_log_scan_sessions WHERE session_id > 0 ORDER BY session_id"
     assert [count for (count,) in shop.run(sessions) if count][-5:] == [2] * 5
+
+
+class _EndingProcess:
+    """The process of a job that was dropped, at a database that had the same number; it takes its time to end."""
+
+    stopping = True
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.process = self
+
+    def poll(self) -> None:
+        return None
+
+    def tell(self, _told: object, _limit_seconds: float) -> bool:
+        return False
+
+
+def test_job_is_told_while_that_of_a_dropped_database_with_its_number_still_ends(
+    shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = find_job(runner(shop.sql), shop.database_id, CAPTURE)
+    assert job is not None
+    running: dict[str, Any] = engine.supervisor._running
+    wait_until(lambda: job.job_id not in running)
+    gone = uuid.uuid4().hex
+    with monkeypatch.context() as context:
+        context.setitem(running, gone, _EndingProcess(replace(job, job_id=gone)))
+        shop.run("EXEC sys.sp_cdc_start_job")
+        wait_until(lambda: job.job_id in running)
+        shop.run("EXEC emulator.delay_capture @seconds = 3600", "INSERT dbo.t VALUES (1, 'a')")
+        assert running[job.job_id].tell({}, 60)  # a scan is over
+        assert shop.changes() == []
+    shop.run("EXEC emulator.clear_faults")
+    wait_until(lambda: shop.changes() == [(2, 1, "a")])
+    shop.run("EXEC sys.sp_cdc_stop_job")
 
 
 def test_reader_that_did_not_store_is_read_again(shop: Shop) -> None:

@@ -21,7 +21,7 @@ from sqlserver_emulator.cdc.cleanup import clean_database
 from sqlserver_emulator.cdc.guard import GUARD
 from sqlserver_emulator.cdc.instances import read_database
 from sqlserver_emulator.cdc.job_process import JobProcess
-from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, list_jobs
+from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, find_job, list_jobs
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan_errors import LOG_SCAN_FAILED
 from sqlserver_emulator.cdc.scan_sessions import forget_sessions, record_errors
@@ -98,18 +98,27 @@ class CaptureSupervisor:
         if faults.failure is None:
             self.tell(database_id, told_of(faults))
             return
+        job_id = self._capture_job_id(database_id)
         deadline = time.monotonic() + _STOP_SECONDS
-        while self._find(database_id) is not None and time.monotonic() < deadline:
+        while self._find(job_id) is not None and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
 
     def tell(self, database_id: int, told: Mapping[str, object]) -> bool:
         """Tell the database's capture job and wait until it has done so; False when it does not run."""
-        running = self._find(database_id)
+        running = self._find(self._capture_job_id(database_id))
         return running is not None and running.tell(told, _ANSWER_SECONDS)
 
-    def _find(self, database_id: int) -> JobProcess | None:
+    def _capture_job_id(self, database_id: int) -> str | None:
+        """The job that the database has now: the process of one that was dropped may take a while to end, and its
+        database's number may be another's meanwhile.
+        """
+        with connect(self._conninfo) as connection:
+            job = find_job(runner(connection), database_id, CAPTURE)
+        return job.job_id if job else None
+
+    def _find(self, job_id: str | None) -> JobProcess | None:
         with self._starting:  # a job that is just starting may not know yet what there is to know
-            return next((r for r in list(self._running.values()) if r.job.database_id == database_id), None)
+            return self._running.get(job_id) if job_id else None
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
