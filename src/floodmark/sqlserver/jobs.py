@@ -39,7 +39,7 @@ class SqlServerJobs:
 
     def change_capture(self, changes: Mapping[str, int]) -> None:
         with self._connect() as session:
-            _change_job(session, _CAPTURE, changes)
+            change_job(session, _CAPTURE, changes)
 
     def _connect(self) -> SourceSession:
         return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
@@ -101,7 +101,7 @@ def _is_running(session: SourceSession) -> bool | None:
     return None if running is None else bool(running)
 
 
-def _change_job(session: SourceSession, job_type: str, changes: Mapping[str, int]) -> None:
+def change_job(session: SourceSession, job_type: str, changes: Mapping[str, int]) -> None:
     """The names are those of the procedure's parameters, from our own configuration; values are bound."""
     unknown = set(changes) - set(_JOB_COLUMNS)
     if unknown:

@@ -1,0 +1,29 @@
+-- What cleanup must not pass: the watermarks of some pipelines, or where a load under way has begun. Each with a window
+-- to take its pace from: the newest that was published so many seconds ago or earlier, else the oldest. Watermarks also
+-- move without a window; the pace is from there to now.
+SELECT t.pipeline, t.source_schema, t.source_name, coalesce(t.instance_name, '') AS instance_name,
+    coalesce(u.to_lsn, t.watermark) AS lsn, coalesce(u.to_lsn_at, t.watermark_at) AS at,
+    CASE WHEN u.to_lsn IS NULL THEN r.to_lsn_at END AS reference_at,
+    extract(epoch FROM now() - r.advanced_at)::float8 AS elapsed_seconds
+FROM floodmark.tables AS t
+LEFT JOIN LATERAL (
+    SELECT w.to_lsn, w.to_lsn_at
+    FROM floodmark.windows AS w
+    JOIN floodmark.window_tables AS x USING (window_id)
+    WHERE w.pipeline = t.pipeline AND w.state <> 'advanced' AND x.kind = 'first_load'
+      AND x.source_schema = t.source_schema AND x.source_name = t.source_name
+    ORDER BY w.to_lsn
+    LIMIT 1
+) AS u ON true
+LEFT JOIN LATERAL (
+    SELECT w.to_lsn_at, w.advanced_at
+    FROM floodmark.windows AS w
+    JOIN floodmark.window_tables AS x USING (window_id)
+    CROSS JOIN LATERAL (SELECT w.advanced_at <= now() - make_interval(secs => %(over_seconds)s) AS is_old) AS o
+    WHERE w.pipeline = t.pipeline AND w.state = 'advanced' AND w.lane = ''
+      AND x.source_schema = t.source_schema AND x.source_name = t.source_name
+    ORDER BY o.is_old DESC, CASE WHEN o.is_old THEN w.advanced_at END DESC, w.advanced_at
+    LIMIT 1
+) AS r ON true
+WHERE t.pipeline = ANY(%(pipelines)s) AND coalesce(u.to_lsn_at, t.watermark_at) IS NOT NULL
+ORDER BY t.pipeline, t.source_schema, t.source_name
