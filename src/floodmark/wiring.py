@@ -112,17 +112,17 @@ def source_connection(conn_id: str) -> SqlServerConnection:
     trust_server_certificate, ca_file. Raises ConfigError."""
     from floodmark.sqlserver.connection import SqlServerConnection  # noqa: PLC0415
 
-    found = _read_connection(conn_id, "mssql")
+    found = read_connection(conn_id, "mssql")
     extras = found.extra_dejson
     try:
         return SqlServerConnection(
-            host=_required(found.host, conn_id, "host"),
+            host=required_field(found.host, conn_id, "host"),
             port=found.port or SQL_SERVER_PORT,
-            database=_required(found.schema, conn_id, "schema (the name of the database)"),
-            user=_required(found.login, conn_id, "login"),
+            database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+            user=required_field(found.login, conn_id, "login"),
             password=found.password or "",
             encrypt=extras.get("encrypt", "yes"),
-            trust_server_certificate=_flag(extras.get("trust_server_certificate", False), conn_id),
+            trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
             ca_file=extras.get("ca_file", ""),
         )
     except ValueError as error:
@@ -133,13 +133,13 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
     """An Airflow connection of type postgres; its schema is the database. Extras: sslmode, sslrootcert."""
     from floodmark.warehouse.connection import WarehouseConnection  # noqa: PLC0415
 
-    found = _read_connection(conn_id, "postgres")
+    found = read_connection(conn_id, "postgres")
     extras = found.extra_dejson
     return WarehouseConnection(
-        host=_required(found.host, conn_id, "host"),
+        host=required_field(found.host, conn_id, "host"),
         port=found.port or POSTGRES_PORT,
-        database=_required(found.schema, conn_id, "schema (the name of the database)"),
-        user=_required(found.login, conn_id, "login"),
+        database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+        user=required_field(found.login, conn_id, "login"),
         password=found.password or "",
         sslmode=extras.get("sslmode", "prefer"),
         sslrootcert=extras.get("sslrootcert", ""),
@@ -159,33 +159,35 @@ def spark_master(conn_id: str = "spark_default") -> str | None:
     return f"{host}:{found.port}" if found.port else host
 
 
-def _read_connection(conn_id: str, conn_type: str) -> Any:
-    """Airflow masks its password in logs from here on."""
+def read_connection(conn_id: str, *conn_types: str) -> Any:
+    """An Airflow connection of one of the types; its password is masked in logs from here on. Raises ConfigError."""
     from airflow.sdk import BaseHook  # noqa: PLC0415  (seconds)
     from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
 
+    expected = " or ".join(conn_types)
     try:
         found = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise ConfigError(
             f"connection {conn_id}",
             "Airflow does not know it.",
-            f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()} (type {conn_type}).",
+            f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()} (type {expected}).",
         ) from None
-    if found.conn_type != conn_type:
-        raise ConfigError(f"connection {conn_id}", f"its type is {found.conn_type}, expected {conn_type}.")
+    if found.conn_type not in conn_types:
+        raise ConfigError(f"connection {conn_id}", f"its type is {found.conn_type}, expected {expected}.")
     return found
 
 
-def _required(value: str | None, conn_id: str, field: str) -> str:
+def required_field(value: str | None, conn_id: str, field: str) -> str:
+    """A field of a connection that must not be empty. Raises ConfigError."""
     if not value:
         raise ConfigError(f"connection {conn_id}", f"it has no {field}.", "Complete it in Airflow.")
     return value
 
 
-def _flag(value: object, conn_id: str) -> bool:
-    """Extras typed into a form arrive as text."""
+def read_flag(value: object, conn_id: str, name: str = "trust_server_certificate") -> bool:
+    """Extras typed into a form arrive as text. Raises ConfigError."""
     text = str(value).strip().lower()
     if text not in ("true", "false", "yes", "no", "1", "0", ""):
-        raise ConfigError(f"connection {conn_id}", f"trust_server_certificate is {value!r}, expected true or false.")
+        raise ConfigError(f"connection {conn_id}", f"{name} is {value!r}, expected true or false.")
     return text in ("true", "yes", "1")

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from floodmark.config.alerts import AlertsConfig, AppriseConfig, EmailConfig, WebhookConfig
 from floodmark.config.drift import DriftConfig, DriftWatchConfig
 from floodmark.config.fields import PARSE_RULES
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
@@ -23,6 +24,7 @@ _KEYS = {
     for model in (
         Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig, SourceConfig, CaptureConfig, StopConfig,
         CaptureJobConfig, DriftConfig, DriftWatchConfig,
+        AlertsConfig, EmailConfig, WebhookConfig, AppriseConfig,
     )
     for name in model.model_fields
 }  # fmt: skip

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from floodmark.config.alerts import AlertsConfig
 from floodmark.config.drift import DriftConfig, DriftWatchConfig, drift_policies
 from floodmark.config.fields import (
     ColumnName,
@@ -100,6 +101,7 @@ class Config(_Frozen):
     sources: dict[str, SourceConfig] = Field(min_length=1)
     warehouse: WarehouseConfig
     pipelines: dict[PipelineName, PipelineConfig] = Field(min_length=1)
+    alerts: AlertsConfig = AlertsConfig()
 
     def pipeline(self, name: str) -> PipelineConfig:
         """Raises ConfigError, naming those there are."""

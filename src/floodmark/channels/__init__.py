@@ -1,0 +1,1 @@
+"""Who is told of alerts, beside the log."""

@@ -1,0 +1,225 @@
+"""Channels of alerts: from the configuration and its Airflow connections to a message in somebody's hands."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
+
+from floodmark.config import Config, load_config
+from floodmark.core.alert import Alert, build_over_message, build_raised_message
+from floodmark.core.errors import AlertNotSentError, ConfigError
+from floodmark.ledger.alerts import PostgresAlertLedger
+from floodmark.orchestration.alerting import alerts_of, channels_of
+from floodmark.sync.alerts import AlertDesk, Channel
+from floodmark.warehouse.connection import WarehouseConnection
+
+SECRET = "s3cretTokenOfTheChannel"
+RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+ALERT = Alert(
+    kind="run_failed", subject="shop", what="Amount < 0 & more.", means="No new rows arrive.", do="Look at the log.",
+    event_key="run_failed:shop",
+)  # fmt: skip
+MESSAGE = build_raised_message(ALERT, RAISED)
+OVER = build_over_message(ALERT, RAISED, RAISED.replace(hour=13))
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
+Define = Callable[..., None]
+Configure = Callable[[str], Config]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Sets an Airflow connection."""
+
+    def set_connection(conn_id: str, conn_type: str, **fields: object) -> None:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({"conn_type": conn_type, **fields}))
+
+    return set_connection
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Configure:
+    def write(channel: str) -> Config:
+        path = tmp_path / "pipelines.yaml"
+        path.write_text(f"{CONFIG}alerts: {{channels: [{channel}]}}\n", encoding="utf-8")
+        return load_config(path)
+
+    return write
+
+
+@pytest.fixture
+def posts() -> Iterator[Posts]:
+    with http_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def mails() -> Iterator[Mails]:
+    with smtp_receiver(("oncall", SECRET)) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def webhook(posts: Posts, define: Define, configure: Configure) -> Channel:
+    define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}/services", password=f"T0/B0/{SECRET}")
+    return channels_of(configure("{kind: webhook, conn_id: chat}"))[0]
+
+
+@pytest.fixture
+def email(mails: Mails, define: Define, configure: Configure) -> Channel:
+    define(
+        "mail", "smtp", host="127.0.0.1", port=mails.port, login="oncall", password=SECRET,
+        extra={"disable_ssl": True, "disable_tls": "true", "from_email": "floodmark@example.com"},
+    )  # fmt: skip
+    return channels_of(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}"))[0]
+
+
+def test_webhook_gets_one_text_that_slack_shows_as_it_is(webhook: Channel, posts: Posts) -> None:
+    webhook.send(MESSAGE)
+    ((path, body),) = posts.taken
+    assert path == f"/services/T0/B0/{SECRET}"
+    assert list(body) == ["text"]
+    assert body["text"].splitlines() == [
+        "*Floodmark: run failed: shop*",
+        "*What:* Amount &lt; 0 &amp; more.",
+        "*Where:* shop",
+        "*Since:* 2026-05-01 12:30:00 UTC",
+        "*What it means:* No new rows arrive.",
+        "*What to do:* Look at the log.",
+    ]
+
+
+def test_address_of_a_webhook_may_be_whole_in_the_password_and_have_a_query(
+    posts: Posts, define: Define, configure: Configure
+) -> None:  # fmt: skip
+    define("chat", "http", password=f"http://127.0.0.1:{posts.port}/v1/spaces/x/messages?key=k&token={SECRET}")
+    channels_of(configure("{kind: webhook, conn_id: chat}"))[0].send(MESSAGE)
+    assert [path for path, _ in posts.taken] == [f"/v1/spaces/x/messages?key=k&token={SECRET}"]
+
+
+def test_mail_goes_to_every_receiver_with_the_title_as_its_subject(email: Channel, mails: Mails) -> None:
+    email.send(MESSAGE)
+    assert sorted(mails.receivers) == ["data@example.com", "dba@example.com"]
+    mail = mails.taken[0]
+    assert (mail["Subject"], mail["From"]) == ("Floodmark: run failed: shop", "Floodmark <floodmark@example.com>")
+    body = mail.get_body(("plain",))
+    assert body is not None
+    assert "What: Amount < 0 & more." in body.get_content().splitlines()
+    email.send(OVER)
+    assert mails.taken[-1]["Subject"] == "Floodmark: over: run failed: shop"
+
+
+def test_any_url_of_apprise_is_a_channel(posts: Posts, define: Define, configure: Configure) -> None:
+    define("phone", "apprise", password=f"json://oncall:{SECRET}@127.0.0.1:{posts.port}/ring")
+    channels_of(configure("{kind: apprise, conn_id: phone}"))[0].send(OVER)
+    ((path, body),) = posts.taken
+    assert (path, body["title"], body["type"]) == ("/ring", "Floodmark: over: run failed: shop", "success")
+    assert "What to do: Nothing more." in body["message"].splitlines()
+
+
+@pytest.mark.parametrize("kind", ["webhook", "email"])
+def test_channel_that_takes_nothing_says_why_and_not_its_secret(
+    kind: str, posts: Posts, mails: Mails, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel: Channel = request.getfixturevalue(kind)
+    posts.status = 403
+    mails.login = ("oncall", "another")
+    with caplog.at_level(logging.INFO), pytest.raises(AlertNotSentError) as raised:
+        channel.send(MESSAGE)
+    assert str(raised.value).startswith(f"channel {channel.name}: ")
+    assert ("403" if kind == "webhook" else "E-Mail") in str(raised.value)
+    assert SECRET not in str(raised.value) + caplog.text
+
+
+def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Define, configure: Configure) -> None:
+    with http_receiver() as gone:
+        port = gone.port
+    define("phone", "generic", password=f"json://oncall:{SECRET}@127.0.0.1:{port}/{SECRET}/x")
+    with pytest.raises(AlertNotSentError, match="channel phone: JSON took no message: A Connection error") as raised:
+        channels_of(configure("{kind: apprise, conn_id: phone}"))[0].send(MESSAGE)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("channel", "connection", "problem"),
+    [
+        ("{kind: webhook, conn_id: c}", {}, "connection c: Airflow does not know it."),
+        ("{kind: webhook, conn_id: c}", {"conn_type": "smtp"}, "its type is smtp, expected slackwebhook or http"),
+        ("{kind: webhook, conn_id: c}", {"conn_type": "http", "host": "h"}, "it has no password"),
+        ("{kind: webhook, conn_id: c}", {"conn_type": "http", "password": f"ftp://h/{SECRET}"}, "no http or https"),
+        ("{kind: webhook, conn_id: c}", {"conn_type": "http", "password": f"http://h:99999/{SECRET}"}, "no http"),
+        ("{kind: email, conn_id: c, to: [a@b.de]}", {"conn_type": "smtp", "host": "h"}, "it has no from_email"),
+        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"nonsense://{SECRET}"}, "no URL that"),
+        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"slack://{SECRET}"}, "no URL that"),
+    ],
+)  # fmt: skip
+def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
+    define: Define, configure: Configure, channel: str, connection: dict[str, str], problem: str
+) -> None:
+    if connection:
+        define("c", **connection)
+    with pytest.raises(ConfigError) as raised:
+        channels_of(configure(channel))[0].send(MESSAGE)
+    assert problem in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
+    request: pytest.FixtureRequest, posts: Posts, mails: Mails, database: WarehouseConnection,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    webhook, email = request.getfixturevalue("webhook"), request.getfixturevalue("email")
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), [webhook, email])
+    mails.login = ("oncall", "another")
+    desk.raise_alert(ALERT)
+    desk.raise_alert(ALERT)
+    assert (len(posts.taken), len(mails.taken)) == (1, 0)
+    assert "Channel mail was not told of alert run_failed:shop" in caplog.text
+    mails.login = ("oncall", SECRET)
+    desk.raise_alert(ALERT)
+    desk.raise_alert(ALERT)
+    assert (len(posts.taken), len(mails.taken)) == (1, 2)
+    desk.end_alert(ALERT.event_key)
+    assert posts.texts[1].startswith("*Floodmark: over: run failed: shop*")
+    assert len(mails.taken) == 4
+    assert SECRET not in caplog.text
+
+
+def test_desk_of_a_configuration_tells_its_channels_even_without_a_warehouse(
+    posts: Posts, define: Define, configure: Configure
+) -> None:
+    define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}", password=f"T0/{SECRET}")
+    define("warehouse", "postgres", host="127.0.0.1", port=1, login="u", password="p", schema="dwh")
+    alerts_of(configure("{kind: webhook, conn_id: chat}")).raise_alert(ALERT)
+    assert len(posts.taken) == 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "problem"),
+    [
+        ("{kind: pager, conn_id: c}", "alerts.channels[0]: input tag 'pager' found using 'kind' does not match"),
+        ("{kind: email, conn_id: c, to: []}", "alerts.channels[0].email.to: "),
+        ("{kind: email, conn_id: c, to: [nobody]}", "not an email address: 'nobody'"),
+        ("{kind: webhook, conn_id: c, url: x}", "alerts.channels[0].webhook.url: unknown key"),
+        ("{kind: webhook, conn_id: c}, {kind: apprise, conn_id: c}", "alerts.channels: two channels are called c"),
+        ("{kind: webhook, conn_id: c, name: log}", "log is the name of the channel that is always there"),
+    ],
+)
+def test_channels_that_cannot_be_are_refused_by_their_place(configure: Configure, channels: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        configure(channels)
+    assert problem in str(raised.value)
+
+
+def test_channels_may_share_a_connection_under_names_of_their_own(configure: Configure) -> None:
+    config = configure("{kind: webhook, conn_id: c}, {kind: webhook, conn_id: c, name: second}")
+    assert [channel.name for channel in channels_of(config)] == ["c", "second"]
