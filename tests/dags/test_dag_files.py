@@ -24,7 +24,11 @@ dags = {{name: value for name, value in names.items() if isinstance(value, DAG)}
 print("RESULT " + json.dumps({{"dags": sorted(dags), "imported": sorted(set(sys.modules) - before)}}))
 """
 ALL_DAGS = """
-sources: {s: {conn_id: c, capture: {stops: [{stop: "0 8 * * 1-5", start: "0 18 * * 1-5"}], time_zone: Europe/Berlin}}}
+sources:
+  s:
+    conn_id: c
+    capture: {stops: [{stop: "0 8 * * 1-5", start: "0 18 * * 1-5"}], time_zone: Europe/Berlin}
+    retention: {keep: 3d, on_low: raise_retention}
 warehouse: {conn_id: w}
 pipelines: {p: {source: s, tables: [{source: dbo.A, target: a.a}]}}
 """

@@ -14,6 +14,7 @@ from floodmark.config.alerts import AlertsConfig, AppriseConfig, EmailConfig, We
 from floodmark.config.drift import DriftConfig, DriftWatchConfig
 from floodmark.config.fields import PARSE_RULES
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
+from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
 from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError
@@ -25,6 +26,7 @@ _KEYS = {
         Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig, SourceConfig, CaptureConfig, StopConfig,
         CaptureJobConfig, DriftConfig, DriftWatchConfig,
         AlertsConfig, EmailConfig, WebhookConfig, AppriseConfig,
+        RetentionConfig,
     )
     for name in model.model_fields
 }  # fmt: skip

@@ -20,6 +20,7 @@ from floodmark.config.fields import (
     SourceTableName,
     TargetTableName,
 )
+from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -32,10 +33,11 @@ class _Frozen(BaseModel):
 
 class SourceConfig(_Frozen):
     """conn_id: an Airflow connection of type mssql; its schema is the database. capture: how its capture job is kept,
-    None to leave that to others."""
+    None to leave that to others; retention: the same for its cleanup job."""
 
     conn_id: ConnectionId
     capture: CaptureConfig | None = None
+    retention: RetentionConfig | None = None
     drift: DriftWatchConfig = DriftWatchConfig()
 
 

@@ -1,0 +1,10 @@
+"""One DAG per source whose retention is guarded. Airflow only looks into files that hold its name and the word DAG."""
+
+from airflow.sdk import DAG
+
+from floodmark.config.loading import load_config
+from floodmark.orchestration.retention_dag import build_retention_dags
+from floodmark.wiring import config_path
+
+dags: dict[str, DAG] = build_retention_dags(load_config(config_path(), parse_rules=False))
+globals().update(dags)

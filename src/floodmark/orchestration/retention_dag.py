@@ -1,0 +1,98 @@
+"""One DAG per source whose retention is guarded, ``cdc_retention_<source>``: a single task, which looks how much time
+is left before cleanup passes a watermark, and brings the cleanup job to the state that is wanted for now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, CronTriggerTimetable, task
+
+from floodmark.config.retention import RetentionConfig
+from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
+from floodmark.orchestration.failure import explained
+from floodmark.wiring import source_connection, warehouse_connection
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def build_retention_dags(config: Config) -> dict[str, DAG]:
+    """By id, one per source with ``retention``."""
+    dags = (
+        _build(config, name, source.retention)
+        for name, source in config.sources.items()
+        if source.retention is not None
+    )
+    return {dag.dag_id: dag for dag in dags}
+
+
+def _build(config: Config, source: str, retention: RetentionConfig) -> DAG:
+    """A run that was missed is not made up for: the next one does the same."""
+    dag = DAG(
+        dag_id=f"cdc_retention_{source}",
+        description=f"How long source {source} keeps its changes, against how far its readers are",
+        doc_md=_describe(source, retention),
+        schedule=CronTriggerTimetable(retention.schedule, timezone="UTC"),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=[OWNER, "cdc", "retention", f"source:{source}"],
+        default_args={
+            "owner": OWNER,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
+        },
+    )
+    with dag:
+
+        @task(doc_md="Forecast, tell, raise or give back.")  # type: ignore[untyped-decorator]
+        def keep_retention() -> str:
+            return run_keep_retention(config, source, retention)
+
+        keep_retention()
+    return dag
+
+
+def run_keep_retention(config: Config, source: str, retention: RetentionConfig) -> str:
+    """The forecast and what was done, in one sentence."""
+    from floodmark.ledger.retention import PostgresMarkLedger  # noqa: PLC0415
+    from floodmark.orchestration.alerting import alerts_of  # noqa: PLC0415
+    from floodmark.sqlserver.retention import SqlServerRetention  # noqa: PLC0415
+    from floodmark.sync.retention import keep_retention  # noqa: PLC0415
+
+    readers = {
+        name: frozenset(table.source for table in pipeline.tables)
+        for name, pipeline in config.pipelines.items()
+        if pipeline.source == source
+    }
+    with explained():
+        step = keep_retention(
+            source,
+            retention.settings(),
+            readers,
+            control=SqlServerRetention(source_connection(retention.conn_id or config.sources[source].conn_id)),
+            ledger=PostgresMarkLedger(warehouse_connection(config.warehouse.conn_id)),
+            alerts=alerts_of(config),
+        )
+    return f"{step.forecast or 'no table has a watermark'}: {step.reason}"
+
+
+def _describe(source: str, retention: RetentionConfig) -> str:
+    """Markdown."""
+    keep = f"`{retention.keep}`" if retention.keep else "as it is"
+    margin = (
+        f"Changes older than the slowest watermark by more than {retention.cleanup_margin} are cleaned up in each run."
+        if retention.cleanup_margin
+        else "Cleaning up is left to the server's own job."
+    )
+    return (
+        f"# The retention of {source}\n\n"
+        "Each run forecasts when the server's cleanup passes the slowest watermark of the pipelines that read this "
+        f"source. Less than {retention.headroom_limit} is an alert; then: `{retention.on_low.value}`. The retention is "
+        f"otherwise kept {keep}.\n\n{margin}\n"
+    )
