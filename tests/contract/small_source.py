@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance, lsn
 
 from floodmark.core.capture import SourceSnapshot, TableSighting
+from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -46,6 +47,17 @@ class SmallSource:
         self.log.append(Row(key, UPDATE if key in self.rows else INSERT, self.position, amount))
         self.rows[key] = amount
 
+    def restore(self, to: int) -> None:
+        """A backup: what came after ``to`` has never been."""
+        self.log = [row for row in self.log if row.lsn <= to]
+        self.position = to
+        self.rows.clear()
+        for row in self.log:
+            if row.op == DELETE:
+                self.rows.pop(row.id)
+            else:
+                self.rows[row.id] = int(row.amount or 0)
+
     def idle(self) -> None:
         self.position += 1
 
@@ -67,13 +79,30 @@ class SmallStager:
 
     shop: Shop
     source: SmallSource
+    chunk_rows: int = 2
+    chunks_read: int = 0
+    kept: Callable[[int, str], bool] = lambda key, where: True
+    """Whether a row fulfils a condition."""
+
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        keys = sorted(self.source.rows)
+        return [(key,) for key in keys[self.chunk_rows - 1 :: self.chunk_rows]]
+
+    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+        to = int.from_bytes(plan.to_lsn.value)
+        for chunk in chunks:
+            self.chunks_read += 1
+            rows = [
+                Row(key, INSERT, to, amount, part=chunk.number)
+                for key, amount in self.source.rows.items()
+                if (not chunk.after or (key,) > chunk.after) and (not chunk.to or (key,) <= chunk.to)
+                and self.kept(key, plan.tables[index].where)
+            ]  # fmt: skip
+            self.shop.stage_chunk(plan, index, chunk.number, rows)
 
     def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
         interval = plan.tables[index].interval
-        if interval is None:
-            to = int.from_bytes(plan.to_lsn.value)
-            rows = [Row(key, INSERT, to, amount) for key, amount in self.source.rows.items()]
-            return StagedRows(len(rows), self.shop.stage(plan, rows, index))
+        assert interval is not None
         changes = [row for row in self.source.log if lsn(row.lsn) in interval]
         latest = {row.id: row for row in changes}
         return StagedRows(len(changes), self.shop.stage(plan, latest.values(), index))

@@ -108,9 +108,9 @@ def test_table_that_another_lane_holds_is_refused_whatever_would_move_its_waterm
     load = replace(first_load(), watermark=lsn(10))
     window = shop.ledger.open_window(PIPELINE, lsn(20), [load], lane=load_lane(ORDERS)).window_id
     held = f"window {window} on lane load dbo.Orders is unfinished and holds the table"
-    with pytest.raises(WatermarkConflictError, match=held):
+    with pytest.raises(WindowBusyError, match=held):
         shop.ledger.open_window(PIPELINE, lsn(20), [changes(10, 20)])
-    with pytest.raises(WatermarkConflictError, match=held):
+    with pytest.raises(WindowBusyError, match=held):
         shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)})
     interval = Interval(lsn(5), lsn(10))
     replay = shop.ledger.open_window(PIPELINE, lsn(10), [changes(10, 20)], lane=replay_lane(interval))

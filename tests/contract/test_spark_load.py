@@ -19,6 +19,7 @@ from cdc_database import CdcDatabase, cdc_database
 from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, DataQualityError
+from floodmark.core.load_chunk import LoadChunk
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.core.schema import TableName
@@ -272,7 +273,7 @@ def test_error_in_a_worker_arrives_as_what_it_was(source: CdcDatabase, make_pipe
     PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
     source.run(f"DROP TABLE dbo.{name}")
     with pytest.raises(CdcNotEnabledError, match=rf"^dbo\.{name}: .*208"):
-        pipeline.stager.stage_table(plan, 0)
+        pipeline.stager.stage_chunks(plan, 0, [LoadChunk(0, None, None)], 1)
 
 
 def test_verification_names_what_differs(source: CdcDatabase, make_pipeline: Any) -> None:

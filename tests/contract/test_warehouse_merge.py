@@ -96,7 +96,8 @@ def test_window_merges_once(shop: Shop) -> None:
 
 
 def test_load_believed_dead_can_neither_merge_nor_touch_the_staging_of_its_successor(shop: Shop) -> None:
-    zombie = shop.begin(first_load(), 10)
+    shop.run(first_load(), 5, [])
+    zombie = shop.begin(changes(5, 10), 10)
     shop.stage(zombie, [Row(1, INSERT, 10)])
     successor = shop.ledger.begin_load(zombie.window_id).plan
     shop.warehouse.prepare_window(successor)
@@ -110,7 +111,8 @@ def test_load_believed_dead_can_neither_merge_nor_touch_the_staging_of_its_succe
 
 
 def test_staging_in_use_by_another_load_does_not_hold_up_its_successor(shop: Shop) -> None:
-    zombie = shop.begin(first_load(), 10)
+    shop.run(first_load(), 5, [])
+    zombie = shop.begin(changes(5, 10), 10)
     with psycopg.connect(shop.connection.conninfo()) as session:
         session.execute(f"LOCK TABLE {quote_table(staging_table(zombie, 0))}")
         successor = shop.ledger.begin_load(zombie.window_id).plan
@@ -182,7 +184,7 @@ def test_key_that_stands_twice_in_staging_is_refused(shop: Shop) -> None:
         shop.stage(plan, [Row(1, INSERT, to), Row(1, INSERT, to)])
         with pytest.raises(FloodmarkBugError, match="stands twice"):
             shop.merge(plan)
-        shop.warehouse.prepare_window(plan)
+        shop.warehouse.clear_chunks(plan, 0, [0])
         shop.stage(plan, [Row(1, INSERT, to)])
         shop.merge(plan)
         shop.finish(plan)

@@ -26,6 +26,7 @@ from floodmark.core.window import (
     WindowPlan,
 )
 from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.postgres import PostgresWarehouse
 
@@ -85,11 +86,12 @@ class Row:
     discount: int | None = None
     notes: str | None = None
     keep: bool = False
+    part: int = 0
 
     def staged(self) -> dict[str, Any]:
         return {
             "Id": self.id, "Amount": self.amount, "Disc%": self.discount, "Notes": self.notes,
-            "__lsn": lsn(self.lsn).value, "__op": self.op, "__part": 0, keep_column("Notes"): self.keep,
+            "__lsn": lsn(self.lsn).value, "__op": self.op, "__part": self.part, keep_column("Notes"): self.keep,
         }  # fmt: skip
 
 
@@ -116,6 +118,18 @@ class Shop:
         with psycopg.connect(self.connection.conninfo()) as session:
             insert_rows(session, quote_table(staging_table(plan, index)), staged)
         return len(staged)
+
+    def stage_chunk(self, plan: WindowPlan, index: int, number: int, rows: Iterable[Row]) -> None:
+        """Rows and ledger in one transaction, by the statements of the Spark job."""
+        staged = [row.staged() for row in rows]
+        source = plan.tables[index].source
+        values = {
+            "window_id": plan.window_id, "attempt": plan.attempt, "chunk_no": number, "rows": len(staged),
+            "source_schema": f"'{source.schema}'", "source_name": f"'{source.name}'",
+        }  # fmt: skip
+        with psycopg.connect(self.connection.conninfo()) as session:
+            insert_rows(session, quote_table(staging_table(plan, index)), staged)
+            session.execute(read_sql("warehouse", "stage_load_chunk").format(**values))
 
     def merge(self, plan: WindowPlan) -> TableCounts:
         return self.warehouse.merge_window(plan)[ORDERS]

@@ -40,7 +40,8 @@ BEGIN
 
     SELECT t.object_id, LEFT(t.name, LEN(t.name) - 3) AS capture_instance,
         sys.fn_cdc_get_min_lsn(LEFT(t.name, LEN(t.name) - 3)) AS min_lsn,
-        HAS_PERMS_BY_NAME(N'cdc.' + QUOTENAME(t.name), N'OBJECT', N'SELECT') AS is_readable
+        HAS_PERMS_BY_NAME(N'cdc.' + QUOTENAME(t.name), N'OBJECT', N'SELECT') AS is_readable,
+        sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_get_min_lsn(LEFT(t.name, LEN(t.name) - 3))) AS min_lsn_at
     FROM sys.tables AS t
     WHERE t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT';
 

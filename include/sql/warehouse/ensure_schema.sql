@@ -79,6 +79,47 @@ CREATE TABLE IF NOT EXISTS floodmark.window_tables (
     PRIMARY KEY (window_id, source_schema, source_name)
 );
 
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS swept_rows bigint NOT NULL DEFAULT 0;
+
+CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
+    window_id     bigint  NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
+    source_schema text    NOT NULL,
+    source_name   text    NOT NULL,
+    chunk_no      integer NOT NULL,
+    after_bound   json,
+    to_bound      json,
+    state         text    NOT NULL DEFAULT 'planned'
+        CONSTRAINT known_state CHECK (state IN ('planned', 'staged')),
+    rows          bigint,
+    staged_at     timestamptz,
+    attempt       integer,
+    PRIMARY KEY (window_id, source_schema, source_name, chunk_no)
+);
+COMMENT ON TABLE floodmark.load_chunks IS
+    'The chunks of a first load: keys after after_bound up to and including to_bound, by the order of the source';
+COMMENT ON COLUMN floodmark.load_chunks.attempt IS 'The load that staged it, in the transaction that brought its rows';
+
+CREATE TABLE IF NOT EXISTS floodmark.gaps (
+    gap_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    verdict       text        NOT NULL,
+    cause         text        NOT NULL,
+    after_lsn     floodmark.lsn,
+    to_lsn        floodmark.lsn,
+    after_at      timestamp,
+    to_at         timestamp,
+    found_at      timestamptz NOT NULL DEFAULT now(),
+    window_id     bigint,
+    repaired_at   timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_gap_per_table
+    ON floodmark.gaps (pipeline, source_schema, source_name) WHERE repaired_at IS NULL;
+COMMENT ON TABLE floodmark.gaps IS
+    'Stretches of the log whose changes could not be read: after after_lsn up to to_lsn, times of the source';
+COMMENT ON COLUMN floodmark.gaps.window_id IS 'The load of the whole table that made up for it';
+
 CREATE TABLE IF NOT EXISTS floodmark.verdicts (
     pipeline      text        NOT NULL,
     source_schema text        NOT NULL,

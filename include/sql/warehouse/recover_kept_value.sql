@@ -6,7 +6,7 @@ FROM (
     FROM floodmark.quarantine
     WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
       AND NOT coalesce((row_data ->> %(keep)s)::boolean, false)
-    ORDER BY key, lsn DESC
+    ORDER BY key, lsn DESC, quarantine_id DESC
 ) AS q
 WHERE s.{keep} AND s.__op <> 1 AND q.key = {key} AND q.lsn <= s.__lsn
   AND NOT EXISTS (SELECT FROM {target} WHERE {same_key} AND t.__lsn >= q.lsn)

@@ -47,9 +47,13 @@ class DriftConfig(BaseModel):
         return {kind: policy for kind in DriftClass if (policy := getattr(self, kind.value)) is not None}
 
 
-def drift_policies(pipeline: DriftConfig, table: DriftConfig) -> DriftPolicies:
-    """What a table says itself, and what its pipeline says beside that, where it is not the default."""
-    said = pipeline.chosen() | table.chosen()
+def drift_policies(pipeline: DriftConfig, table: DriftConfig, *, repairs: bool = False) -> DriftPolicies:
+    """What a table says itself, and what its pipeline says beside that, where it is not the default.
+
+    repairs: a table whose capture instance was replaced is loaded anew, and does not wait for somebody.
+    """
+    said = {DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {}
+    said |= pipeline.chosen() | table.chosen()
     # In one order, so that two configurations that say the same are equal.
     kinds = [kind for kind in DriftClass if kind in said and said[kind] is not ALLOWED[kind][0]]
     return DriftPolicies(tuple((kind, said[kind]) for kind in kinds))

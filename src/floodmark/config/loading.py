@@ -59,7 +59,10 @@ def dump_config(config: Config) -> str:
         for written, table in zip(document["pipelines"][name]["tables"], config.settings(name).tables, strict=True):
             written |= {
                 "deletes": table.deletes.value, "net": table.net.value, "temporal": table.temporal.value,
-                "partitions": table.partitions, "first_load": {"chunk_rows": table.first_load_chunk_rows},
+                "partitions": table.partitions, "on_gap": table.on_gap.value,
+                "first_load": {
+                    "chunk_rows": table.first_load_chunk_rows, "parallel_reads": table.first_load_parallel_reads
+                },
                 "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
             }  # fmt: skip
         document["pipelines"][name]["schedule"] = pipeline.schedule

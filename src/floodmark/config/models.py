@@ -23,6 +23,7 @@ from floodmark.config.fields import (
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
+from floodmark.core.gap import OnGap
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 
@@ -33,11 +34,13 @@ class _Frozen(BaseModel):
 
 class SourceConfig(_Frozen):
     """conn_id: an Airflow connection of type mssql; its schema is the database. capture: how its capture job is kept,
-    None to leave that to others; retention: the same for its cleanup job."""
+    None to leave that to others; retention: the same for its cleanup job. pool: of Airflow, for the tasks that read it.
+    """
 
     conn_id: ConnectionId
     capture: CaptureConfig | None = None
     retention: RetentionConfig | None = None
+    pool: str | None = Field(default=None, min_length=1, max_length=256)
     drift: DriftWatchConfig = DriftWatchConfig()
 
 
@@ -56,9 +59,11 @@ class RuleConfig(_Frozen):
 
 
 class FirstLoadConfig(_Frozen):
-    """chunk_rows: how many rows of the table one statement reads."""
+    """chunk_rows: how many rows of the table one statement reads. parallel_reads: how many such statements run at a
+    time, for all tables of a window together (of several numbers, the highest)."""
 
     chunk_rows: PositiveInt = 500_000
+    parallel_reads: PositiveInt = 4
 
 
 class TableConfig(_Frozen):
@@ -74,6 +79,7 @@ class TableConfig(_Frozen):
     temporal: TemporalPolicy | None = None
     partitions: NonNegativeInt | None = None
     first_load: FirstLoadConfig | None = None
+    on_gap: OnGap | None = None
     drift: DriftConfig = DriftConfig()
 
 
@@ -81,7 +87,8 @@ class PipelineConfig(_Frozen):
     """schedule: cron, None to run on demand only. partitions: 0 lets the reader choose.
 
     freshness: how late rows may be in the warehouse before a check warns. lag_limit: how old the newest entry of the
-    source's log may be before capture counts as lagging.
+    source's log may be before capture counts as lagging. max_lag: how late runs and rows may be before somebody is
+    told; None for never.
     """
 
     source: str
@@ -91,8 +98,10 @@ class PipelineConfig(_Frozen):
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
     partitions: NonNegativeInt = 0
     first_load: FirstLoadConfig = FirstLoadConfig()
+    on_gap: OnGap = OnGap.FAIL
     freshness: Duration = timedelta(hours=1)
     lag_limit: Duration = timedelta(minutes=15)
+    max_lag: Duration | None = None
     drift: DriftConfig = DriftConfig()
     tables: tuple[TableConfig, ...] = Field(min_length=1)
 
@@ -123,6 +132,8 @@ class Config(_Frozen):
 
 
 def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettings:
+    on_gap = table.on_gap or pipeline.on_gap
+    first_load = table.first_load or pipeline.first_load
     return TableSettings(
         source=table.source,
         target=table.target,
@@ -133,6 +144,8 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         key=table.key,
         capture_instance=table.capture_instance,
         partitions=pipeline.partitions if table.partitions is None else table.partitions,
-        first_load_chunk_rows=(table.first_load or pipeline.first_load).chunk_rows,
-        drift=drift_policies(pipeline.drift, table.drift),
+        first_load_chunk_rows=first_load.chunk_rows,
+        first_load_parallel_reads=first_load.parallel_reads,
+        drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
+        on_gap=on_gap,
     )

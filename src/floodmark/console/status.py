@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.drift import Difference, DriftClass
 from floodmark.core.drift_words import describe_hold
+from floodmark.core.lane import MAIN_LANE, is_load_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import classify_tables
 from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, judge, lag_seconds
@@ -25,6 +26,7 @@ from floodmark.core.state import TableState
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.sync.ports import Ledger
+from floodmark.sync.repair import tell_load
 
 NEVER_RUN = "never_run"
 _Row = dict[str, Any]
@@ -76,6 +78,8 @@ class TableStatus:
     last_window: LastWindow | None = None
     standing: str = Standing.FINE.name.lower()
     reason: str = ""
+    load_percent: int | None = None
+    load_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +131,23 @@ class StatusReader:
         self._settings = settings
         self._limits = limits
         self._ledger = ledger
+        if _is_made(warehouse):
+            # Of an earlier version of Floodmark, maybe, which no run has brought up to this one yet.
+            ledger.ensure_schema()
         with open_transaction(warehouse, settings.name) as session:
             self._rows = _read_rows(session, "window_tables", "read_status", pipeline=settings.name)
             self._alerts = _read_rows(session, "alerts", "list_open_alerts")
             holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=settings.name)
         self._holds = {TableName(row["source_schema"], row["source_name"]): row for row in reversed(holds)}
         self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if self._rows else {}
+        unfinished = ledger.list_unfinished(settings.name) if self._rows else ()
+        self._main = next((window for window in unfinished if window.plan.lane == MAIN_LANE), None)
+        self._loads = {window.plan.tables[0].source: window for window in unfinished if is_load_lane(window.plan.lane)}
+        self._progress = {
+            table: progress
+            for window in (*self._loads.values(), *([self._main] if self._main else []))
+            for table, progress in ledger.read_load_progress(window.plan.window_id).items()
+        }
 
     @property
     def watermarks(self) -> list[Lsn]:
@@ -141,19 +156,18 @@ class StatusReader:
     def read_status(self, look: Look | None = None) -> PipelineStatus:
         """look: at the source, with the tables' pinned instances and ``watermarks``."""
         validities = classify_tables(self._settings, look.snapshot, self.states) if look else ()
-        by_table = {validity.table: validity for validity in validities} | self._held()
+        by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
         rows = {TableName(row["source_schema"], row["source_name"]): row for row in self._rows}
         tables = [
             self._table_status(table, rows.get(table.source), by_table.get(table.source), look)
             for table in self._settings.tables
         ]
         alerts = tuple(_alert_status(row) for row in self._alerts if row["subject"] in self._subjects())
-        unfinished = self._ledger.unfinished_window(self._settings.name) if self._rows else None
         standings = [Standing[table.standing.upper()] for table in tables]
         return PipelineStatus(
             self._settings.name,
-            unfinished.plan.window_id if unfinished else None,
-            unfinished.state.value if unfinished else None,
+            self._main.plan.window_id if self._main else None,
+            self._main.state.value if self._main else None,
             tuple(tables),
             alerts,
             max([*standings, Standing.ATTENTION if alerts else Standing.FINE]).name.lower(),
@@ -171,6 +185,12 @@ class StatusReader:
             )
         return held
 
+    def _loading(self) -> dict[TableName, Validity]:
+        return {
+            table: tell_load(Validity(table, Verdict.REPAIRING, ""), window, self._progress.get(table))
+            for table, window in self._loads.items()
+        }
+
     def _subjects(self) -> tuple[str, str]:
         return self._settings.name, self._limits.source
 
@@ -183,6 +203,7 @@ class StatusReader:
         known = found.get("verdict")
         verdict = validity.verdict if validity else Verdict(known) if known else None
         lag = headroom = retention = None
+        progress = self._progress.get(table.source)
         if look and verdict:
             retention = look.progress.retention_minutes
             lag = lag_seconds(watermark, watermark_at, look.snapshot)
@@ -205,6 +226,8 @@ class StatusReader:
             last_window=_last_window(found),
             standing=standing.name.lower(),
             reason=reason,
+            load_percent=progress.percent if progress else None,
+            load_rows=progress.rows if progress else None,
             **{name: found[name] for name in _COPIED if row},
         )
 
@@ -235,6 +258,12 @@ def _alert_status(row: _Row) -> AlertStatus:
     return AlertStatus(
         row["kind"], row["subject"], table, row["what"], row["advice"], row["raised_at"], row["times"]
     )  # fmt: skip
+
+
+def _is_made(warehouse: Reachable) -> bool:
+    with open_transaction(warehouse) as session:
+        made = session.execute("SELECT to_regclass('floodmark.window_tables') IS NOT NULL").fetchone()
+    return made is not None and bool(made[0])
 
 
 def _read_rows(session: psycopg.Connection, table: str, statement: str, **parameters: Any) -> list[_Row]:

@@ -40,7 +40,8 @@ class TableSighting:
     min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change
     table, ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn:
     a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
-    missed. max_column_id: the table's highest column_id; ids are never used again, so it tells an added column.
+    missed. min_lsn_at: commit time of min_lsn, server local time. max_column_id: the table's highest column_id; ids are
+    never used again, so it tells an added column.
     """
 
     table: TableName
@@ -50,6 +51,7 @@ class TableSighting:
     permitted: bool = True
     last_change_lsn: Lsn | LsnAbsence | None = None
     max_column_id: int = 0
+    min_lsn_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Verdict(Enum):
     CAPTURE_LAGGING = "capture_lagging"
     HELD = "held"
     """Left out of the pipeline's windows because of a schema drift, until somebody ends the hold."""
+    REPAIRING = "repairing"
+    """Left out of the pipeline's windows while another window loads it anew; the old rows stay readable."""
 
 
 @dataclass(frozen=True, slots=True)

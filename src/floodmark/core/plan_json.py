@@ -72,6 +72,9 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "partitions": table.partitions,
         "first_load_chunk_rows": table.first_load_chunk_rows,
         "quiet": table.quiet,
+        "first_load_parallel_reads": table.first_load_parallel_reads,
+        "is_reload": table.is_reload,
+        "where": table.where,
     }
 
 
@@ -91,6 +94,9 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         partitions=document["partitions"],
         first_load_chunk_rows=document["first_load_chunk_rows"],
         quiet=document["quiet"],
+        first_load_parallel_reads=document.get("first_load_parallel_reads", 4),
+        is_reload=document.get("is_reload", False),
+        where=document.get("where", ""),
     )
 
 

@@ -119,8 +119,24 @@ def plan_table(
         rules=settings.rules,
         partitions=settings.partitions,
         first_load_chunk_rows=settings.first_load_chunk_rows,
+        first_load_parallel_reads=settings.first_load_parallel_reads,
         quiet=watermark is not None and is_quiet(sighting, watermark),
     )
+
+
+def plan_reload(
+    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None,
+    where: str = "",
+) -> TablePlan | Validity:  # fmt: skip
+    """A load of the whole table anew, or of the rows for which ``where`` is true, whatever the watermark is.
+
+    A verdict where the table cannot be loaded (yet).
+    """
+    validity = classify(sighting, snapshot, None)
+    if validity.verdict is not Verdict.NOT_STARTED:
+        return validity
+    plan = plan_table(settings, sighting, snapshot, None)
+    return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
 
 
 def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:

@@ -69,7 +69,7 @@ def judge(
         return Standing.INCIDENT, verdict.value
     if headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"
-    if verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING):
+    if verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING, Verdict.REPAIRING):
         return Standing.ATTENTION, verdict.value
     if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
         return Standing.ATTENTION, f"only {headroom / 3600:.1f} h until cleanup passes the watermark"

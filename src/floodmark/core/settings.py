@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodmark.core.drift import DEFAULT_POLICIES, DriftPolicies
+from floodmark.core.gap import OnGap
 from floodmark.core.schema import TableName
 from floodmark.core.window import Deletes, NetSource, Rule, TemporalPolicy
 
@@ -26,6 +27,8 @@ class TableSettings:
     partitions: int = 0
     first_load_chunk_rows: int = 500_000
     drift: DriftPolicies = DEFAULT_POLICIES
+    first_load_parallel_reads: int = 4
+    on_gap: OnGap = OnGap.FAIL
 
 
 @dataclass(frozen=True, slots=True)

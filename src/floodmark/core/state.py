@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.lsn import Lsn
@@ -13,10 +14,12 @@ from floodmark.core.schema import TableName
 class TableState:
     """What the ledger knows of a table of a pipeline. ``watermark`` None: the first load has not been published.
 
-    consistent: a window whose end was committed after the first load's read has been merged.
+    watermark_at: its commit time, local time of the source. consistent: a window whose end was committed after
+    the first load's read has been merged.
     """
 
     source: TableName
     watermark: Lsn | None
     identity: InstanceIdentity | None
     consistent: bool
+    watermark_at: datetime | None = None

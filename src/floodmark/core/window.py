@@ -7,6 +7,7 @@ from enum import Enum
 
 from floodmark.core.capture import CaptureInstance
 from floodmark.core.interval import Interval
+from floodmark.core.lane import is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
@@ -75,6 +76,9 @@ class TablePlan:
     instance.table.key: the key to merge by, be it the server's or the declared one.
     partitions: into how many statements a window is cut, 0 to let the reader choose.
     quiet: the change table was seen to hold nothing in the interval, so that nothing needs to be read.
+    first_load_parallel_reads: how many chunks of a first load are read from the source at a time.
+    is_reload: a first load over a target that has rows; those that the source has no more are swept after the merge.
+    where: a condition in T-SQL; only rows for which it is true are loaded, nothing is swept, no watermark moves.
     """
 
     source: TableName
@@ -90,6 +94,9 @@ class TablePlan:
     partitions: int = 0
     first_load_chunk_rows: int = 500_000
     quiet: bool = False
+    first_load_parallel_reads: int = 4
+    is_reload: bool = False
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,10 @@ class WindowPlan:
     attempt: int = 0
     lane: str = ""
 
+    def moves_watermark(self, table: TablePlan) -> bool:
+        """Whether the table's watermark stands at ``to_lsn`` when the window has been published."""
+        return not is_replay_lane(self.lane) and not table.where
+
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
@@ -117,6 +128,7 @@ class TableCounts:
     quarantined: rows set aside by a rule; unchanged: the rest (the target had the row at the same or a higher LSN, or a
     deleted key was not there). staged = inserted + updated + deleted + quarantined + unchanged.
     warned: rows that break a rule which only warns, merged all the same.
+    swept: rows of the target that a reload did not find at the source any more.
     """
 
     read_rows: int = 0
@@ -127,3 +139,4 @@ class TableCounts:
     unchanged_rows: int = 0
     quarantined_rows: int = 0
     warned_rows: int = 0
+    swept_rows: int = 0

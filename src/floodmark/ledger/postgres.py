@@ -19,11 +19,12 @@ from psycopg.types.json import Jsonb
 
 from floodmark.core.capture import InstanceIdentity, Validity
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
-from floodmark.core.lane import MAIN_LANE, is_replay_lane
+from floodmark.core.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.schema import TableName
 from floodmark.core.window import Rule, TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.ledger.loads import LoadRecords
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_session, open_transaction
 from floodmark.sqlfiles import read_sql
@@ -33,7 +34,7 @@ from floodmark.sync.ports import OpenedWindow, TableState
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
-class PostgresLedger:
+class PostgresLedger(LoadRecords):
     """Holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
@@ -180,8 +181,9 @@ class PostgresLedger:
                     "The watermark stays where it is until the checks have passed.",
                 )  # fmt: skip
             if window.state is WindowState.CHECKED:
-                for table in sorted(window.plan.tables, key=lambda table: table.source):
-                    _advance_table(session, window.plan, table)
+                if not is_replay_lane(window.plan.lane):
+                    for table in sorted(window.plan.tables, key=lambda table: table.source):
+                        _finish_table(session, window.plan, table)
                 _query(session, "mark_advanced", window_id=window_id)
             return _counts(session, window_id)
 
@@ -234,9 +236,9 @@ def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, s
     found = _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source))
     if found:
         where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
-        raise WatermarkConflictError(
+        raise WindowBusyError(
             str(source), f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
-            "When that has been published, try again.",
+            "It is tried again; when that window has been published, the table is free.",
         )  # fmt: skip
 
 
@@ -250,6 +252,16 @@ def _insert_window(
             pipeline, "another run has an unfinished window.", "Let it finish; the next run goes on with that window."
         ) from None
     return int(row["window_id"])
+
+
+def _finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
+    named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **_source(table.source)}
+    if plan.moves_watermark(table):
+        _advance_table(session, plan, table)
+        if is_load_lane(plan.lane):
+            _query(session, "close_gap", **named)
+    elif table.where:
+        _query(session, "settle_table", **named)
 
 
 def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
@@ -303,7 +315,8 @@ def _table_state(row: DictRow) -> TableState:
     if row["instance_name"] is not None:
         identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
     watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
-    return TableState(TableName(row["source_schema"], row["source_name"]), watermark, identity, row["consistent"])
+    source = TableName(row["source_schema"], row["source_name"])
+    return TableState(source, watermark, identity, row["consistent"], row["watermark_at"])
 
 
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:

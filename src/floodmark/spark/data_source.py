@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from itertools import pairwise
 
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
+from floodmark.core.load_chunk import Bound, LoadChunk, chunk_from_json, plan_chunks
 from floodmark.core.lsn import Lsn
 from floodmark.core.plan_json import plan_from_json
 from floodmark.core.window import LoadKind, NetSource, TablePlan
@@ -27,7 +29,7 @@ from floodmark.spark import statements
 from floodmark.spark.carried_errors import carried
 from floodmark.spark.columns import CarriedColumn, carried_columns, to_carried
 from floodmark.spark.net import thin_changes
-from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_in_order
+from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_chunk, pack_in_order
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import connect
 
@@ -36,13 +38,12 @@ PLAN_OPTION = "plan"
 INDEX_OPTION = "index"
 PARTS_OPTION = "parts"
 PACKED_OPTION = "packed"
+CHUNKS_OPTION = "chunks"
 SOURCE_VARIABLE = "FLOODMARK_SOURCE"
 
 BATCH_ROWS = 8192
 LOB_BATCH_ROWS = 256
 """A batch is held in memory whole, and one LOB may have megabytes."""
-
-Bound = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,15 @@ class ChangesPart(InputPartition):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class RowsPart(InputPartition):  # type: ignore[misc]
-    """A chunk of the table: keys after ``after`` up to and including ``to``; None: no bound on that side."""
+class ChunksPart(InputPartition):  # type: ignore[misc]
+    """Chunks of the table, read one after the other."""
 
-    after: Bound | None
-    to: Bound | None
+    chunks: tuple[LoadChunk, ...]
 
 
 class SqlServerCdc(DataSource):  # type: ignore[misc]
-    """Options: plan (JSON of a WindowPlan), index (of the table in it), parts (how many, if the plan leaves it open).
+    """Options: plan (JSON of a WindowPlan), index (of the table in it), parts (how many, if the plan leaves it open),
+    chunks (JSON of those to be read of a first load; without them, all are).
 
     Columns: those of the change table that the kind of read needs (``statements.own_columns``), then the stored ones;
     with the option packed, those of ``packing.PACKED_SCHEMA``.
@@ -75,7 +76,8 @@ class SqlServerCdc(DataSource):  # type: ignore[misc]
     def reader(self, schema: spark.StructType) -> SqlServerReader:
         source = SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE])
         parts = int(self.options.get(PARTS_OPTION, "1"))
-        return SqlServerReader(self._plan(), source, parts, packed=self._is_packed())
+        chunks = [chunk_from_json(chunk) for chunk in json.loads(self.options.get(CHUNKS_OPTION, "[]"))]
+        return SqlServerReader(self._plan(), source, parts, packed=self._is_packed(), chunks=chunks)
 
     def _plan(self) -> TablePlan:
         return plan_from_json(json.loads(self.options[PLAN_OPTION])).tables[int(self.options[INDEX_OPTION])]
@@ -85,43 +87,54 @@ class SqlServerCdc(DataSource):  # type: ignore[misc]
 
 
 class SqlServerReader(DataSourceReader):  # type: ignore[misc]
-    def __init__(self, plan: TablePlan, source: SqlServerConnection, parts: int, *, packed: bool = False) -> None:
+    def __init__(
+        self, plan: TablePlan, source: SqlServerConnection, parts: int, *, packed: bool = False,
+        chunks: Sequence[LoadChunk] = (),
+    ) -> None:  # fmt: skip
         self._plan = plan
         self._source = source
-        self._parts = plan.partitions or parts
+        self._parts = parts if plan.kind is LoadKind.FIRST_LOAD else plan.partitions or parts
         self._packed = packed
+        self._chunks = chunks
 
     def partitions(self) -> Sequence[InputPartition]:
         with carried():
             if self._plan.kind is LoadKind.FIRST_LOAD:
-                return self._plan_chunks()
+                chunks = self._chunks or plan_chunks(read_chunk_bounds(self._plan, self._source))
+                self._chunks = ()  # each part has its own; the reader travels with every task
+                return [ChunksPart(tuple(part)) for part in deal(chunks, self._parts)]
             return self._plan_intervals()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batches = self._read_rows(partition)
+        if isinstance(partition, ChunksPart):
+            return self._read_chunks(partition)
+        if not isinstance(partition, ChangesPart):
+            raise FloodmarkBugError(str(self._plan.source), f"no such part: {partition}.")
+        batches = self._read_rows(*self._select_changes(partition.interval))
         if not self._packed:
             return batches
-        if self._plan.kind is LoadKind.FIRST_LOAD or self._plan.net is NetSource.SERVER:
+        if self._plan.net is NetSource.SERVER:
             return pack_in_order(batches)
         return pack(batches, self._plan.instance.table.key, partial(thin_changes, plan=self._plan))
 
-    def _read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        table = self._plan.instance.table
-        columns = carried_columns(table, self._plan.temporal)
+    def _read_chunks(self, part: ChunksPart) -> Iterator[pa.RecordBatch]:
+        for chunk in part.chunks:
+            batches = self._read_rows(*self._select_chunk(chunk))
+            yield from pack_chunk(chunk.number, batches) if self._packed else batches
+
+    def _read_rows(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
+        columns = carried_columns(self._plan.instance.table, self._plan.temporal)
         schema = arrow_schema(self._plan)
-        text, parameters = self._statement(partition)
         with carried(), connect(self._source, subject=str(self._plan.source)) as session:
             for batch in session.read_batches(str(self._plan.source), text, parameters, batch_rows(columns)):
                 yield cast_batch(batch, schema, columns)
 
-    def _statement(self, part: InputPartition) -> tuple[str, tuple[object, ...]]:
-        if isinstance(part, RowsPart):
-            text = statements.select_rows(self._plan, part.after is not None, part.to is not None)
-            bounds = [statements.bound_parameters(bound) for bound in (part.after, part.to) if bound is not None]
-            return text, tuple(value for bound in bounds for value in bound)
-        if not isinstance(part, ChangesPart):
-            raise FloodmarkBugError(str(self._plan.source), f"no such part: {part}.")
-        interval = part.interval
+    def _select_chunk(self, chunk: LoadChunk) -> tuple[str, tuple[object, ...]]:
+        text = statements.select_rows(self._plan, chunk.after is not None, chunk.to is not None)
+        bounds = [statements.bound_parameters(bound) for bound in (chunk.after, chunk.to) if bound is not None]
+        return text, tuple(value for bound in bounds for value in bound)
+
+    def _select_changes(self, interval: Interval) -> tuple[str, tuple[object, ...]]:
         if self._plan.net is NetSource.SERVER:
             return statements.select_net_changes(self._plan), (interval.from_lsn.value, interval.to_lsn.value)
         return statements.select_changes(self._plan), (interval.after_lsn.value, interval.to_lsn.value)
@@ -138,13 +151,19 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
             cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
         return [ChangesPart(part) for part in cut_interval(interval, cuts)]
 
-    def _plan_chunks(self) -> list[RowsPart]:
-        if not self._plan.instance.table.key:
-            return [RowsPart(None, None)]
-        rows = self._plan.first_load_chunk_rows
-        with connect(self._source, subject=str(self._plan.source)) as session:
-            bounds = [_portable(row) for row in session.fetch(statements.select_chunk_bounds(self._plan), (rows,))]
-        return [RowsPart(after, to) for after, to in zip([None, *bounds], [*bounds, None], strict=True)]
+
+def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Bound]:
+    """The keys at which the server cuts the table into chunks, in its own order. Raises from core.errors."""
+    if not plan.instance.table.key:
+        return []
+    with connect(source, subject=str(plan.source)) as session:
+        rows = session.fetch(statements.select_chunk_bounds(plan), (plan.first_load_chunk_rows,))
+        return [_portable(row) for row in rows]
+
+
+def deal(chunks: Sequence[LoadChunk], hands: int) -> list[list[LoadChunk]]:
+    """In turn, so that all hands move through the table together. None is empty."""
+    return [list(chunks[first::hands]) for first in range(min(hands, len(chunks)))]
 
 
 def batch_rows(columns: Sequence[CarriedColumn]) -> int:
@@ -185,5 +204,4 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: tuple[CarriedC
 
 def _portable(row: Sequence[object]) -> Bound:
     """A key that comes back to the server as the value it was: uuid.UUID is not bound as uniqueidentifier."""
-    plain = (int, str, bytes)
-    return tuple(value if isinstance(value, plain) or hasattr(value, "as_tuple") else str(value) for value in row)
+    return tuple(value if isinstance(value, int | str | bytes | Decimal) else str(value) for value in row)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from floodmark.core.errors import FloodmarkBugError
 
 BUCKETS = 128
 PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
@@ -33,6 +36,7 @@ _POSITIONS = np.cumprod(np.full(256, 0xBF58476D1CE4E5B9, dtype=np.uint64))
 _Hashes = npt.NDArray[np.uint64]
 _Thin = Callable[[pa.RecordBatch], pa.RecordBatch]
 _Piece = tuple[int, int, pa.RecordBatch]
+_Entry = tuple[int, int, pa.Buffer]
 
 
 def pack(batches: Iterable[pa.RecordBatch], key: tuple[str, ...], thin: _Thin) -> Iterator[pa.RecordBatch]:
@@ -55,6 +59,55 @@ def pack_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """For rows that need not be brought together by key."""
     for bucket, rows in enumerate(_collected(batches, _GROUP_BYTES)):
         yield _packed([(bucket, rows.num_rows, rows)])
+
+
+def pack_chunk(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A chunk of a first load: bucket is its number, and a row without rows, with the number of all, ends it.
+
+    The end must be told: when a read breaks off, Spark ends the stream for whoever takes it as if it were complete.
+    """
+    total = 0
+    for rows in _collected(batches, _GROUP_BYTES):
+        total += rows.num_rows
+        yield _packed([(number, rows.num_rows, rows)])
+    end = [pa.array([number], pa.int32()), pa.array([total], pa.int32()), pa.array([b""], pa.binary())]
+    yield pa.RecordBatch.from_arrays(end, schema=_PACKED)
+
+
+class ChunkStream:
+    """The batches of one chunk, to be taken once and wholly. Raises FloodmarkBugError where its end does not come."""
+
+    def __init__(self, number: int, pieces: Iterator[_Entry]) -> None:
+        self.number = number
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        taken = 0
+        for number, rows, piece in self._pieces:
+            if number != self.number:
+                break
+            if not piece:
+                if rows != taken:
+                    break
+                return
+            taken += rows
+            with pa.ipc.open_stream(piece) as reader:
+                yield from reader
+        raise FloodmarkBugError(f"chunk {self.number}", f"its rows broke off after {taken}.")
+
+
+def unpack_chunks(packed: Iterable[pa.RecordBatch]) -> Iterator[ChunkStream]:
+    """The chunks of a task, one after the other."""
+    entries = _entries(packed)
+    for entry in entries:
+        yield ChunkStream(entry[0], chain([entry], entries))
+
+
+def _entries(packed: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:
+    for batch in packed:
+        for row in range(batch.num_rows):
+            bucket, source_rows, rows = (column[row] for column in batch.columns)
+            yield bucket.as_py(), source_rows.as_py(), rows.as_buffer()
 
 
 @dataclass
@@ -80,13 +133,11 @@ class Unpacked:
             yield pa.concat_batches(held)
 
     def _pieces(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in self.packed:
-            for row in range(batch.num_rows):
-                bucket, source_rows, rows = (column[row] for column in batch.columns)
-                self.source_rows += source_rows.as_py()
-                with pa.ipc.open_stream(rows.as_buffer()) as reader:
-                    for piece in reader:
-                        yield bucket.as_py(), piece
+        for bucket, source_rows, rows in _entries(self.packed):
+            self.source_rows += source_rows
+            with pa.ipc.open_stream(rows) as reader:
+                for piece in reader:
+                    yield bucket, piece
 
 
 def key_hashes(rows: pa.RecordBatch, key: tuple[str, ...]) -> _Hashes:

@@ -33,7 +33,7 @@ from floodmark.warehouse.arrow_session import ArrowSession
 from floodmark.warehouse.connection import WarehouseConnection
 
 COUNTS_SCHEMA = "read_rows long, staged_rows long"
-_COUNTS = pa.schema([("read_rows", pa.int64()), ("staged_rows", pa.int64())])
+COUNTS = pa.schema([("read_rows", pa.int64()), ("staged_rows", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class StageWriter:
             rows = Unpacked(batches)
             staged = self.write(self.net_rows(rows), part)
         yield pa.RecordBatch.from_arrays(
-            [pa.array([rows.source_rows], pa.int64()), pa.array([staged], pa.int64())], schema=_COUNTS
+            [pa.array([rows.source_rows], pa.int64()), pa.array([staged], pa.int64())], schema=COUNTS
         )
 
     def net_rows(self, batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.load_chunk import Bound, LoadChunk, chunk_to_json
 from floodmark.core.naming import staging_table
 from floodmark.core.plan_json import plan_to_json
 from floodmark.core.types import list_losses
@@ -22,6 +24,8 @@ from floodmark.spark.carried_errors import recover
 from floodmark.spark.net import describe_order, gather_changes
 from floodmark.spark.rows import require_server_net
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
+from floodmark.spark.stage_chunks import ChunkWriter
+from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sync.ports import StagedRows
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -54,7 +58,25 @@ class SparkStager:
         counts = rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
         return StagedRows(sum(row.read_rows for row in counts), sum(row.staged_rows for row in counts))
 
-    def _read(self, plan: WindowPlan, index: int) -> DataFrame:
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        source = SqlServerConnection.from_json(os.environ[data_source.SOURCE_VARIABLE])
+        return data_source.read_chunk_bounds(plan.tables[index], source)
+
+    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+        """One task for each of the parallel reads, however many cores there are."""
+        table = plan.tables[index]
+        for line in list_losses(table.instance.table, table.temporal):
+            _LOG.info("%s: %s", table.source, line)
+        writer = ChunkWriter(
+            StageWriter(table, staging_table(plan, index), plan.to_lsn, self._warehouse), replace(plan, tables=())
+        )
+        with _recovered(table):
+            rows = self._read(plan, index, parallel_reads, chunks)
+            rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
+
+    def _read(
+        self, plan: WindowPlan, index: int, parts: int | None = None, chunks: Sequence[LoadChunk] = ()
+    ) -> DataFrame:
         # The table alone: the options of a read go with every one of its tasks.
         narrow = replace(plan, tables=(plan.tables[index],))
         return (
@@ -62,7 +84,8 @@ class SparkStager:
             .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
             .option(data_source.INDEX_OPTION, 0)
             .option(data_source.PACKED_OPTION, "true")
-            .option(data_source.PARTS_OPTION, self._session.sparkContext.defaultParallelism)
+            .option(data_source.PARTS_OPTION, parts or self._session.sparkContext.defaultParallelism)
+            .option(data_source.CHUNKS_OPTION, json.dumps([chunk_to_json(chunk) for chunk in chunks]))
             .load()
         )
 

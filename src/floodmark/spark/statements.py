@@ -66,6 +66,7 @@ def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
     """A chunk of the table itself. Parameters: those of ``key_after`` and then those of ``key_up_to``, as asked for."""
     table = plan.instance.table
     conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
+    conditions += _where(plan)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {_select_list(plan)} FROM {quote_table(table.name)}{where}"  # noqa: S608
 
@@ -80,7 +81,8 @@ def select_chunk_bounds(plan: TablePlan) -> str:
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     return (
         f"SELECT {columns} FROM (SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [__row]"  # noqa: S608
-        f" FROM {quote_table(table.name)}) AS k WHERE [__row] % ? = 0 ORDER BY [__row]"
+        f" FROM {quote_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [__row] % ? = 0"
+        " ORDER BY [__row]"
     )
 
 
@@ -119,6 +121,11 @@ def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
         operator = comparison + ("=" if inclusive and last == len(table.key) - 1 else "")
         branches.append(" AND ".join([*equal, f"{quote(name)} {operator} {_bound_parameter(table, name)}"]))
     return "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+
+
+def _where(plan: TablePlan) -> list[str]:
+    """The condition of a reload of some rows, in a line and in parentheses of its own (``sqlserver.condition``)."""
+    return [f"(\n{plan.where}\n)"] if plan.where else []
 
 
 def _bound_parameter(table: SourceTable, name: str) -> str:

@@ -18,6 +18,7 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
 _ROWVERSION = "timestamp"
+_MIN_LSN_AT = 4
 
 Row = tuple[Any, ...]
 
@@ -45,6 +46,7 @@ class FoundInstance:
     min_lsn: Lsn | LsnAbsence
     readable: bool
     instance: CaptureInstance | None
+    min_lsn_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def _read_instance(
             has_command_id=any(column[1] == COMMAND_ID for column in captured),
         )
     min_lsn = read_lsn(change_table[2]) if change_table is not None else LsnAbsence.ZERO
-    return FoundInstance(name, source_object_id, created_at, min_lsn, readable, instance)
+    min_lsn_at = change_table[4] if change_table is not None and len(change_table) > _MIN_LSN_AT else None
+    return FoundInstance(name, source_object_id, created_at, min_lsn, readable, instance, min_lsn_at)
 
 
 def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[SourceColumn, ...]:

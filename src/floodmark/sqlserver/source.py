@@ -71,6 +71,7 @@ def _sighting(
         permitted=found.readable,
         last_change_lsn=last_changes.get(found.name),
         max_column_id=known.max_column_id if known else 0,
+        min_lsn_at=found.min_lsn_at,
     )
 
 

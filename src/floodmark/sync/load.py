@@ -9,8 +9,10 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from floodmark.core.errors import DataQualityError, FloodmarkBugError
 from floodmark.core.schema import TableName
-from floodmark.core.window import TableCounts, WindowPlan, WindowState
+from floodmark.core.window import LoadKind, TableCounts, WindowPlan, WindowState
+from floodmark.sync.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
 from floodmark.sync.ports import Ledger, Source, StagedRows, Stager, Warehouse
 from floodmark.sync.verify_reads import verify_reads
 
@@ -41,20 +43,35 @@ def _load(
     plan = opened.plan
     _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
     warehouse.prepare_window(plan)
-    staged = _stage_all(plan, stager)
+    with progress_told(plan, ledger):
+        staged = _stage_all(plan, ledger, warehouse, stager)
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all of it when the read ended.")
     ledger.record_reads(window_id, {name: rows.read_rows for name, rows in staged.items()}, snapshot.taken_at)
-    counts = warehouse.merge_window(plan, {name: rows.staged_rows for name, rows in staged.items()})
+    try:
+        counts = warehouse.merge_window(plan, {name: rows.staged_rows for name, rows in staged.items()})
+    except (DataQualityError, FloodmarkBugError):
+        # The rows may be mended at the source: what outlasts the attempt must not be the rows that were refused.
+        forget_first_loads(plan, ledger, warehouse)
+        raise
     for name, rows in counts.items():
         _log_counts(name, rows)
     _LOG.info("Window %s is merged: all %s tables in one transaction.", window_id, len(counts))
     return counts
 
 
-def _stage_all(plan: WindowPlan, stager: Stager) -> dict[TableName, StagedRows]:
+def _stage_all(
+    plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager
+) -> dict[TableName, StagedRows]:  # fmt: skip
+    slots = slots_of(plan)
+
+    def stage(index: int) -> StagedRows:
+        if plan.tables[index].kind is LoadKind.FIRST_LOAD:
+            return _told(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
+        return _stage_changes(plan, index, stager)
+
     with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
-        rows = pool.map(lambda index: _stage(plan, index, stager), range(len(plan.tables)))
+        rows = pool.map(stage, range(len(plan.tables)))
         try:
             return dict(zip((table.source for table in plan.tables), rows, strict=True))
         except BaseException:
@@ -63,13 +80,16 @@ def _stage_all(plan: WindowPlan, stager: Stager) -> dict[TableName, StagedRows]:
             raise
 
 
-def _stage(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
+def _stage_changes(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
     table = plan.tables[index]
     if table.quiet:
         _LOG.info("%s: no change in %s.", table.source, table.interval)
         return StagedRows(0, 0)
-    rows = stager.stage_table(plan, index)
-    _LOG.info("%s: %s rows read, %s staged.", table.source, rows.read_rows, rows.staged_rows)
+    return _told(plan, index, stager.stage_table(plan, index))
+
+
+def _told(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
+    _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
     return rows
 
 
@@ -78,6 +98,8 @@ def _log_counts(name: TableName, rows: TableCounts) -> None:
         "%s: %s inserted, %s updated, %s deleted, %s unchanged.",
         name, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
     )  # fmt: skip
+    if rows.swept_rows:
+        _LOG.info("%s: %s rows that the source has no more were swept.", name, rows.swept_rows)
     if rows.quarantined_rows:
         _LOG.warning("%s: %s rows broke a rule and are in floodmark.quarantine.", name, rows.quarantined_rows)
     if rows.warned_rows:

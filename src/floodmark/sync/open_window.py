@@ -13,11 +13,14 @@ from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, d
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.types import list_losses
+from floodmark.core.validity import incident
 from floodmark.core.window import LoadKind, TablePlan, WindowPlan, WindowState
+from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift import DriftWatch, all_held, held_verdicts
 from floodmark.sync.drift_ports import Hold
 from floodmark.sync.ports import Ledger, OpenedWindow, Source, TableState
-from floodmark.sync.verify_reads import verify_reads
+from floodmark.sync.repair import Repairs
+from floodmark.sync.verify_reads import classify_reads
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,26 +40,31 @@ class OpenResult:
 
 def open_window(
     settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None = None,
-    planned_stop: PlannedStop | None = None,
+    planned_stop: PlannedStop | None = None, *, alerts: Alerts | None = None,
 ) -> OpenResult:  # fmt: skip
     """At most two statements at the source, and some more where a table differs from what ``drift`` knows of it.
 
     planned_stop: of the capture job, the one that is on; the job's standing still is then no incident.
 
     Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
-    TableHeldError when that is all of them.
+    TableHeldError when that is all of them. So are tables that are loaded anew; where their policy says so, a gap opens
+    such a load (see ``repair``), of which ``alerts`` tells.
     """
     ledger.ensure_schema()
+    repairs = Repairs(settings, ledger, alerts)
     unfinished = ledger.unfinished_window(settings.name)
     if unfinished is not None:
         plan = _without_held(settings, source, ledger, drift, unfinished)
+        if plan is not None and unfinished.state is WindowState.PLANNED:
+            plan = _without_gaps(repairs, source, drift, plan)
         if plan is not None:
-            return _go_on(settings, source, ledger, plan, unfinished.state)
+            return _go_on(settings, ledger, plan, unfinished.state)
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
     _log_snapshot(snapshot)
     snapshot, holds = _examine(settings, snapshot, states, drift)
     validities = held_verdicts(classify_tables(settings, snapshot, states, planned_stop), holds)
+    validities = repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
     if error := all_held(settings.name, validities):
@@ -103,6 +111,26 @@ def _without_held(
     return ledger.leave_out(plan.window_id, held)
 
 
+def _without_gaps(
+    repairs: Repairs, source: Source, drift: DriftWatch | None, plan: WindowPlan
+) -> WindowPlan | None:  # fmt: skip
+    """The plan without the tables whose changes have gone meanwhile, where these are to be repaired; None where nothing
+    is left of it. Raises for the others as ``verify_reads`` does."""
+    settings, ledger = repairs.settings, repairs.ledger
+    snapshot, validities = classify_reads(plan, source)
+    gaps = [validity for validity in validities if repairs.is_to_repair(validity)]
+    left: WindowPlan | None = plan
+    if gaps:
+        _LOG.warning("Left out of window %s: %s", plan.window_id, " | ".join(map(str, gaps)))
+        left = ledger.leave_out(plan.window_id, [validity.table for validity in gaps])
+        states = ledger.read_tables(settings.name)
+        snapshot, _ = _examine(settings, snapshot, states, drift)
+        ledger.record_verdicts(settings.name, repairs.leave_out(gaps, snapshot, states))
+    if error := incident(settings.name, tuple(validity for validity in validities if validity not in gaps)):
+        raise error
+    return left
+
+
 def _examine(
     settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
     drift: DriftWatch | None,
@@ -114,13 +142,12 @@ def _examine(
 
 
 def _go_on(
-    settings: PipelineSettings, source: Source, ledger: Ledger, plan: WindowPlan, state: WindowState
+    settings: PipelineSettings, ledger: Ledger, plan: WindowPlan, state: WindowState
 ) -> OpenResult:  # fmt: skip
-    """Finish what an earlier run began. Only what was not merged yet still needs the source."""
+    """Finish what an earlier run began."""
     reason = f"window {plan.window_id} (up to {plan.to_lsn}) is unfinished: {state.value}. This run finishes it."
     _LOG.info("%s", reason)
     if state is WindowState.PLANNED:
-        verify_reads(plan, source)
         rules = {table.source: table.rules for table in settings.tables}
         if ledger.replace_rules(plan.window_id, rules) != plan:
             _LOG.info("Its rules are those of today's configuration.")

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Protocol
 
 from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.gap import Gap
+from floodmark.core.load_chunk import Bound, LoadChunk, LoadProgress, StoredChunk
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.state import TableState
@@ -48,10 +50,17 @@ class Source(Protocol):
 
 
 class Stager(Protocol):
-    """Moves rows from the source to staging."""
+    """Moves rows from the source to staging, into ``naming.staging_table(plan, index)``."""
 
     def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
-        """Read table ``index`` of the plan, net its changes, and fill ``naming.staging_table(plan, index)``."""
+        """Read the changes of table ``index`` of the plan, and net them."""
+
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        """The keys at which the server cuts table ``index`` for a first load."""
+
+    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+        """Read chunks of table ``index``, so many at a time. A chunk's rows (``__part`` is its number) and its state in
+        the ledger are one transaction, which is refused when a later attempt at the window has begun."""
 
 
 class Ledger(Protocol):
@@ -71,7 +80,8 @@ class Ledger(Protocol):
         self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None,
         lane: str = "",
     ) -> WindowPlan:  # fmt: skip
-        """Write the plan before any row moves. Raises WatermarkConflictError when a window of the lane is unfinished.
+        """Write the plan before any row moves. Raises WatermarkConflictError when a window of the lane is unfinished,
+        and WindowBusyError when one of another lane holds a table whose watermark this one is to move.
 
         to_lsn_at: commit time of to_lsn, server local time.
         """
@@ -92,6 +102,21 @@ class Ledger(Protocol):
         Raises WindowBusyError when somebody does. A hold that is lost with its connection does no harm: attempts fence
         the loads off from each other all the same.
         """
+
+    def list_chunks(self, window_id: int, source: TableName) -> Sequence[StoredChunk]:
+        """Of a first load, by number; [] where none have been planned."""
+
+    def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
+        """Once per window: where there are chunks, those are kept and returned. Refuses an attempt but the latest."""
+
+    def reset_chunks(self, plan: WindowPlan, source: TableName, numbers: Collection[int]) -> None:
+        """They are to be read again. Refuses an attempt but the latest."""
+
+    def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
+        """Of the tables of a window whose chunks have been planned."""
+
+    def record_gap(self, pipeline: str, gap: Gap) -> None:
+        """Keep it until a load of the whole table has made up for it. A table has one at a time."""
 
     def begin_load(self, window_id: int) -> OpenedWindow:
         """Start a new attempt at a PLANNED window; whoever holds the plan of an earlier attempt can no longer merge.
@@ -116,6 +141,7 @@ class Ledger(Protocol):
 
     def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
         """Move every table's watermark from the planned one to ``to_lsn`` and finish the window, in one transaction.
+        A replay, and a reload of some rows, moves none.
 
         Repeating it is harmless. Raises WatermarkConflictError when a watermark is neither the planned one nor to_lsn.
         """
@@ -125,7 +151,8 @@ class Ledger(Protocol):
     ) -> None:
         """Move watermarks over a stretch of the log that holds no change of these tables, without a window.
 
-        Raises WatermarkConflictError when a watermark is not the given one, or a window of the main lane is unfinished.
+        Raises WatermarkConflictError when a watermark is not the given one, or a window of the main lane is unfinished,
+        and WindowBusyError when a load lane holds one of the tables.
         """
 
 
@@ -133,7 +160,14 @@ class Warehouse(Protocol):
     """Targets, staging and the merge. Staging tables live in schema ``floodmark_staging``."""
 
     def prepare_window(self, plan: WindowPlan) -> None:
-        """Create or widen the targets, and make the window's staging tables anew (leftovers of a killed load go)."""
+        """Create or widen the targets, and make the window's staging tables anew (leftovers of a killed load go), but
+        for those of first loads, which stay as they are."""
+
+    def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        """Rows in staging by number of the chunk, of a first load."""
+
+    def clear_chunks(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        """Take the rows of chunks out of staging."""
 
     def merge_window(
         self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None

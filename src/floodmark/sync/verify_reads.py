@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floodmark.core.capture import SourceSnapshot
+from floodmark.core.capture import SourceSnapshot, Validity
 from floodmark.core.validity import classify_read, incident
 from floodmark.core.window import WindowPlan
 from floodmark.sync.ports import Source
@@ -13,6 +13,14 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
 
     A first load is held to its ``to_lsn``: the changes after it are what makes it consistent.
     """
+    snapshot, validities = classify_reads(plan, source)
+    if error := incident(plan.pipeline, validities):
+        raise error
+    return snapshot
+
+
+def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
+    """What the source says now of each table of the plan."""
     pinned = {table.source: table.instance.identity.name for table in plan.tables}
     snapshot = source.read_snapshot(list(pinned), pinned)
     sightings = {sighting.table: sighting for sighting in snapshot.tables}
@@ -23,6 +31,4 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
         )
         for table in plan.tables
     )  # fmt: skip
-    if error := incident(plan.pipeline, validities):
-        raise error
-    return snapshot
+    return snapshot, validities

@@ -15,6 +15,7 @@ from floodmark.core.naming import DELETED_COLUMN, LSN_COLUMN
 from floodmark.warehouse.merge import (
     Merge,
     is_delete,
+    is_not_below,
     join_tombstones,
     not_buried,
     same_key,
@@ -44,8 +45,8 @@ def build_count(merge: Merge) -> exp.Select:
     # __lsn is NOT NULL in a target, so NULL means that no row matched.
     absent = target(LSN_COLUMN).is_(exp.null())
     alive = exp.and_(exp.not_(absent.copy()), exp.not_(target(DELETED_COLUMN)))
-    not_below = exp.GTE(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
-    above = exp.GT(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
+    not_below = is_not_below(merge)
+    above = exp.true() if merge.overwrites else exp.GT(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
     living = exp.not_(is_delete())
     born = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
     if merge.has_tombstones:

@@ -37,6 +37,7 @@ class Merge:
 
     sorted_by_key: read the staged rows in key order; on a B-tree target that makes index pages neighbours and nearly
     halves the time of a big merge. A lakehouse has no use for it.
+    overwrites: every staged row wins (see ``warehouse.sweep``).
     """
 
     target: TableName
@@ -48,6 +49,7 @@ class Merge:
     window_id: int
     has_tombstones: bool = False
     sorted_by_key: bool = True
+    overwrites: bool = False
 
 
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
@@ -63,12 +65,13 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         deletes=table.deletes,
         window_id=plan.window_id,
         has_tombstones=has_tombstones,
+        overwrites=table.is_reload,
     )
 
 
 def build_merge(merge: Merge) -> exp.Merge:
     """The MERGE statement. ``.sql(dialect="postgres")``, ``.sql(dialect="spark")``."""
-    not_below = exp.GTE(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
+    not_below = is_not_below(merge)
     whens = []
     if merge.deletes is Deletes.HARD:
         deleted = exp.and_(is_delete(), not_below.copy())
@@ -94,6 +97,13 @@ def target(column: str) -> exp.Column:
 
 def is_delete() -> exp.Expression:
     return exp.EQ(this=staged(OPERATION_COLUMN), expression=exp.Literal.number(DELETE_OPERATION))
+
+
+def is_not_below(merge: Merge) -> exp.Expression:
+    """Whether a staged row wins over that of the target."""
+    if merge.overwrites:
+        return exp.true()
+    return exp.GTE(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
 
 
 def same_key(merge: Merge) -> exp.Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from zlib import crc32
 
@@ -27,7 +27,8 @@ from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.counts import count_merge
 from floodmark.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.warehouse.merge import Merge, build_merge, merge_of, table, tombstone_key
-from floodmark.warehouse.staging import create_staging, list_staging
+from floodmark.warehouse.staging import count_parts, create_staging, delete_parts, lasting_staging, list_staging
+from floodmark.warehouse.sweep import lower_positions, sweep_target
 from floodmark.warehouse.targets import column_types, ensure_target
 
 _LOG = logging.getLogger(__name__)
@@ -50,10 +51,18 @@ class PostgresWarehouse:
                 for done in ensure_target(session, planned):
                     _LOG.info("%s", done)
         # Not in the same transaction: a load that was believed dead may still hold one of them.
-        self.drop_staging(plan.window_id)
+        self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
             for index in range(len(plan.tables)):
                 session.execute(create_staging(plan, index))
+
+    def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        with open_transaction(self._at, str(plan.tables[index].source)) as session:
+            return dict(session.execute(count_parts(plan, index)).fetchall())
+
+    def clear_chunks(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        with open_transaction(self._at, str(plan.tables[index].source)) as session:
+            session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
 
     def merge_window(
         self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
@@ -71,10 +80,15 @@ class PostgresWarehouse:
         return recorded
 
     def drop_staging(self, window_id: int) -> None:
+        self._drop_staging(window_id, kept=())
+
+    def _drop_staging(self, window_id: int, kept: Collection[TableName]) -> None:
         """Tables that somebody still uses stay; their names belong to an attempt that can no longer merge."""
         with open_transaction(self._at, f"window {window_id}") as session:
             leftovers = list_staging(session, window_id)
         for name in leftovers:
+            if name in kept:
+                continue
             try:
                 with open_transaction(self._at, f"window {window_id}") as session:
                     session.execute("SET LOCAL lock_timeout = '2s'")
@@ -113,6 +127,8 @@ def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
     planned = plan.tables[index]
+    if planned.is_reload:
+        lower_positions(session, plan, planned)
     merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
     staging = quote_table(merge.staging)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
@@ -129,6 +145,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
     if planned.deletes is Deletes.HARD:
         _bury_deleted(session, planned, merge)
     _run_merge(session, planned, merge)
+    swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     return TableCounts(
@@ -139,6 +156,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
         unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
         quarantined_rows=gate.quarantined,
         warned_rows=gate.warned,
+        swept_rows=swept,
     )
 
 

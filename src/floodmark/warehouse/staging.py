@@ -1,4 +1,5 @@
-"""Staging tables: one per table and attempt, not logged, gone when the window is finished."""
+"""Staging tables: one per table and attempt, and of first loads one per table; not logged, gone when the window is
+finished."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from floodmark.core.naming import (
     staging_table,
 )
 from floodmark.core.schema import TableName
-from floodmark.core.window import WindowPlan
+from floodmark.core.window import LoadKind, WindowPlan
 from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.targets import OWN_TYPES, column_types
 
@@ -35,8 +36,27 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         **{keep_column(name): "boolean" for name in lob_columns(table.instance.table)},
     }
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
+    made = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
     name = quote_table(staging_table(plan, index))
-    return f"CREATE UNLOGGED TABLE {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+    return f"CREATE UNLOGGED {made} {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+
+
+def lasting_staging(plan: WindowPlan) -> set[TableName]:
+    """The staging tables that outlast an attempt."""
+    tables = enumerate(plan.tables)
+    return {staging_table(plan, index) for index, table in tables if table.kind is LoadKind.FIRST_LOAD}
+
+
+def count_parts(plan: WindowPlan, index: int) -> str:
+    """A query for the rows of each part."""
+    part = quote(PART_COLUMN)
+    return f"SELECT {part}, count(*) FROM {quote_table(staging_table(plan, index))} GROUP BY {part}"  # noqa: S608
+
+
+def delete_parts(plan: WindowPlan, index: int) -> str:
+    """Parameter: numbers."""
+    name = quote_table(staging_table(plan, index))
+    return f"DELETE FROM {name} WHERE {quote(PART_COLUMN)} = ANY(%(numbers)s)"  # noqa: S608
 
 
 def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:

@@ -9,6 +9,7 @@ import pytest
 from floodmark.config.loading import load_config
 from floodmark.core.drift import DriftClass, DriftPolicy
 from floodmark.core.errors import ConfigError
+from floodmark.core.gap import OnGap
 
 CONFIG = """
 sources: {{shop: {{conn_id: shop_mssql, drift: {{schedule: "@hourly"}}}}}}
@@ -48,3 +49,14 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_place(tmp_path: Path, 
     with pytest.raises(ConfigError) as caught:
         load_config(write(tmp_path, drift))
     assert f"pipelines.shop.drift.{words}" in str(caught.value)
+
+
+def test_a_replaced_instance_is_repaired_and_not_held_where_gaps_are(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("target: shop.orders,", "target: shop.orders, on_gap: repair,"))
+    (table,) = load_config(path).settings("shop").tables
+    assert table.on_gap is OnGap.REPAIR
+    assert table.drift.of(DriftClass.INSTANCE_REPLACED) is DriftPolicy.ALERT
+    path.write_text(path.read_text().replace("drift: {}}", "drift: {instance_replaced: hold}}"))
+    (table,) = load_config(path).settings("shop").tables
+    assert table.drift.of(DriftClass.INSTANCE_REPLACED) is DriftPolicy.HOLD

@@ -7,6 +7,7 @@ import pytest
 
 from floodmark.config import dump_config, load_config
 from floodmark.core.errors import ConfigError
+from floodmark.core.gap import OnGap
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
@@ -105,6 +106,13 @@ def test_dumped_configuration_loads_to_the_same_settings(write: Write) -> None:
     again = load_config(write(dump_config(config)))
     assert again.settings("shop") == config.settings("shop")
     assert again.pipeline("shop").freshness == config.pipeline("shop").freshness
+
+
+def test_loads_and_gaps_of_a_table_are_its_own_or_the_pipelines(write: Write) -> None:
+    text = GOOD.replace("{chunk_rows: 1000}", "{parallel_reads: 2}\n    on_gap: repair")
+    tables = load_config(write(text)).settings("shop").tables
+    assert {(table.on_gap, table.first_load_parallel_reads) for table in tables} == {(OnGap.REPAIR, 2)}
+    assert load_config(write(GOOD)).settings("shop").tables[0].on_gap is OnGap.FAIL
 
 
 def test_configuration_that_comes_with_floodmark_is_valid() -> None:

@@ -61,6 +61,9 @@ table_plans = st.builds(
     partitions=st.integers(0, 64),
     first_load_chunk_rows=st.integers(1, 10**9),
     quiet=st.booleans(),
+    first_load_parallel_reads=st.integers(1, 64),
+    is_reload=st.booleans(),
+    where=st.text(max_size=20),
 )
 window_plans = st.builds(
     WindowPlan,

@@ -1,3 +1,6 @@
+import dataclasses
+
+from change_histories import histories_plan
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import (
     IDENTIFIER_MAX_BYTES,
@@ -8,11 +11,23 @@ from floodmark.core.naming import (
     staging_table,
 )
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.window import WindowPlan
+from floodmark.core.window import LoadKind, WindowPlan
 
 
-def test_staging_table_differs_between_attempts() -> None:
-    first, second = (WindowPlan(7, "shop", Lsn.parse("0x" + "01" * 10), (), attempt) for attempt in (1, 2))
+def two_attempts(kind: LoadKind) -> list[WindowPlan]:
+    planned = dataclasses.replace(histories_plan(), kind=kind)
+    return [WindowPlan(7, "shop", Lsn.parse("0x" + "01" * 10), (planned,), attempt) for attempt in (1, 2)]
+
+
+def test_staging_of_a_first_load_is_the_same_in_every_attempt_and_place_of_the_plan() -> None:
+    first, second = two_attempts(LoadKind.FIRST_LOAD)
+    beside = dataclasses.replace(second, tables=(*two_attempts(LoadKind.CHANGES)[0].tables, *second.tables))
+    assert staging_table(first, 0) == staging_table(second, 0) == staging_table(beside, 1)
+    assert staging_table(first, 0).name.startswith(staging_prefix(7))
+
+
+def test_staging_table_of_changes_differs_between_attempts() -> None:
+    first, second = two_attempts(LoadKind.CHANGES)
     assert str(staging_table(first, 0)) == "floodmark_staging.w7_1_0"
     assert staging_table(first, 0) != staging_table(second, 0)
     assert staging_table(first, 0).name.startswith(staging_prefix(7))

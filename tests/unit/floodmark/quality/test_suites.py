@@ -54,9 +54,9 @@ def sql_of(found: Check) -> str:
     return found.what.sql
 
 
-def test_batches_read_the_staging_table_of_the_attempt() -> None:
+def test_batches_read_the_staging_table() -> None:
     found = batches()
-    assert found["staged"].sql == 'SELECT * FROM "floodmark_staging"."w7_2_0"'
+    assert found["staged"].sql == 'SELECT * FROM "floodmark_staging"."w7_load_307a89f431f28bf5"'
     assert 'FROM "shop"."lines" AS target WHERE EXISTS' in found["target"].sql
 
 

@@ -1,0 +1,96 @@
+"""Gaps: stretches of the log whose changes can no longer be read, and what becomes of a table that has one.
+
+The changes are lost, the rows are not: the table itself still has them. A repair reads the whole table once more and
+then sweeps rows that are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from floodmark.core.alert import Alert
+from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.state import TableState
+
+
+class OnGap(Enum):
+    """fail: runs end with the verdict until somebody acts. repair: the table alone is loaded anew, the others go on."""
+
+    FAIL = "fail"
+    REPAIR = "repair"
+
+
+GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
+"""The verdicts that a load of the whole table mends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What was lost: changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
+
+    Of a source that was rewound it is the stretch that the target has and the source has no more.
+    """
+
+    table: TableName
+    verdict: Verdict
+    cause: str
+    after_lsn: Lsn | None
+    to_lsn: Lsn | None
+    after_at: datetime | None
+    to_at: datetime | None
+
+
+def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
+    """validity: one of ``GAPS``."""
+    at = state.watermark_at if state else None
+    gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
+    if validity.verdict is Verdict.AHEAD_OF_SOURCE:
+        newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None
+        return replace(
+            gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=validity.watermark, to_at=at
+        )  # fmt: skip
+    if validity.verdict is Verdict.INSTANCE_REPLACED and sighting.instance is not None:
+        return replace(gap, to_lsn=sighting.instance.start_lsn, to_at=sighting.instance.identity.created_at)
+    return replace(gap, to_lsn=validity.min_lsn, to_at=sighting.min_lsn_at)
+
+
+def repairing(validity: Validity, cause: str) -> Validity:
+    """The verdict on a table that is being loaded anew."""
+    hint = "Its old rows are served meanwhile; when the load has been published, it goes on with the others."
+    return replace(validity, verdict=Verdict.REPAIRING, cause=cause, hint=hint)
+
+
+def repair_key(pipeline: str, table: TableName) -> str:
+    """The event key of the alert."""
+    return f"repair:{pipeline}:{table}"
+
+
+def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
+    lost = f"({gap.after_lsn or 'the beginning'}, {gap.to_lsn or 'unknown'}]"
+    times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if gap.after_at else ""
+    return Alert(
+        kind="repair",
+        subject=pipeline,
+        table=gap.table,
+        what=f"{gap.verdict.value}: {gap.cause} Window {window_id} loads the table anew.",
+        means=f"The changes in {lost}{times} cannot be read one by one any more. Until the load has been published, "
+        "the target shows the table as it was; the other tables of the pipeline go on.",
+        do=f"See that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
+        + _PREVENT[gap.verdict],
+        event_key=repair_key(pipeline, gap.table),
+    )
+
+
+_PREVENT = {
+    Verdict.EXPIRED: "Then raise the retention, or run more often.",
+    Verdict.INSTANCE_REPLACED: "Then find out who replaced the capture instance.",
+    Verdict.AHEAD_OF_SOURCE: "Then find out whether the source was restored or failed over, and what else it lost.",
+}
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "an unknown time"

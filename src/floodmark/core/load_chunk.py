@@ -1,0 +1,102 @@
+"""The chunks of a first load: ranges of the key whose bounds the server chose, and how far their reading has come.
+
+Bounds go back to the server as the values they came as and are compared by the server alone: its order of a
+uniqueidentifier, or of a text, is no order of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+Bound = tuple[int | str | bytes | Decimal, ...]
+"""A value for each column of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadChunk:
+    """Keys after ``after`` up to and including ``to``; None: no bound on that side. number: 0-based, in key order."""
+
+    number: int
+    after: Bound | None
+    to: Bound | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk in the ledger. staged_rows None: not staged yet."""
+
+    chunk: LoadChunk
+    staged_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a table's chunks have come. rows: in staging."""
+
+    chunks: int
+    staged_chunks: int
+    rows: int
+
+    @property
+    def percent(self) -> int:
+        """Of the chunks, which hold the same number of rows each, but for the last one. 100 when all are staged."""
+        return 100 * self.staged_chunks // self.chunks if self.chunks else 0
+
+    def __str__(self) -> str:
+        return f"{self.percent} %, {self.rows:,} rows"
+
+
+def plan_chunks(bounds: Sequence[Bound]) -> tuple[LoadChunk, ...]:
+    """The whole table, cut at ``bounds`` (in the server's order). The first and the last chunk are open."""
+    ends: list[Bound | None] = [None, *bounds, None]
+    return tuple(LoadChunk(number, ends[number], ends[number + 1]) for number in range(len(ends) - 1))
+
+
+def select_lost(stored: Sequence[StoredChunk], found_rows: Mapping[int, int]) -> tuple[int, ...]:
+    """The numbers of chunks that count as staged and are not in staging as they were: a crash of the warehouse empties
+    tables that are not logged. found_rows: rows in staging, by number of the chunk."""
+    return tuple(
+        each.chunk.number
+        for each in stored
+        if each.staged_rows is not None and found_rows.get(each.chunk.number, 0) != each.staged_rows
+    )
+
+
+def progress_of(stored: Sequence[StoredChunk]) -> LoadProgress:
+    staged = [each.staged_rows for each in stored if each.staged_rows is not None]
+    return LoadProgress(len(stored), len(staged), sum(staged))
+
+
+def bound_to_json(bound: Bound | None) -> list[Any] | None:
+    """Of a form that JSON can hold and ``bound_from_json`` reads back to the same values."""
+    return None if bound is None else [_value_to_json(value) for value in bound]
+
+
+def bound_from_json(document: Sequence[Any] | None) -> Bound | None:
+    return None if document is None else tuple(_value_from_json(value) for value in document)
+
+
+def chunk_to_json(chunk: LoadChunk) -> dict[str, Any]:
+    return {"number": chunk.number, "after": bound_to_json(chunk.after), "to": bound_to_json(chunk.to)}
+
+
+def chunk_from_json(document: Mapping[str, Any]) -> LoadChunk:
+    return LoadChunk(document["number"], bound_from_json(document["after"]), bound_from_json(document["to"]))
+
+
+def _value_to_json(value: int | str | bytes | Decimal) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, Decimal):
+        return {"decimal": str(value)}
+    return value
+
+
+def _value_from_json(value: Any) -> int | str | bytes | Decimal:
+    if isinstance(value, dict):
+        return bytes.fromhex(value["bytes"]) if "bytes" in value else Decimal(value["decimal"])
+    found: int | str = value
+    return found

@@ -1,0 +1,134 @@
+"""The first step of a load beside the windows: go on with an unfinished one, or plan one that somebody asked for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from floodmark.core.capture import Validity, Verdict
+from floodmark.core.drift import DriftClass
+from floodmark.core.errors import ConfigError, NotHarvestedYetError, OperatorError, TableHeldError
+from floodmark.core.gap import GAPS
+from floodmark.core.planning import classify_tables, pinned_instances, plan_reload
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.validity import incident
+from floodmark.core.window import WindowState
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift import DriftWatch, held_verdicts
+from floodmark.sync.open_window import OpenResult
+from floodmark.sync.ports import Ledger, OpenedWindow, Source, Warehouse
+from floodmark.sync.repair import Repairs
+from floodmark.sync.verify_reads import classify_reads
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadDesk:
+    """Opens loads of single tables of a pipeline."""
+
+    settings: PipelineSettings
+    source: Source
+    ledger: Ledger
+    warehouse: Warehouse
+    drift: DriftWatch | None = None
+    alerts: Alerts | None = None
+
+    def open_pending(self) -> OpenResult:
+        """The oldest load that is unfinished. One statement in the ledger where there is none."""
+        self.ledger.ensure_schema()
+        loads = self._repairs.list_loads()
+        if not loads:
+            return OpenResult(None, "no table of the pipeline is to be loaded anew.")
+        return self._go_on(next(iter(loads.values())))
+
+    def open_reload(self, name: TableName, where: str = "") -> OpenResult:
+        """Load a table anew, wholly or the rows for which ``where`` (checked T-SQL) is true; or go on doing so.
+
+        Raises WindowBusyError while a window of the pipeline holds the table, TableHeldError while a drift does, and as
+        ``open_window`` where the table cannot be read.
+        """
+        self.ledger.ensure_schema()
+        table = self._find(name)
+        unfinished = self._repairs.list_loads().get(table.source)
+        if unfinished is not None:
+            known = unfinished.plan.tables[0].where
+            if where not in ("", known):
+                raise OperatorError(
+                    str(table.source), f"window {unfinished.plan.window_id} is unfinished and loads "
+                    + (f"the rows where {known}." if known else "all of it."),
+                    f"Let it finish (floodmark reload {self.settings.name} {table.source}), then load the others.",
+                )  # fmt: skip
+            return self._go_on(unfinished)
+        self._free(table.source)
+        return self._plan(table, where)
+
+    @property
+    def _repairs(self) -> Repairs:
+        return Repairs(self.settings, self.ledger, self.alerts)
+
+    def _find(self, name: TableName) -> TableSettings:
+        wanted = str(name).casefold()
+        for table in self.settings.tables:
+            if str(table.source).casefold() == wanted:
+                return table
+        there = ", ".join(map(str, self.settings.sources))
+        raise ConfigError(self.settings.name, f"it has no table {name}.", f"There are: {there}.")
+
+    def _free(self, table: TableName) -> None:
+        """Take a table with a gap out of a window of the pipeline that can no longer be read with it."""
+        opened = self.ledger.unfinished_window(self.settings.name)
+        if opened is None or opened.state is not WindowState.PLANNED:
+            return
+        if all(planned.source != table for planned in opened.plan.tables):
+            return
+        _, validities = classify_reads(opened.plan, self.source)
+        if any(validity.table == table and validity.verdict in GAPS for validity in validities):
+            _LOG.warning("%s leaves window %s, which can no longer be read with it.", table, opened.plan.window_id)
+            self.ledger.leave_out(opened.plan.window_id, [table])
+
+    def _plan(self, table: TableSettings, where: str) -> OpenResult:
+        states = self.ledger.read_tables(self.settings.name)
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        validities = classify_tables(self.settings, snapshot, states)
+        if self.drift is not None:
+            examined = self.drift.examine(self.settings, snapshot, states)
+            snapshot = examined.snapshot
+            # The one drift whose hold a load is meant to mend.
+            holds = {
+                held: hold for held, hold in examined.holds.items()
+                if hold.event.explained.difference.kind is not DriftClass.INSTANCE_REPLACED
+            }  # fmt: skip
+            validities = held_verdicts(validities, holds)
+        validity = next(each for each in validities if each.table == table.source)
+        state = states.get(table.source)
+        if validity.verdict is Verdict.HELD:
+            raise TableHeldError(str(table.source), f"held: {validity.cause}", validity.hint)
+        if where and (state is None or state.watermark is None or validity.verdict in GAPS):
+            why = "it has not been loaded yet" if validity.verdict not in GAPS else f"it is {validity.verdict.value}"
+            raise OperatorError(str(table.source), f"{why}, so that a part of it is not enough.", "Load all of it.")
+        sighting = next(each for each in snapshot.tables if each.table == table.source)
+        planned = plan_reload(table, sighting, snapshot, state, where)
+        if isinstance(planned, Validity):
+            raise incident(self.settings.name, (planned,)) or NotHarvestedYetError(str(table.source), planned.cause)
+        plan = self._repairs.open(planned, snapshot, state, validity)
+        return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+
+    def _go_on(self, opened: OpenedWindow) -> OpenResult:
+        plan, table = opened.plan, opened.plan.tables[0]
+        if opened.state is WindowState.PLANNED:
+            _, validities = classify_reads(plan, self.source)
+            if validities[0].verdict in GAPS:
+                # Changes since it began are gone as well: its end can no longer be met by the windows that follow.
+                _LOG.warning("Window %s is given up: %s", plan.window_id, validities[0])
+                self.warehouse.drop_staging(plan.window_id)
+                self.ledger.leave_out(plan.window_id, [table.source])
+                return self._plan(self._find(table.source), table.where)
+            if error := incident(self.settings.name, validities):
+                raise error
+            rules = {each.source: each.rules for each in self.settings.tables}
+            self.ledger.replace_rules(plan.window_id, rules)
+        reason = f"window {plan.window_id} on lane {plan.lane} is unfinished: {opened.state.value}."
+        _LOG.info("%s This run goes on with it.", reason)
+        return OpenResult(plan.window_id, reason, opened.state, plan.to_lsn)

@@ -1,0 +1,105 @@
+"""Repairs: a table with a gap leaves the windows of its pipeline, and a window on a lane of its own loads it anew.
+
+The window is only opened here; the DAG ``cdc_load_<pipeline>``, or ``floodmark reload``, does the work. The other
+tables go on meanwhile, and the old rows of the table stay readable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.gap import GAPS, OnGap, build_gap, build_repair_alert, repair_key, repairing
+from floodmark.core.lane import is_load_lane, load_lane
+from floodmark.core.load_chunk import LoadProgress
+from floodmark.core.lsn import Lsn
+from floodmark.core.planning import plan_reload
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.state import TableState
+from floodmark.core.window import TablePlan, WindowPlan
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.ports import Ledger, OpenedWindow
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """Of one pipeline. alerts None: nobody is told."""
+
+    settings: PipelineSettings
+    ledger: Ledger
+    alerts: Alerts | None = None
+
+    def list_loads(self) -> dict[TableName, OpenedWindow]:
+        """The unfinished loads, by source table, the oldest first."""
+        opened = self.ledger.list_unfinished(self.settings.name)
+        return {window.plan.tables[0].source: window for window in opened if is_load_lane(window.plan.lane)}
+
+    def leave_out(
+        self, validities: Sequence[Validity], snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+    ) -> tuple[Validity, ...]:
+        """The verdicts, with ``repairing`` for the tables that are loaded anew, or are from now on."""
+        loads = self.list_loads()
+        return tuple(
+            self._told(validity, loads[validity.table]) if validity.table in loads
+            else self._repaired(validity, snapshot, states.get(validity.table)) if self.is_to_repair(validity)
+            else validity
+            for validity in validities
+        )  # fmt: skip
+
+    def is_to_repair(self, validity: Validity) -> bool:
+        policies = {table.source: table.on_gap for table in self.settings.tables}
+        return validity.verdict in GAPS and policies.get(validity.table) is OnGap.REPAIR
+
+    def open(
+        self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
+    ) -> WindowPlan:
+        """A window on the table's load lane; a gap enters the ledger and is told. Raises WindowBusyError."""
+        assert isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (plan_reload saw to it)
+        name = self.settings.name
+        gap = None
+        if validity.verdict in GAPS and not table.where:
+            sighting = next(each for each in snapshot.tables if each.table == table.source)
+            gap = build_gap(validity, sighting, snapshot, state)
+            # Before the window: a run that dies in between finds the table as it was.
+            self.ledger.record_gap(name, gap)
+        plan = self.ledger.open_window(
+            name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source)
+        )  # fmt: skip
+        _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
+        if gap is not None and self.alerts is not None:
+            self.alerts.raise_alert(build_repair_alert(name, gap, plan.window_id))
+        return plan
+
+    def _told(self, validity: Validity, window: OpenedWindow) -> Validity:
+        return tell_load(validity, window, self.ledger.read_load_progress(window.plan.window_id).get(validity.table))
+
+    def _repaired(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
+        settings = next(table for table in self.settings.tables if table.source == validity.table)
+        sighting = next(each for each in snapshot.tables if each.table == validity.table)
+        planned = plan_reload(settings, sighting, snapshot, state)
+        if isinstance(planned, Validity):
+            cause = f"{validity.verdict.value}: {validity.cause} The repair waits: {planned.cause}"
+            return repairing(validity, cause)
+        plan = self.open(planned, snapshot, state, validity)
+        found = f"{validity.verdict.value}: {validity.cause}"
+        _LOG.warning("%s: %s Window %s loads it anew.", validity.table, found, plan.window_id)
+        return repairing(validity, f"window {plan.window_id} loads it anew. It was {found}")
+
+
+def tell_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
+    """The verdict on a table that an unfinished window loads anew."""
+    how_far = f"{progress} are staged" if progress else "its reading has not begun"
+    plan = window.plan
+    what = f"loads the rows where {plan.tables[0].where}" if plan.tables[0].where else "loads it anew"
+    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {how_far}.")
+
+
+def end_repair(plan: WindowPlan, alerts: Alerts) -> None:
+    """After the window has been published. Harmless for any other window."""
+    if is_load_lane(plan.lane) and not plan.tables[0].where:
+        alerts.end_alert(repair_key(plan.pipeline, plan.tables[0].source))

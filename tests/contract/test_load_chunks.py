@@ -1,0 +1,213 @@
+"""The chunks of a first load on a real PostgreSQL: kept over attempts, fenced off from loads believed dead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import psycopg
+import pyarrow as pa
+import pytest
+from small_source import SmallSource, SmallStager
+from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
+
+from cdc_database import wait_until
+from floodmark.core.errors import DataQualityError, FloodmarkBugError, WatermarkConflictError
+from floodmark.core.load_chunk import LoadChunk, LoadProgress, plan_chunks
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.window import OnFailure, Rule, WindowPlan
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.spark.packing import pack_chunk
+from floodmark.spark.stage import StageWriter
+from floodmark.spark.stage_chunks import ChunkWriter
+from floodmark.sync.first_load import ReadSlots, progress_told
+from floodmark.sync.load import load_window
+from floodmark.warehouse.connection import WarehouseConnection
+
+BOUNDS = [(2,), (4,)]
+
+
+@pytest.fixture
+def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
+    return Shop(database, ledger)
+
+
+@pytest.fixture
+def source() -> SmallSource:
+    made = SmallSource()
+    for key in range(1, 7):
+        made.write(key, key * 10)
+    return made
+
+
+def planned(shop: Shop) -> WindowPlan:
+    """A window with three chunks, prepared."""
+    plan = shop.begin(first_load(), 10)
+    shop.ledger.store_chunks(plan, ORDERS, plan_chunks(BOUNDS))
+    return plan
+
+
+def next_attempt(shop: Shop, plan: WindowPlan) -> WindowPlan:
+    later = shop.ledger.begin_load(plan.window_id).plan
+    shop.warehouse.prepare_window(later)
+    return later
+
+
+def rows_of(keys: list[int]) -> pa.RecordBatch:
+    rows = len(keys)
+    return pa.RecordBatch.from_pydict(
+        {
+            "Id": pa.array(keys, pa.int32()),
+            "Amount": pa.array([Decimal("1.00")] * rows, pa.decimal128(18, 2)),
+            "Disc%": pa.array([None] * rows, pa.int32()),
+            "Notes": pa.array(["n"] * rows, pa.string()),
+        }
+    )
+
+
+def write(shop: Shop, plan: WindowPlan, packed: Iterator[pa.RecordBatch]) -> list[int]:
+    """By the writer of the Spark job, without Spark; the rows of each chunk."""
+    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, shop.connection)
+    return [batch["staged_rows"][0].as_py() for batch in ChunkWriter(writer, plan)(packed)]
+
+
+def state(shop: Shop, plan: WindowPlan) -> list[int | None]:
+    return [chunk.staged_rows for chunk in shop.ledger.list_chunks(plan.window_id, ORDERS)]
+
+
+def staged(shop: Shop, plan: WindowPlan) -> list[tuple[int, int]]:
+    found = shop.rows(f'SELECT __part, "Id" FROM {quote_table(staging_table(plan, 0))} ORDER BY 1, 2')
+    return [(row["__part"], row["Id"]) for row in found]
+
+
+def test_chunks_are_planned_once_and_outlast_the_attempt(shop: Shop) -> None:
+    plan = planned(shop)
+    later = next_attempt(shop, plan)
+    kept = shop.ledger.store_chunks(later, ORDERS, plan_chunks([(99,)]))
+    assert [each.chunk for each in kept] == [
+        LoadChunk(0, None, (2,)), LoadChunk(1, (2,), (4,)), LoadChunk(2, (4,), None),
+    ]  # fmt: skip
+
+
+def test_bounds_with_characters_that_postgres_has_not_come_back_as_they_were(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    chunks = plan_chunks([("a\0b", b"\0\xff", Decimal("1.50"), 2**70), ("\ud83d", b"", Decimal(0), -1)])
+    shop.ledger.store_chunks(plan, ORDERS, chunks)
+    assert tuple(each.chunk for each in shop.ledger.list_chunks(plan.window_id, ORDERS)) == chunks
+
+
+def test_rows_of_a_chunk_and_its_state_are_one_transaction(shop: Shop) -> None:
+    plan = planned(shop)
+    assert write(shop, plan, iter([*pack_chunk(0, [rows_of([1, 2])]), *pack_chunk(2, [])])) == [2, 0]
+    assert staged(shop, plan) == [(0, 1), (0, 2)]
+    assert state(shop, plan) == [2, None, 0]
+    assert shop.ledger.read_load_progress(plan.window_id) == {ORDERS: LoadProgress(3, 2, 2)}
+
+
+def test_chunk_whose_rows_break_off_leaves_nothing(shop: Shop) -> None:
+    plan = planned(shop)
+    without_end = list(pack_chunk(0, [rows_of([1, 2])]))[:-1]
+    with pytest.raises(RuntimeError, match=FloodmarkBugError.__name__):
+        write(shop, plan, iter(without_end))
+    assert (staged(shop, plan), state(shop, plan)) == ([], [None, None, None])
+
+
+def test_load_that_was_overtaken_can_stage_no_chunk_and_change_none(shop: Shop) -> None:
+    zombie = planned(shop)
+    later = next_attempt(shop, zombie)
+    with pytest.raises(RuntimeError, match="attempt 1, and attempt 2 has begun since"):
+        write(shop, zombie, pack_chunk(0, [rows_of([1, 2])]))
+    with pytest.raises(WatermarkConflictError, match="attempt 2 has begun"):
+        shop.ledger.reset_chunks(zombie, ORDERS, [0])
+    assert (staged(shop, later), state(shop, later)) == ([], [None, None, None])
+    assert write(shop, later, pack_chunk(0, [rows_of([1, 2])])) == [2]
+
+
+def test_later_attempt_waits_for_a_chunk_that_is_about_to_be_committed(shop: Shop) -> None:
+    plan = planned(shop)
+    with psycopg.connect(shop.connection.conninfo()) as session, pytest.raises(psycopg.errors.LockNotAvailable):
+        session.execute("SELECT FROM floodmark.windows WHERE window_id = %s FOR SHARE", [plan.window_id])
+        with psycopg.connect(shop.connection.conninfo()) as other:
+            other.execute("SET lock_timeout = '50ms'")
+            other.execute("UPDATE floodmark.windows SET attempt = attempt + 1")
+
+
+def test_chunk_that_two_tasks_of_a_load_stage_is_there_once(shop: Shop) -> None:
+    plan = planned(shop)
+    for _ in range(2):
+        write(shop, plan, pack_chunk(0, [rows_of([1, 2])]))
+    assert staged(shop, plan) == [(0, 1), (0, 2)]
+
+
+def test_load_goes_on_with_the_chunks_that_are_missing(shop: Shop, source: SmallSource) -> None:
+    window_id = planned(shop).window_id
+    plan = shop.ledger.read_window(window_id).plan
+    first = SmallStager(shop, source)
+    first.stage_chunks(plan, 0, [plan_chunks(BOUNDS)[0]], 1)
+    # Meanwhile the source goes on: the bounds stay, and what is staged is not read again.
+    source.write(1, 11)
+    source.write(7, 70)
+    stager = SmallStager(shop, source)
+    load_window(window_id, shop.ledger, shop.warehouse, source, stager)
+    assert stager.chunks_read == 2
+    assert {key: int(row[0]) for key, row in shop.target().items()} == {1: 10, 2: 20, 3: 30, 4: 40, 5: 50, 6: 60, 7: 70}
+
+
+def test_chunks_that_a_crash_of_the_warehouse_took_from_staging_are_read_again(
+    shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = planned(shop)
+    first = SmallStager(shop, source)
+    first.stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute(f'DELETE FROM {quote_table(staging_table(plan, 0))} WHERE "Id" <> 1')
+    stager = SmallStager(shop, source)
+    with caplog.at_level(logging.INFO):
+        load_window(plan.window_id, shop.ledger, shop.warehouse, source, stager)
+    assert "2 chunks are no longer in staging as they were" in caplog.text
+    assert stager.chunks_read == 3
+    assert sorted(shop.target()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_mended(shop: Shop, source: SmallSource) -> None:
+    strict = (Rule("small", "Amount < 100", OnFailure.STOP),)
+    window_id = shop.ledger.open_window(PIPELINE, lsn(11), [first_load(rules=strict)]).window_id
+    source.write(6, 600)
+    with pytest.raises(DataQualityError, match="key 6"):
+        load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
+    source.write(6, 66)
+    load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
+    assert shop.target()[6][0] == 66
+
+
+def test_progress_stands_in_the_log_while_it_changes(
+    shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = planned(shop)
+    with caplog.at_level(logging.INFO), progress_told(plan, shop.ledger, seconds=0.01):
+        SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
+        wait_until(lambda: "66 %, 4 rows, 2 of 3 chunks" in caplog.text)
+
+
+def test_chunks_of_a_window_go_with_it(shop: Shop) -> None:
+    plan = planned(shop)
+    assert shop.ledger.leave_out(plan.window_id, [ORDERS]) is None
+    assert shop.rows("SELECT * FROM floodmark.load_chunks") == []
+    assert shop.ledger.unfinished_window(PIPELINE) is None
+
+
+def test_slots_are_never_more_than_there_are() -> None:
+    slots = ReadSlots(3)
+    with slots.taken(2) as two, slots.taken(1) as one:
+        assert (two, one) == (2, 1)
+    with slots.taken(9) as all_of_them:
+        assert all_of_them == 3
+
+
+def test_plan_without_chunks_is_refused_for_an_old_attempt(shop: Shop) -> None:
+    zombie = shop.begin(first_load(), 10)
+    next_attempt(shop, zombie)
+    with pytest.raises(WatermarkConflictError, match="attempt 2 has begun"):
+        shop.ledger.store_chunks(replace(zombie, to_lsn=lsn(11)), ORDERS, plan_chunks(BOUNDS))

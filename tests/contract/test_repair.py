@@ -1,0 +1,408 @@
+"""Gaps and reloads on a real ledger and warehouse: a table leaves the windows, is loaded anew and swept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
+from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance, lsn
+
+from floodmark.core.alert import Alert
+from floodmark.core.errors import (
+    ConfigError,
+    InstanceReplacedError,
+    NotHarvestedYetError,
+    OperatorError,
+    SourceRewoundError,
+    WindowBusyError,
+    WindowExpiredError,
+)
+from floodmark.core.gap import OnGap, repair_key
+from floodmark.core.lane import load_lane
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.schema import TableName
+from floodmark.core.window import Deletes, OnFailure, Rule, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.advance import advance_window
+from floodmark.sync.check import check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_load import LoadDesk
+from floodmark.sync.open_window import OpenResult, open_window
+from floodmark.sync.repair import end_repair
+from floodmark.warehouse.connection import WarehouseConnection
+
+REPAIR = {"on_gap": OnGap.REPAIR}
+
+
+@dataclass
+class Told:
+    """``Alerts`` that only remember."""
+
+    open: dict[str, Alert] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+    def raise_alert(self, alert: Alert) -> None:
+        self.open[alert.event_key] = alert
+
+    def end_alert(self, event_key: str) -> None:
+        if self.open.pop(event_key, None):
+            self.ended.append(event_key)
+
+    def end_alerts(self, kind: str, subject: str) -> None:
+        raise AssertionError("nobody asks for that here")
+
+
+@dataclass
+class Runner:
+    shop: Shop
+    source: SmallSource
+    told: Told = field(default_factory=Told)
+    stager: SmallStager = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stager = SmallStager(self.shop, self.source)
+
+    def run(self, **chosen: Any) -> OpenResult:
+        """One run of the pipeline, as its DAG does it."""
+        opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.told)
+        self._finish(opened)
+        return opened
+
+    def desk(self, **chosen: Any) -> LoadDesk:
+        return LoadDesk(
+            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.told
+        )  # fmt: skip
+
+    def load(self, **chosen: Any) -> OpenResult:
+        """One run of the load DAG without params."""
+        opened = self.desk(**chosen).open_pending()
+        self._finish(opened)
+        return opened
+
+    def reload(self, where: str = "", **chosen: Any) -> None:
+        self._finish(self.desk(**chosen).open_reload(ORDERS, where))
+
+    def _finish(self, opened: OpenResult) -> None:
+        if opened.window_id is None:
+            return
+        ledger = self.shop.ledger
+        load_window(opened.window_id, ledger, self.shop.warehouse, self.source, self.stager)
+        check_window(opened.window_id, ledger, NoChecks())
+        advance_window(opened.window_id, ledger, self.shop.warehouse)
+        end_repair(ledger.read_window(opened.window_id).plan, self.told)
+
+    def equal(self) -> bool:
+        found = {key: row[0] for key, row in self.shop.target().items()}
+        return found == {key: Decimal(amount) for key, amount in self.source.rows.items()}
+
+    def watermark(self) -> int:
+        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
+        assert state.watermark is not None
+        return int.from_bytes(state.watermark.value)
+
+    def expire(self) -> None:
+        """Changes that nobody has read, and that cleanup then took."""
+        self.source.write(1, 111)
+        self.source.write(2, None)
+        self.source.write(9, 90)
+        self.source.min_lsn = self.source.position
+        self.source.idle()
+
+    def verdict(self) -> tuple[str, str]:
+        (found,) = self.shop.rows("SELECT verdict, cause FROM floodmark.verdicts")
+        return found["verdict"], found["cause"]
+
+
+@pytest.fixture
+def runner(database: WarehouseConnection, ledger: PostgresLedger) -> Runner:
+    source = SmallSource()
+    for key in range(1, 6):
+        source.write(key, key * 10)
+    return Runner(Shop(database, ledger), source)
+
+
+@contextmanager
+def replaced(source: SmallSource, **shown: Any) -> Iterator[None]:
+    """The capture instance is another one of the same name."""
+    made = instance()
+    identity = replace(made.identity, object_id=43)
+    source.seen = {"instance": replace(made, identity=identity, start_lsn=lsn(source.position)), **shown}
+    yield
+    source.seen = {}
+
+
+@pytest.mark.parametrize("deletes", list(Deletes))
+def test_expired_table_is_loaded_anew_and_rows_that_are_gone_are_swept(runner: Runner, deletes: Deletes) -> None:
+    chosen = REPAIR | {"deletes": deletes}
+    runner.run(**chosen)
+    runner.expire()
+    old = runner.shop.target()
+    assert runner.run(**chosen).window_id is None
+    assert runner.verdict()[0] == "repairing"
+    assert runner.shop.target() == old
+    runner.source.write(3, 33)
+    assert runner.load(**chosen).window_id == 2
+    runner.run(**chosen)
+    assert runner.equal()
+    assert runner.watermark() == runner.source.position
+    (row,) = runner.shop.rows("SELECT swept_rows, deleted_rows FROM floodmark.window_tables WHERE window_id = 2")
+    assert row == {"swept_rows": 1, "deleted_rows": 0}
+    marked = runner.shop.rows('SELECT __op FROM shop.orders WHERE "Id" = 2 AND __deleted')
+    buried = runner.shop.rows("SELECT key FROM floodmark.tombstones")
+    assert (marked, buried) == (([{"__op": 1}], []) if deletes is Deletes.SOFT else ([], [{"key": [2]}]))
+
+
+def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    before = runner.source.position
+    runner.expire()
+    runner.run(**REPAIR)
+    gap = "SELECT verdict, after_lsn, to_lsn, window_id, repaired_at IS NULL AS is_open FROM floodmark.gaps"
+    lost = {"verdict": "expired", "after_lsn": lsn(before).value, "to_lsn": lsn(runner.source.min_lsn).value}
+    assert runner.shop.rows(gap) == [lost | {"window_id": None, "is_open": True}]
+    runner.load(**REPAIR)
+    assert runner.shop.rows(gap) == [lost | {"window_id": 2, "is_open": False}]
+
+
+def test_repair_is_told_when_it_begins_and_when_it_is_done(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    for _ in range(2):
+        runner.run(**REPAIR)
+    (alert,) = runner.told.open.values()
+    assert (alert.kind, alert.subject, alert.table) == ("repair", PIPELINE, ORDERS)
+    assert "expired: changes after the watermark" in alert.what
+    assert f"floodmark reload {PIPELINE} dbo.Orders" in alert.do
+    runner.load(**REPAIR)
+    assert (runner.told.open, runner.told.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
+
+
+def test_without_the_policy_a_gap_fails_the_run_and_a_reload_mends_it(runner: Runner) -> None:
+    runner.run()
+    runner.expire()
+    with pytest.raises(WindowExpiredError):
+        runner.run()
+    assert runner.load().window_id is None
+    runner.reload()
+    runner.run()
+    assert runner.equal()
+    assert [row["verdict"] for row in runner.shop.rows("SELECT verdict FROM floodmark.gaps")] == ["expired"]
+
+
+def test_window_whose_changes_expire_before_they_are_read_is_finished_without_the_table(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.source.write(1, 11)
+    planned = open_window(settings(**REPAIR), runner.source, runner.shop.ledger)
+    runner.expire()
+    assert runner.run(**REPAIR).window_id is None
+    with pytest.raises(OperatorError, match="no such window"):
+        runner.shop.ledger.read_window(planned.window_id or 0)
+    runner.load(**REPAIR)
+    assert runner.equal()
+
+
+def test_replaced_instance_is_repaired_once_the_new_one_is_harvested(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.source.write(1, 11)
+    with replaced(runner.source, min_lsn=LsnAbsence.NULL):
+        runner.run(**REPAIR)
+        assert runner.load(**REPAIR).window_id is None
+        assert "The repair waits: the capture job has not processed" in runner.verdict()[1]
+        with pytest.raises(NotHarvestedYetError):
+            runner.reload(**REPAIR)
+    with replaced(runner.source):
+        runner.run(**REPAIR)
+        runner.load(**REPAIR)
+        identity = runner.shop.ledger.read_tables(PIPELINE)[ORDERS].identity
+        assert identity is not None
+        assert identity.object_id == 43
+        assert runner.equal()
+    with pytest.raises(InstanceReplacedError):
+        runner.run()
+
+
+@pytest.mark.parametrize("deletes", list(Deletes))
+def test_rewound_source_wins_over_what_the_target_has_of_the_lost_time(runner: Runner, deletes: Deletes) -> None:
+    chosen = REPAIR | {"deletes": deletes}
+    runner.run(**chosen)
+    point = runner.source.position
+    runner.source.write(1, 100)
+    runner.source.write(2, None)
+    runner.source.write(3, None)
+    runner.source.write(7, 70)
+    for _ in range(20):
+        runner.source.idle()
+    runner.source.write(4, 400)
+    runner.source.write(5, None)
+    runner.run(**chosen)
+    assert runner.equal()
+    lost_to = runner.watermark()
+    runner.source.restore(point)
+    runner.source.write(2, None)
+    runner.run(**chosen)
+    runner.load(**chosen)
+    assert runner.equal()
+    assert runner.watermark() == runner.source.position < lost_to
+    (gap,) = runner.shop.rows("SELECT verdict, after_lsn, to_lsn FROM floodmark.gaps")
+    assert gap == {"verdict": "ahead_of_source", "after_lsn": lsn(point + 1).value, "to_lsn": lsn(lost_to).value}
+    # All of it far below what the target had: every row must take it, living, dead and never seen.
+    for key, amount in ((1, 12), (2, 22), (3, None), (4, 42), (5, 52), (7, 72)):
+        runner.source.write(key, amount)
+    runner.run(**chosen)
+    assert runner.equal()
+    highest = runner.shop.rows("SELECT max(__lsn) AS lsn FROM shop.orders")[0]["lsn"]
+    assert highest <= lsn(runner.source.position).value
+
+
+def test_rewound_source_without_the_policy_stops_the_run(runner: Runner) -> None:
+    runner.run()
+    runner.source.restore(runner.source.position - 2)
+    with pytest.raises(SourceRewoundError, match=r"dbo\.Orders: ahead_of_source"):
+        runner.run()
+
+
+def test_repair_whose_own_changes_expire_begins_anew(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    runner.run(**REPAIR)
+    first = runner.desk(**REPAIR).open_pending().window_id
+    runner.source.write(2, 22)
+    runner.expire()
+    second = runner.load(**REPAIR).window_id
+    assert first is not None
+    assert second is not None
+    assert second > first
+    assert runner.equal()
+    assert len(runner.shop.rows("SELECT FROM floodmark.gaps")) == 1
+
+
+def test_row_that_a_rule_keeps_out_of_the_load_is_not_swept(runner: Runner) -> None:
+    chosen = {"rules": (Rule("small", "Amount < 1000", OnFailure.QUARANTINE),)}
+    runner.run(**chosen)
+    runner.source.write(1, 5000)
+    runner.source.write(2, None)
+    runner.reload(**chosen)
+    assert {key: int(row[0]) for key, row in runner.shop.target().items()} == {1: 10, 3: 30, 4: 40, 5: 50}
+
+
+def test_reload_waits_for_the_window_that_holds_the_table(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(1, 11)
+    open_window(settings(), runner.source, runner.shop.ledger)
+    with pytest.raises(WindowBusyError, match="window 2 is unfinished and holds the table"):
+        runner.reload()
+
+
+def test_reload_takes_a_table_out_of_a_window_that_can_no_longer_be_read(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(1, 11)
+    open_window(settings(), runner.source, runner.shop.ledger)
+    runner.expire()
+    runner.reload()
+    assert runner.equal()
+    assert runner.shop.ledger.list_unfinished(PIPELINE) == []
+
+
+def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner: Runner) -> None:
+    runner.run()
+    opened = runner.desk().open_reload(ORDERS)
+    runner.source.write(1, 11)
+    result = runner.run()
+    assert result.window_id is None
+    assert "window 2 (planned) loads it anew: its reading has not begun" in result.reason
+    assert runner.desk().open_reload(ORDERS).window_id == opened.window_id
+    runner.load()
+    assert runner.told.open == {}
+    runner.run()
+    assert runner.equal()
+
+
+def test_part_of_a_table_is_merged_and_nothing_swept_and_no_watermark_moves(runner: Runner) -> None:
+    runner.run()
+    runner.stager.kept = lambda key, where: not where or key < 3
+    before = runner.watermark()
+    runner.source.write(1, 11)
+    runner.source.write(2, None)
+    runner.source.write(5, 55)
+    runner.reload("[Id] < 3")
+    assert {key: int(row[0]) for key, row in runner.shop.target().items()} == {1: 11, 2: 20, 3: 30, 4: 40, 5: 50}
+    assert runner.watermark() == before
+    assert not runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
+    runner.source.write(1, 12)
+    runner.run()
+    assert runner.equal()
+
+
+def test_part_of_a_table_with_a_gap_is_refused(runner: Runner) -> None:
+    with pytest.raises(OperatorError, match="it has not been loaded yet"):
+        runner.reload("[Id] < 3")
+    runner.run()
+    runner.expire()
+    with pytest.raises(OperatorError, match="it is expired, so that a part of it is not enough"):
+        runner.reload("[Id] < 3")
+
+
+def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
+    runner.run()
+    runner.desk().open_reload(ORDERS, "[Id] < 3")
+    with pytest.raises(OperatorError, match=r"window 2 is unfinished and loads the rows where \[Id\] < 3"):
+        runner.reload("[Id] > 3")
+    runner.stager.kept = lambda key, where: key < 3
+    runner.reload()
+    assert runner.shop.ledger.unfinished_window(PIPELINE, load_lane(ORDERS)) is None
+
+
+def test_table_that_the_pipeline_has_not_is_refused_by_name(runner: Runner) -> None:
+    with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. There are: dbo\.Orders"):
+        runner.desk().open_reload(TableName("dbo", "Nope"))
+
+
+def test_table_becomes_consistent_again_after_a_window_that_ends_after_the_load(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    runner.run(**REPAIR)
+    runner.load(**REPAIR)
+    assert not runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
+    runner.source.write(1, 1)
+    runner.source.write(1, 2)
+    runner.run(**REPAIR)
+    assert runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
+
+
+def test_killed_repair_goes_on_with_the_chunks_that_are_missing(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    runner.run(**REPAIR)
+    plan = runner.shop.ledger.begin_load(2).plan
+    runner.shop.warehouse.prepare_window(plan)
+    chunks = runner.stager.read_chunk_bounds(plan, 0)
+    assert len(chunks) == 2
+    before = runner.stager.chunks_read
+    runner.load(**REPAIR)
+    assert runner.stager.chunks_read - before == 3
+    assert runner.shop.ledger.read_window(2).state is WindowState.ADVANCED
+
+
+def test_rows_above_the_load_are_lowered_even_where_they_stay(runner: Runner) -> None:
+    """A row of the lost time that is in quarantine now must take what the source does from now on."""
+    shop, rules = runner.shop, (Rule("small", "Amount < 1000", OnFailure.QUARANTINE),)
+    shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, 1)])
+    shop.run(changes(10, 90, rules=rules), 90, [Row(1, UPDATE, 80, 2)])
+    reload = replace(first_load(rules=rules), watermark=lsn(90), is_reload=True)
+    opened = shop.ledger.open_window(PIPELINE, lsn(20), [reload], NOON, load_lane(ORDERS))
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    shop.stage(plan, [Row(1, INSERT, 20, 5000)])
+    counts = shop.merge(plan)
+    assert (counts.quarantined_rows, counts.swept_rows) == (1, 0)
+    shop.finish(plan)
+    shop.run(changes(20, 30, rules=rules), 30, [Row(1, UPDATE, 25, 3)])
+    assert shop.target()[1][0] == 3
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        assert session.execute("SELECT count(*) FROM floodmark.gaps").fetchone() == (0,)

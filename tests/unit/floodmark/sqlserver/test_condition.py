@@ -1,0 +1,46 @@
+import pytest
+
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
+from floodmark.sqlserver.condition import parse_condition
+
+ORDERS = TableName("dbo", "Orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("Id > 5", "Id > 5"),
+        ("[Order Id]=N'a''b' AND (x IS NULL OR y LIKE 'a%')", "[Order Id] = N'a''b' AND (x IS NULL OR y LIKE 'a%')"),
+        ("At >= DATEADD(day, -1, GETDATE())", "At >= DATEADD(DAY, -1, GETDATE())"),
+        ("Id IN (1, 2) OR NOT (a BETWEEN 1 AND 2)", "Id IN (1, 2) OR NOT (a BETWEEN 1 AND 2)"),
+        ("a <> 'x;y--z/*'", "a <> 'x;y--z/*'"),
+    ],
+)
+def test_condition_is_sent_as_it_was_understood(text: str, sent: str) -> None:
+    assert parse_condition(text, ORDERS) == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1 = 1; DROP TABLE x", "a semicolon stands in it"),
+        ("a = 1 -- x", "a comment stands in it"),
+        ("a = 1 /* x */", "a comment stands in it"),
+        ("a = 1) OR (1 = 1", "it cannot be read as T-SQL"),
+        ("a = 1 ORDER BY b", "it cannot be read as T-SQL"),
+        ("DROP TABLE x", "it cannot be read as T-SQL"),
+        ("EXEC p", "it cannot be read as T-SQL"),
+        ("", "it cannot be read as T-SQL"),
+        ("Id IN (SELECT 1)", "a query in it is not supported"),
+        ("@a = 1", "a variable stands in it"),
+        ("a = ?", "a placeholder stands in it"),
+        ("SUM(a) > 1", "an aggregate is no condition of a row"),
+        ("t.a = 1", "t.a has a table's name before the column's"),
+        ("Id", "it is a value and no condition"),
+    ],
+)
+def test_anything_but_one_condition_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: the condition is refused") as caught:
+        parse_condition(text, ORDERS)
+    assert why in str(caught.value)
