@@ -1,10 +1,11 @@
-"""The last step of a run: the watermarks move, by compare-and-set, and the staging tables go."""
+"""The last step of a run: the watermarks move, by compare-and-set, and the staging tables go. A replay moves none."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 
+from floodmark.core.lane import is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts
@@ -27,10 +28,13 @@ class PublishedTable:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceResult:
+    """is_replay: no watermark moved."""
+
     window_id: int
     pipeline: str
     to_lsn: Lsn
     tables: tuple[PublishedTable, ...]
+    is_replay: bool = False
 
 
 def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> AdvanceResult:
@@ -38,14 +42,23 @@ def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> Adva
     counts = ledger.advance(window_id)
     plan = ledger.read_window(window_id).plan
     warehouse.drop_staging(window_id)
-    for table in plan.tables:
-        _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
-    _LOG.info("Window %s is published: %s is complete up to %s.", window_id, plan.pipeline, plan.to_lsn)
+    is_replay = is_replay_lane(plan.lane)
+    if is_replay:
+        _LOG.info("Window %s, a replay of %s, is finished; no watermark moved.", window_id, plan.pipeline)
+    else:
+        for table in plan.tables:
+            if table.where:
+                _LOG.info("%s: rows where %s were loaded; the watermark stays.", table.target, table.where)
+                continue
+            _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
+        _LOG.info("Window %s is published: %s is complete up to %s.", window_id, plan.pipeline, plan.to_lsn)
     return AdvanceResult(
         window_id, plan.pipeline, plan.to_lsn,
         tuple(
             PublishedTable(table.source, table.target, table.kind,
-                           table.interval.after_lsn if table.interval else None, plan.to_lsn, counts[table.source])
+                           table.interval.after_lsn if table.interval else None,
+                           table.interval.to_lsn if table.interval else plan.to_lsn, counts[table.source])
             for table in plan.tables
         ),
+        is_replay,
     )  # fmt: skip

@@ -1,0 +1,11 @@
+"""One DAG per pipeline for repairs and reloads. Airflow only looks into files that hold its name and the word DAG."""
+
+from airflow.sdk import DAG
+
+from floodmark.config.loading import load_config
+from floodmark.orchestration.load_dag import build_load_dags
+from floodmark.wiring import config_path
+
+path = config_path()
+dags: dict[str, DAG] = build_load_dags(load_config(path, parse_rules=False), path)
+globals().update(dags)

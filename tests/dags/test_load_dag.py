@@ -1,0 +1,101 @@
+"""The DAG for repairs and reloads: its tasks, its params, and what a run with params asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from floodmark.config.loading import load_config
+from floodmark.core.schema import TableName
+from floodmark.orchestration import loads
+from floodmark.orchestration.load_dag import build_load_dags
+from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.sync.open_window import OpenResult
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    schedule: "*/5 * * * *"
+    tables: [{source: dbo.Orders, target: shop.orders}, {source: dbo.Items, target: shop.items}]
+"""
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def dag(config_file: Path) -> DAG:
+    dags = build_load_dags(load_config(config_file), config_file)
+    assert list(dags) == ["cdc_load_shop"]
+    return dags["cdc_load_shop"]
+
+
+def test_load_dag_runs_its_four_tasks_one_after_the_other_and_never_twice_at_once(dag: DAG) -> None:
+    assert [task.task_id for task in dag.topological_sort()] == ["open_load", "load", "check", "advance"]
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    load = dag.get_task("load")
+    assert isinstance(load, LoadWindow)
+    assert load.application_args[1] == "{{ ti.xcom_pull(task_ids='open_load') }}"
+
+
+def test_params_offer_the_tables_of_the_pipeline_and_are_empty_by_default(dag: DAG) -> None:
+    assert dag.params.dump() == {"table": None, "where": None}
+    assert dag.params.get_param("table").schema["enum"] == [None, "dbo.Orders", "dbo.Items"]
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is asked of the desk; it opens window 7, or nothing where nothing is pending."""
+    asked: list[Any] = []
+
+    class Desk:
+        def open_pending(self) -> OpenResult:
+            asked.append("pending")
+            return OpenResult(None, "no table of the pipeline is to be loaded anew.")
+
+        def open_reload(self, table: TableName, where: str) -> OpenResult:
+            asked.append((str(table), where))
+            return OpenResult(7, "a new window")
+
+    monkeypatch.setattr(loads, "load_desk", lambda config, pipeline: Desk())
+    return asked
+
+
+def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, desk: list[Any]) -> None:
+    with pytest.raises(AirflowSkipException, match="no table of the pipeline is to be loaded anew"):
+        loads.run_open_load(config_file, "shop", {"table": None, "where": None})
+    assert desk == ["pending"]
+
+
+def test_run_with_params_reloads_the_table_where_the_checked_condition_is_true(
+    config_file: Path, desk: list[Any]
+) -> None:
+    assert loads.run_open_load(config_file, "shop", {"table": "dbo.Orders", "where": "Id>5"}) == 7
+    assert desk == [("dbo.Orders", "Id > 5")]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"table": None, "where": "Id > 5"}, "and no table"),
+        ({"table": "dbo.Orders", "where": "1 = 1; DROP TABLE x"}, "a semicolon stands in it"),
+        ({"table": "Orders"}, "not a table name"),
+    ],
+)
+def test_params_that_mean_nothing_fail_for_good(
+    config_file: Path, desk: list[Any], params: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=words):
+        loads.run_open_load(config_file, "shop", params)
+    assert desk == []
