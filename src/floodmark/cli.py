@@ -137,7 +137,8 @@ def doctor(
         if grants is not None:
             typer.echo(write_grants(wiring, grants), nl=False)
             return
-        findings = examine(wiring, loaded.pipeline(pipeline).schedule)
+        capture = loaded.source_of(pipeline).capture
+        findings = examine(wiring, loaded.pipeline(pipeline).schedule, capture.heartbeat if capture else None)
     if as_json:
         typer.echo(findings_json(findings))
     else:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
 
+from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert, build_over_message, build_raised_message
 from floodmark.core.errors import AlertNotSentError, ConfigError

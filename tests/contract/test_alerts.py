@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -155,3 +156,49 @@ def test_alert_is_told_once_although_the_ledger_fails_after_it(
 
     AlertDesk(lambda: Forgetful(database), [channel]).raise_alert(ALERT)
     assert channel.titles == [RAISED]
+
+
+@dataclass
+class DictNotes:
+    """``AlertNotes`` in memory."""
+
+    kept: dict[str, Delivery] = field(default_factory=dict)
+
+    def read(self) -> dict[str, Delivery]:
+        return dict(self.kept)
+
+    def write(self, notes: Mapping[str, Delivery]) -> None:
+        self.kept = dict(notes)
+
+
+def test_notes_stand_in_for_a_ledger_that_is_away_and_are_handed_over_when_it_is_back(
+    channel: ListChannel, database: WarehouseConnection
+) -> None:
+    notes = DictNotes()
+    away = AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes)
+    back = AlertDesk(lambda: PostgresAlertLedger(database), [channel], notes)
+    away.raise_alert(ALERT)
+    away.raise_alert(ALERT)
+    assert channel.titles == [RAISED]
+    back.raise_alert(ALERT)
+    assert (channel.titles, notes.kept) == ([RAISED], {})
+    back.end_alert(ALERT.event_key)
+    assert channel.titles == [RAISED, OVER]
+
+
+@pytest.mark.parametrize("ends_by_kind", [True, False])
+def test_end_of_an_alert_that_only_the_notes_know_is_told_once(
+    channel: ListChannel, database: WarehouseConnection, ends_by_kind: bool
+) -> None:
+    notes = DictNotes()
+    AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes).raise_alert(ALERT)
+    other = replace(ALERT, kind="lag", event_key="lag:shop")
+    notes.kept[other.event_key] = Delivery(other, datetime.now(UTC), told={"list"})
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), [channel], notes)
+    for _ in range(2):
+        if ends_by_kind:
+            desk.end_alerts(ALERT.kind, ALERT.subject)
+        else:
+            desk.end_alert(ALERT.event_key)
+    assert channel.titles == [RAISED, OVER]
+    assert list(notes.kept) == ["lag:shop"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +12,14 @@ from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
 from floodmark.core.alert import Alert
 from floodmark.core.capture_job import Action, CaptureSettings, PlannedStop, Step
-from floodmark.core.errors import CaptureStoppedError, SourceUnavailableError, WarehouseUnavailableError
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    CdcNotEnabledError,
+    SourceUnavailableError,
+    WarehouseUnavailableError,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.tsql_texts import make_heartbeat
 from floodmark.ledger.upkeep import PostgresUpkeepLedger
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.jobs import SqlServerJobs
@@ -222,3 +230,46 @@ def test_ledger_that_cannot_be_reached_keeps_no_job_from_being_started(
     wait_until(lambda: keeper.running is False)
     assert keeper.keep(STOP).action is Action.START
     assert keeper.running is True
+
+
+HEARTBEAT = TableName("dbo", "floodmark_heartbeat")
+
+
+def test_heartbeat_that_arrives_proves_that_capture_works(keeper: Keeper, caplog: pytest.LogCaptureFixture) -> None:
+    keeper.database.run(*make_heartbeat(HEARTBEAT).replace("; ", ";\n").splitlines())
+    settings = CaptureSettings(heartbeat=HEARTBEAT)
+    keeper.keep(settings=settings)
+    wait_until(lambda: keeper.control.read_heartbeat(HEARTBEAT).has_arrived)
+    with caplog.at_level(logging.INFO):
+        keeper.keep(settings=settings)
+    assert "Capture is alive (evidence: heartbeat): the beat written" in caplog.text
+    assert keeper.control.read_heartbeat(HEARTBEAT).beat == 2
+
+
+def test_heartbeat_that_does_not_arrive_is_an_alert_until_it_does(keeper: Keeper) -> None:
+    keeper.database.run(*make_heartbeat(HEARTBEAT).replace("; ", ";\n").splitlines())
+    settings = CaptureSettings(heartbeat=HEARTBEAT, lag_limit_seconds=900)
+    keeper.keep(settings=settings)
+    wait_until(lambda: keeper.control.read_heartbeat(HEARTBEAT).has_arrived)
+    keeper.database.run("EXEC emulator.delay_capture @seconds = 36000")
+    keeper.keep(settings=settings)
+    keeper.database.run("EXEC emulator.advance_clock @seconds = 1000")
+    keeper.keep(settings=settings)
+    (alert,) = keeper.told.open.values()
+    assert (alert.kind, "evidence: heartbeat" in alert.what) == ("capture_not_alive", True)
+    keeper.database.run("EXEC emulator.clear_faults")
+    wait_until(lambda: keeper.control.read_heartbeat(HEARTBEAT).has_arrived)
+    keeper.keep(settings=settings)
+    assert keeper.told.open == {}
+
+
+def test_heartbeat_that_is_not_there_is_said_with_its_making_and_other_evidence_is_used(
+    keeper: Keeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        keeper.keep(settings=CaptureSettings(heartbeat=HEARTBEAT))
+    assert "has no heartbeat: dbo.floodmark_heartbeat: there is no such table. CREATE TABLE" in caplog.text
+    assert "evidence: scan sessions" in caplog.text
+    keeper.database.run(make_heartbeat(HEARTBEAT).partition(" INSERT")[0])
+    with pytest.raises(CdcNotEnabledError, match="its changes are not captured"):
+        keeper.control.read_heartbeat(HEARTBEAT)

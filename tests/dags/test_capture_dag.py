@@ -29,7 +29,7 @@ pipelines:
 def dags_of(folder: Path, text: str) -> dict[str, DAG]:
     path = folder / "pipelines.yaml"
     path.write_text(text, encoding="utf-8")
-    return build_capture_dags(load_config(path))
+    return build_capture_dags(load_config(path), path)
 
 
 def test_a_source_whose_capture_job_is_kept_has_a_dag_and_no_other(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 
-from floodmark.config.fields import Cron, Duration
+from floodmark.config.fields import Cron, Duration, SourceTableName
 from floodmark.core.capture_job import CaptureSettings
 
 
@@ -24,7 +24,7 @@ TimeZone = Annotated[str, AfterValidator(_check_zone)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class StopConfig(_Frozen):
@@ -47,8 +47,9 @@ class CaptureConfig(_Frozen):
 
     conn_id: a connection with a login that is db_owner, the source's own where it is None. drain_limit: how long a stop
     waits for capture to catch up. lag_limit: how long capture may bring nothing. log_held_limit and
-    log_used_limit_percent: how long the source's log may be held for changes that are not captured, and how full it may
-    be then, before a stop is ended.
+    log_used_limit_percent: how long the source's log may be held for changes that are not captured, and how full it
+    may be then, before a stop is ended. heartbeat: a table of the source that each run writes to, and whose
+    changes must arrive.
     """
 
     schedule: Cron = "*/5 * * * *"
@@ -60,6 +61,7 @@ class CaptureConfig(_Frozen):
     lag_limit: Duration = timedelta(minutes=15)
     log_held_limit: Duration = timedelta(hours=12)
     log_used_limit_percent: float = Field(default=70.0, gt=0, le=100)
+    heartbeat: SourceTableName | None = None
 
     def settings(self) -> CaptureSettings:
         return CaptureSettings(
@@ -68,4 +70,5 @@ class CaptureConfig(_Frozen):
             lag_limit_seconds=self.lag_limit.total_seconds(),
             log_held_limit_seconds=self.log_held_limit.total_seconds(),
             log_used_limit_percent=self.log_used_limit_percent,
+            heartbeat=self.heartbeat,
         )

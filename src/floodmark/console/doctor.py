@@ -14,30 +14,45 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodmark.core.diagnosis import Examined, diagnose
+from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.finding import Finding, Grade
 from floodmark.core.grants import ReadTable, build_grants
 from floodmark.core.planning import classify_tables, pinned_instances
 from floodmark.core.window import NetSource
 
 if TYPE_CHECKING:
+    from floodmark.core.schema import TableName
     from floodmark.wiring import Wiring
 
 _TICKS = 300
 _STYLES = {Grade.GOOD: "", Grade.NOTE: "", Grade.RISK: "yellow", Grade.PROBLEM: "red"}
 
 
-def examine(wiring: Wiring, schedule: str | None) -> tuple[Finding, ...]:
+def examine(wiring: Wiring, schedule: str | None, heartbeat: TableName | None = None) -> tuple[Finding, ...]:
     """Asks the source only: a doctor is called before there is a ledger, and when the warehouse is down."""
     connection = wiring.source_connection()
     facts = wiring.read_facts()
     now_utc = datetime.now(UTC).replace(tzinfo=None)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, pinned_instances(wiring.settings, {}))
-    return diagnose(
+    found = diagnose(
         Examined(
             wiring.settings, snapshot, classify_tables(wiring.settings, snapshot, {}), facts, connection.encrypt,
             connection.trust_server_certificate, longest_interval(schedule, now_utc), now_utc,
         )
     )  # fmt: skip
+    return found if heartbeat is None else (*found, _examine_heartbeat(wiring, heartbeat))
+
+
+def _examine_heartbeat(wiring: Wiring, table: TableName) -> Finding:
+    from floodmark.sqlserver.jobs import SqlServerJobs  # noqa: PLC0415
+
+    try:
+        found = SqlServerJobs(wiring.source_connection()).read_heartbeat(table)
+    except CdcNotEnabledError as error:
+        return Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
+    except SourcePermissionError as error:
+        return Finding(Grade.NOTE, "heartbeat", str(table), f"it cannot be seen: {error.message}", error.hint)
+    return Finding(Grade.GOOD, "heartbeat", str(table), f"there, with beat {found.beat}.", "")
 
 
 def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:

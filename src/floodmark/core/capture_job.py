@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from floodmark.core.schema import TableName
+
 REPLICATION = "REPLICATION"
 """``log_reuse_wait_desc`` while the log is held for changes that have not been captured."""
 _WITHOUT_AGENT = frozenset({5, 12})
@@ -38,6 +40,7 @@ class CaptureSettings:
 
     drain_limit_seconds: how long a planned stop waits for capture to catch up. log_held_limit_seconds: how long the log
     may be held for changes that are not captured; log_used_limit_percent: how full it may be while it is.
+    heartbeat: the table whose changes prove that capture works, None for no such proof.
     """
 
     job: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class CaptureSettings:
     lag_limit_seconds: float = 900.0
     log_held_limit_seconds: float = 14400.0
     log_used_limit_percent: float = 70.0
+    heartbeat: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

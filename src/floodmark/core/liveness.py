@@ -1,13 +1,14 @@
 """Whether capture is alive, and on which evidence that is said.
 
-Two grades, the best that is there decides: the newest log scan, which proves that the job works; the age of the newest
-entry of ``cdc.lsn_time_mapping``, which an idle source still makes every five minutes, so that silence means a job that
-does not run.
+Three grades, the best that is there decides: a heartbeat, a row that is written at the source so that its change must
+arrive; the newest log scan, which proves that the job works; the age of the newest entry of ``cdc.lsn_time_mapping``,
+which an idle source still makes every five minutes, so that silence means a job that does not run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from floodmark.core.capture_job import CaptureSighting
@@ -16,6 +17,7 @@ from floodmark.core.capture_job import CaptureSighting
 class Evidence(Enum):
     """The grade that a judgement rests on."""
 
+    HEARTBEAT = "heartbeat"
     SCANS = "scan sessions"
     ENTRIES = "age of the newest entry of the log"
     NONE = "no evidence"
@@ -34,9 +36,47 @@ class Liveness:
         return f"Capture {state} (evidence: {self.evidence.value}): {self.words}"
 
 
-def judge_liveness(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One look at the heartbeat table; moments are local time of the source. beat: the one that was written last, at
+    ``beaten_at``; arrived_beat: the newest in the change table, None while there is none. waiting_since: when the first
+    beat was written that may not have arrived."""
+
+    beat: int
+    beaten_at: datetime
+    waiting_since: datetime
+    arrived_beat: int | None
+    taken_at: datetime
+
+    @property
+    def has_arrived(self) -> bool:
+        return self.arrived_beat is not None and self.arrived_beat >= self.beat
+
+
+def judge_liveness(
+    sighting: CaptureSighting, lag_limit_seconds: float, heartbeat: Heartbeat | None = None
+) -> Liveness:  # fmt: skip
     """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
-    return _judge_scan(sighting, lag_limit_seconds) or _judge_entries(sighting, lag_limit_seconds)
+    return (
+        _judge_heartbeat(heartbeat, lag_limit_seconds)
+        or _judge_scan(sighting, lag_limit_seconds)
+        or _judge_entries(sighting, lag_limit_seconds)
+    )
+
+
+def _judge_heartbeat(heartbeat: Heartbeat | None, lag_limit_seconds: float) -> Liveness | None:
+    """None where it proves nothing: the last beat is on its way, or long ago."""
+    if heartbeat is None:
+        return None
+    beaten, waited = (
+        (heartbeat.taken_at - at).total_seconds() for at in (heartbeat.beaten_at, heartbeat.waiting_since)
+    )
+    if heartbeat.has_arrived:
+        words = f"the beat written {beaten:.0f} s ago has arrived."
+        return Liveness(True, Evidence.HEARTBEAT, words) if beaten <= lag_limit_seconds else None
+    if waited > lag_limit_seconds:
+        return Liveness(False, Evidence.HEARTBEAT, f"no beat has arrived of those written in the last {waited:.0f} s.")
+    return None
 
 
 def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness | None:

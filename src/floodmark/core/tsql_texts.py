@@ -30,3 +30,18 @@ def disable_instance(table: TableName, instance: str) -> str:
 
 def grant_select(schema: str, name: str, user: str) -> str:
     return f"GRANT SELECT ON {quote(schema)}.{quote(name)} TO {quote(user)};"
+
+
+def make_heartbeat(table: TableName) -> str:
+    """The table whose changes prove that capture works, tracked."""
+    name = f"{quote(table.schema)}.{quote(table.name)}"
+    return (
+        f"CREATE TABLE {name} (id tinyint NOT NULL PRIMARY KEY, beat bigint NOT NULL, beaten_at datetime NOT NULL,"
+        f" waiting_since datetime NOT NULL); {insert_heartbeat(table)} {enable_table(table)}"
+    )
+
+
+def insert_heartbeat(table: TableName) -> str:
+    """Its only row."""
+    name = f"{quote(table.schema)}.{quote(table.name)}"
+    return f"INSERT INTO {name} (id, beat, beaten_at, waiting_since) VALUES (1, 0, GETDATE(), GETDATE());"  # noqa: S608

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from floodmark.config.alerts import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
 from floodmark.core.errors import ConfigError
+from floodmark.orchestration.alert_notes import VariableNotes
 from floodmark.sync.alerts import AlertDesk, Alerts
 from floodmark.wiring import read_connection, read_flag, required_field, warehouse_connection
 
@@ -27,7 +28,7 @@ def alerts_of(config: Config) -> Alerts:
 
         return PostgresAlertLedger(warehouse_connection(config.warehouse.conn_id))
 
-    return AlertDesk(ledger, channels_of(config))
+    return AlertDesk(ledger, channels_of(config), VariableNotes())
 
 
 def channels_of(config: Config) -> Sequence[Channel]:

@@ -4,12 +4,15 @@ state that the schedule says for now."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from floodmark.config.stops import planned_stop
 from floodmark.config.upkeep import CaptureConfig
+from floodmark.core.run_alerts import CAPTURE_RUN_FAILED
+from floodmark.orchestration.callbacks import tells_failure
 from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
 from floodmark.orchestration.failure import explained
 from floodmark.wiring import source_connection, warehouse_connection
@@ -20,15 +23,17 @@ if TYPE_CHECKING:
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def build_capture_dags(config: Config) -> dict[str, DAG]:
+def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
     """By id, one per source with ``capture``."""
     dags = (
-        _build(config, name, source.capture) for name, source in config.sources.items() if source.capture is not None
+        _build(config, name, source.capture, config_path)
+        for name, source in config.sources.items()
+        if source.capture is not None
     )
     return {dag.dag_id: dag for dag in dags}
 
 
-def _build(config: Config, source: str, capture: CaptureConfig) -> DAG:
+def _build(config: Config, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
     """A run that was missed is not made up for: the next one does the same."""
     dag = DAG(
         dag_id=f"cdc_capture_{source}",
@@ -39,6 +44,7 @@ def _build(config: Config, source: str, capture: CaptureConfig) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=[OWNER, "cdc", "capture", f"source:{source}"],
+        on_failure_callback=tells_failure(config_path, CAPTURE_RUN_FAILED, source),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,
@@ -67,10 +73,9 @@ def run_keep_capture(config: Config, source: str, capture: CaptureConfig, now: d
     with explained():
         control = SqlServerJobs(source_connection(capture.conn_id or config.sources[source].conn_id))
         ledger = PostgresUpkeepLedger(warehouse_connection(config.warehouse.conn_id))
-        stop = planned_stop(capture, now)
-        step = keep_capture(
-            source, capture.settings(), stop, now, control=control, ledger=ledger, alerts=alerts_of(config)
-        )
+        stop, alerts = planned_stop(capture, now), alerts_of(config)
+        step = keep_capture(source, capture.settings(), stop, now, control=control, ledger=ledger, alerts=alerts)
+        alerts.end_alerts(CAPTURE_RUN_FAILED, source)
     return f"{step.action.value}: {step.reason}"
 
 

@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 
+from floodmark.core.run_alerts import RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
+from floodmark.orchestration.callbacks import deadline_of, tells_failure
 from floodmark.orchestration.dag_page import describe_pipeline
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.wiring import Wiring, wire
@@ -51,6 +53,8 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=[OWNER, "cdc", f"source:{pipeline.source}"],
+        on_failure_callback=tells_failure(config_path, RUN_FAILED, name),
+        deadline=deadline_of(config_path, name, pipeline),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,
@@ -94,7 +98,7 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
-        tasks.run_advance(wiring, window_id, assets, outlet_events, asset_state_store)
+        tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
 
     load = LoadWindow(
         task_id="load",

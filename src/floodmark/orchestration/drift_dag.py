@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
+from floodmark.core.run_alerts import DRIFT_RUN_FAILED
+from floodmark.orchestration.callbacks import tells_failure
 from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
 from floodmark.orchestration.failure import explained
 
@@ -50,6 +52,7 @@ def _build(config: Config, source: str, config_path: Path) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=[OWNER, "cdc", "drift", f"source:{source}"],
+        on_failure_callback=tells_failure(config_path, DRIFT_RUN_FAILED, source),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,
@@ -63,10 +66,14 @@ def _build(config: Config, source: str, config_path: Path) -> DAG:
         @task(doc_md="Look, write down what is new, tell, hold.")  # type: ignore[untyped-decorator]
         def watch_drift() -> str:
             from floodmark.config.loading import load_config  # noqa: PLC0415
+            from floodmark.orchestration.alerting import alerts_of  # noqa: PLC0415
             from floodmark.orchestration.drift_watch import run_watch  # noqa: PLC0415
 
             with explained():
-                return run_watch(load_config(config_path), source)
+                loaded = load_config(config_path)
+                said = run_watch(loaded, source)
+                alerts_of(loaded).end_alerts(DRIFT_RUN_FAILED, source)
+                return said
 
         watch_drift()
     return dag

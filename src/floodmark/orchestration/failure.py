@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from floodmark.core.errors import FloodmarkError
+from floodmark.orchestration.callbacks import leave_failure
 
 _log = logging.getLogger(__name__)
 
@@ -34,4 +35,5 @@ def explained() -> Iterator[None]:
             "It is tried again, as long as the task has tries left." if error.retryable else "It is not tried again."
         )
         _log.error("%s %s", error, again)
+        leave_failure(error)
         raise as_airflow_error(error) from None

@@ -15,17 +15,21 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.config.loading import load_config
-from floodmark.core.errors import NotHarvestedYetError
+from floodmark.core.errors import NotHarvestedYetError, OperatorError
 from floodmark.core.lsn import Lsn
+from floodmark.core.run_alerts import RUN_FAILED, RUN_LATE
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
+from floodmark.orchestration.alerting import alerts_of
 from floodmark.orchestration.drift_watch import drift_watch
 from floodmark.orchestration.failure import explained
+from floodmark.orchestration.measuring import measure_run
 from floodmark.orchestration.planned_stops import current_stop
 from floodmark.sync import advance, check, open_window
 
 if TYPE_CHECKING:
-    from floodmark.sync.advance import PublishedTable
+    from floodmark.config.models import Config
+    from floodmark.sync.advance import AdvanceResult, PublishedTable
     from floodmark.wiring import Wiring
 
 _log = logging.getLogger(__name__)
@@ -34,17 +38,22 @@ WATERMARK_KEY = "watermark"
 
 def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset], stores: Any) -> int:
     """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
+    name = wiring.settings.name
     with explained():
         # The DAG was built without looking into the rules; a broken one must not cost a load.
         config = load_config(config_path)
         try:
-            watch = drift_watch(config, config.pipeline(wiring.settings.name).source)
-            stop = current_stop(config, wiring.settings.name, datetime.now(UTC))
+            watch = drift_watch(config, config.pipeline(name).source)
+            stop = current_stop(config, name, datetime.now(UTC))
             opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger(), watch, stop)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
+        except OperatorError:
+            measure_run(config, name)
+            raise
     if opened.window_id is None:
+        _end_well(config, name)
         if opened.to_lsn is not None:
             _show_watermarks(assets, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
@@ -63,14 +72,23 @@ def run_check(wiring: Wiring, window_id: int) -> None:
 
 
 def run_advance(
-    wiring: Wiring, window_id: int, assets: Mapping[TableName, Asset], events: Any, stores: Any
-) -> None:  # fmt: skip
+    wiring: Wiring, config_path: Path, window_id: int, *, assets: Mapping[TableName, Asset], events: Any, stores: Any
+) -> None:
     """Move the watermarks, then tell Airflow: one event and one shown watermark per table."""
     with explained():
         result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
     for table in result.tables:
         events[assets[table.source]].extra = event_extra(window_id, table)
     _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
+    _end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
+
+
+def _end_well(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:
+    """What was said about failed and late runs is over; how late the data are is told."""
+    alerts = alerts_of(config)
+    for kind in (RUN_FAILED, RUN_LATE):
+        alerts.end_alerts(kind, pipeline)
+    measure_run(config, pipeline, result)
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:

@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.core.capture_job import CaptureSighting, LogScan
-from floodmark.core.errors import FloodmarkError, SourceAdminError, SourceUnavailableError
+from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourceAdminError, SourceUnavailableError
+from floodmark.core.liveness import Heartbeat
+from floodmark.core.schema import TableName
+from floodmark.core.tsql_texts import enable_table, insert_heartbeat, make_heartbeat
 from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sqlserver.tsql import change_table, quote_table
 
 _CAPTURE = "capture"
 _JOB_COLUMNS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
@@ -40,6 +44,24 @@ class SqlServerJobs:
     def change_capture(self, changes: Mapping[str, int]) -> None:
         with self._connect() as session:
             change_job(session, _CAPTURE, changes)
+
+    def read_heartbeat(self, table: TableName) -> Heartbeat:
+        name = quote_table(table)
+        with self._connect() as session:
+            instance = session.fetch(read_sql("source", "read_heartbeat_instance"), (name, name))[0]
+            if instance[0] is None:
+                raise CdcNotEnabledError(str(table), "there is no such table.", make_heartbeat(table))
+            if instance[1] is None:
+                raise CdcNotEnabledError(str(table), "its changes are not captured.", enable_table(table))
+            text = read_sql("source", "read_heartbeat").format(table=name, change_table=change_table(instance[1]))
+            rows = session.fetch(text)
+        if not rows:
+            raise CdcNotEnabledError(str(table), "its row is gone.", insert_heartbeat(table))
+        return Heartbeat(*rows[0])
+
+    def beat(self, table: TableName, *, afresh: bool) -> None:
+        with self._connect() as session:
+            session.fetch_sets(read_sql("source", "beat").format(table=quote_table(table)), (int(afresh),))
 
     def _connect(self) -> SourceSession:
         return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)

@@ -7,7 +7,7 @@ and channels that say it. Telling somebody never fails the work that it is about
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -70,6 +70,26 @@ class AlertLedger(Protocol):
         """The oldest first."""
 
 
+class AlertNotes(Protocol):
+    """Who was told of what while the ledger could not be reached. A small memory, of few alerts and no history."""
+
+    def read(self) -> dict[str, Delivery]:
+        """By event key. Empty where notes cannot be read."""
+
+    def write(self, notes: Mapping[str, Delivery]) -> None:
+        """All of them anew."""
+
+
+class NoNotes:
+    """For who has no place to keep them."""
+
+    def read(self) -> dict[str, Delivery]:
+        return {}
+
+    def write(self, notes: Mapping[str, Delivery]) -> None:
+        """They are gone."""
+
+
 class Channel(Protocol):
     """name: of the channel in the ledger; of two channels never the same."""
 
@@ -90,23 +110,37 @@ class LogChannel:
 
 
 class AlertDesk:
-    """``Alerts``. ledger: made when it is first needed, since reaching it can fail as well."""
+    """``Alerts``. ledger: made when it is first needed, since reaching it can fail too; notes: in its place then."""
 
-    def __init__(self, ledger: Callable[[], AlertLedger], channels: Sequence[Channel]) -> None:
+    def __init__(
+        self, ledger: Callable[[], AlertLedger], channels: Sequence[Channel], notes: AlertNotes | None = None
+    ) -> None:
         self._ledger = ledger
         self._channels = (LogChannel(), *channels)
+        self._notes = notes or NoNotes()
 
     def raise_alert(self, alert: Alert) -> None:
-        delivery = Delivery(alert, datetime.now(UTC))
+        notes = self._notes.read()
+        noted = notes.get(alert.event_key)
+        delivery = noted or Delivery(alert, datetime.now(UTC))
         try:
             with self._ledger().raised(alert) as delivery:
+                if noted is not None:
+                    delivery.told |= noted.told
                 self._deliver(delivery, build_raised_message(alert, delivery.raised_at))
         except FloodmarkError as error:
-            # Without its memory the desk rather says it in every run than never. Whom this call has told is known.
+            # Without any memory the desk rather says it in every run than never. Whom this call has told is known.
             _LOG.warning("The ledger cannot keep alert %s: %s", alert.event_key, error)
             self._deliver(delivery, build_raised_message(alert, delivery.raised_at))
+            self._notes.write(notes | {alert.event_key: delivery})
+        else:
+            self._forget(notes, [alert.event_key])
 
     def end_alert(self, event_key: str) -> None:
+        self._end_noted(lambda delivery: delivery.alert.event_key == event_key)
+        self._end_kept(event_key)
+
+    def _end_kept(self, event_key: str) -> None:
         try:
             with self._ledger().ended(event_key) as delivery:
                 if delivery is not None and delivery.ended_at is not None:
@@ -116,6 +150,7 @@ class AlertDesk:
             _LOG.warning("The end of alert %s waits for the next time: %s", event_key, error)
 
     def end_alerts(self, kind: str, subject: str) -> None:
+        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject) == (kind, subject))
         try:
             found = self._ledger().list_open()
         except FloodmarkError as error:
@@ -123,7 +158,22 @@ class AlertDesk:
             return
         for each in found:
             if (each.alert.kind, each.alert.subject) == (kind, subject):
-                self.end_alert(each.alert.event_key)
+                self._end_kept(each.alert.event_key)
+
+    def _end_noted(self, is_over: Callable[[Delivery], bool]) -> None:
+        """Of what only the notes know. Who cannot be reached now never hears that it is over."""
+        notes = self._notes.read()
+        ended = [key for key, delivery in notes.items() if is_over(delivery)]
+        for key in ended:
+            raised = notes[key]
+            delivery = Delivery(raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.told))
+            self._deliver(delivery, build_over_message(raised.alert, raised.raised_at, datetime.now(UTC)))
+        self._forget(notes, ended)
+
+    def _forget(self, notes: Mapping[str, Delivery], keys: Sequence[str]) -> None:
+        left = {key: delivery for key, delivery in notes.items() if key not in keys}
+        if left != notes:
+            self._notes.write(left)
 
     def _deliver(self, delivery: Delivery, message: AlertMessage) -> None:
         for channel in self._channels:

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from floodmark.core.capture_job import CaptureSighting
+from floodmark.core.liveness import Heartbeat
+from floodmark.core.schema import TableName
 
 
 class CaptureControl(Protocol):
@@ -24,6 +26,12 @@ class CaptureControl(Protocol):
 
     def change_capture(self, changes: Mapping[str, int]) -> None:
         """Parameters of sys.sp_cdc_change_job by name; a running job takes them when it is started again."""
+
+    def read_heartbeat(self, table: TableName) -> Heartbeat:
+        """Raises CdcNotEnabledError where the table is not there or its changes are not captured."""
+
+    def beat(self, table: TableName, *, afresh: bool) -> None:
+        """Write the next beat. afresh: it is the first that may not have arrived."""
 
 
 class StopLedger(Protocol):

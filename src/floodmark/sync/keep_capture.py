@@ -12,7 +12,7 @@ from datetime import datetime
 from floodmark.core.capture_alerts import NOT_ALIVE, NOT_RUNNING, STOP_ENDED, not_alive, not_running, stop_ended
 from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, PlannedStop, Step, decide_step
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError, SourcePermissionError, WarehouseUnavailableError
-from floodmark.core.liveness import judge_liveness
+from floodmark.core.liveness import Heartbeat, Liveness, judge_liveness
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.capture_ports import CaptureControl, StopLedger
 
@@ -41,8 +41,26 @@ def keep_capture(
         ledger.record_ended_stop(source, stop.since, step.guard)
     elif stop is None:
         alerts.end_alerts(STOP_ENDED, source)
-    _tell_liveness(source, settings, step, sighting, alerts, wanted=stop is None)
+    heartbeat = _beat(source, settings, step, control, wanted=stop is None or bool(step.guard))
+    liveness = judge_liveness(sighting, settings.lag_limit_seconds, heartbeat)
+    _tell_liveness(source, step, liveness, alerts, wanted=stop is None)
     return step
+
+
+def _beat(
+    source: str, settings: CaptureSettings, step: Step, control: CaptureControl, *, wanted: bool
+) -> Heartbeat | None:  # fmt: skip
+    """What became of the beats so far; then writes the next one. While the job is not wanted, or was started only now,
+    nobody waits for beats."""
+    if settings.heartbeat is None:
+        return None
+    try:
+        found = control.read_heartbeat(settings.heartbeat)
+        control.beat(settings.heartbeat, afresh=found.has_arrived or not wanted or step.action is not Action.NOTHING)
+    except FloodmarkError as error:
+        _LOG.warning("Source %s has no heartbeat: %s", source, error)
+        return None
+    return found
 
 
 def _require_job(source: str, sighting: CaptureSighting) -> None:
@@ -82,15 +100,12 @@ def _take(step: Step, sighting: CaptureSighting, control: CaptureControl) -> Non
         _LOG.warning("The newest error of a log scan is %s", sighting.error)
 
 
-def _tell_liveness(
-    source: str, settings: CaptureSettings, step: Step, sighting: CaptureSighting, alerts: Alerts, *, wanted: bool
-) -> None:
+def _tell_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
     """A job that was started just now has its time until the next run."""
     if step.action is not Action.NOTHING or not (wanted or step.guard):
         if not wanted:
             alerts.end_alerts(NOT_ALIVE, source)
         return
-    liveness = judge_liveness(sighting, settings.lag_limit_seconds)
     _LOG.info("Source %s: %s", source, liveness)
     if liveness.alive is False:
         alerts.raise_alert(not_alive(source, str(liveness)))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, LogScan, PlannedStop, decide_step
-from floodmark.core.liveness import Evidence, judge_liveness
+from floodmark.core.liveness import Evidence, Heartbeat, judge_liveness
 
 AT = datetime(2026, 5, 1, 12)
 NOW = AT.replace(tzinfo=UTC)
@@ -134,3 +134,27 @@ def test_liveness_rests_on_the_best_evidence_there_is(
     judged = judge_liveness(sighting(**seen), 900)
     assert (judged.alive, judged.evidence) == (alive, evidence)
     assert evidence.value in str(judged)
+
+
+def beats(*, beaten: float = 300, waiting: float = 300, arrived: int | None = 7) -> Heartbeat:
+    """The seventh beat, so many seconds ago."""
+    return Heartbeat(7, AT - timedelta(seconds=beaten), AT - timedelta(seconds=waiting), arrived, AT)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "alive", "evidence"),
+    [
+        (beats(), True, Evidence.HEARTBEAT),
+        (beats(arrived=8), True, Evidence.HEARTBEAT),
+        (beats(beaten=901), True, Evidence.SCANS),
+        (beats(arrived=6), True, Evidence.SCANS),
+        (beats(arrived=None, waiting=900), True, Evidence.SCANS),
+        (beats(arrived=6, waiting=901), False, Evidence.HEARTBEAT),
+        (beats(arrived=None, waiting=901), False, Evidence.HEARTBEAT),
+    ],
+)
+def test_heartbeat_is_the_best_evidence_while_it_proves_something(
+    heartbeat: Heartbeat, alive: bool, evidence: Evidence
+) -> None:
+    judged = judge_liveness(sighting(), 900, heartbeat)
+    assert (judged.alive, judged.evidence) == (alive, evidence)

@@ -1,0 +1,6 @@
+-- The next beat. Parameter: 1 where no earlier beat is waited for.
+SET NOCOUNT ON;
+UPDATE {table}
+SET beat = beat + 1, beaten_at = GETDATE(),
+    waiting_since = CASE WHEN ? = 1 THEN GETDATE() ELSE waiting_since END
+WHERE id = 1;

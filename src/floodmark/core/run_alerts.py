@@ -1,0 +1,101 @@
+"""What the person on call is told about runs: one that failed, one that does not end, and data that are late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from floodmark.core.alert import Alert
+from floodmark.core.errors import DataQualityError, FloodmarkError
+from floodmark.core.measures import TableMeasure
+
+RUN_FAILED = "run_failed"
+RUN_LATE = "run_late"
+LAG = "lag"
+CAPTURE_RUN_FAILED = "capture_run_failed"
+DRIFT_RUN_FAILED = "drift_run_failed"
+_MEANS = {
+    RUN_FAILED: "No new rows arrive until a run succeeds. Nothing is lost as long as the source keeps its changes.",
+    CAPTURE_RUN_FAILED: "Nobody keeps the source's capture job, or looks whether it is alive, until a run succeeds.",
+    DRIFT_RUN_FAILED: "Schema drift is only seen by the runs of the pipelines until a run succeeds.",
+}
+_NAMED_TABLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailure:
+    """Why a task failed, in words that may leave the house. error: the name of its class, subject: whom it is about."""
+
+    error: str
+    subject: str
+    message: str
+    hint: str
+
+    @classmethod
+    def of(cls, error: FloodmarkError) -> RunFailure:
+        message = error.message
+        if isinstance(error, DataQualityError):
+            # Its own words name keys and values.
+            message = "a rule or an expectation is broken; the log of the task says which, and by what."
+        return cls(type(error).__name__, error.subject, message, error.hint)
+
+    @classmethod
+    def parse(cls, value: object) -> RunFailure | None:
+        """What a task left behind; None where it left nothing that can be read."""
+        if not isinstance(value, Mapping) or not all(isinstance(value.get(name), str) for name in cls.__slots__):
+            return None
+        return cls(*(value[name] for name in cls.__slots__))
+
+
+def run_failed(
+    kind: str, subject: str, failure: RunFailure | None, *, dag_id: str, run_id: str, task_id: str
+) -> Alert:  # fmt: skip
+    """One per cause, until a run succeeds. kind: of those above that end in ``run_failed``. failure None: the task had
+    no time to say why."""
+    if failure is None:
+        what = "The task ended without a word of its own: it was killed, or met an error that Floodmark does not know."
+        do = "See the log of the task in Airflow. The next run goes on where this one ended."
+        cause = f"silent:{task_id}"
+    else:
+        what = f"{failure.subject}: {failure.message}"
+        do, cause = failure.hint or "See the log of the task in Airflow.", f"{failure.error}:{failure.subject}"
+    return Alert(
+        kind=kind, subject=subject, what=what, means=_MEANS[kind], do=do, event_key=f"{kind}:{subject}:{cause}",
+        where=f"DAG {dag_id}, run {run_id}" + (f", task {task_id}" if task_id else ""),
+    )  # fmt: skip
+
+
+def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -> Alert:
+    """queued_at: for a person, with its zone."""
+    return Alert(
+        kind=RUN_LATE,
+        subject=pipeline,
+        what=f"Run {run_id} has not ended within {_minutes(limit_seconds)} of being queued.",
+        means="The rows that it carries are late. Runs of a pipeline follow one another: the next one waits for it.",
+        do="See in Airflow where it is: waiting for a free slot, being tried again, or loading much. A load shows its "
+        "progress in the log of its task.",
+        event_key=f"{RUN_LATE}:{pipeline}",
+        since=queued_at,
+    )
+
+
+def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken_at: datetime) -> Alert:
+    """late: the tables beyond the limit, at least one. taken_at: local time of the source."""
+    worst_first = sorted(late, key=lambda each: each.lag_seconds or 0.0, reverse=True)
+    named = ", ".join(f"{each.table} by {_minutes(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES])
+    more = f" and {len(late) - _NAMED_TABLES} more" if len(late) > _NAMED_TABLES else ""
+    return Alert(
+        kind=LAG,
+        subject=pipeline,
+        what=f"Behind the source: {named}{more}; the limit is {_minutes(limit_seconds)}.",
+        means="Whoever reads these tables in the warehouse sees them as they were.",
+        do="See `floodmark status --live`: a table that is held waits for an approval; a capture that lags, for the "
+        "capture job; otherwise runs are too rare or take too long.",
+        event_key=f"{LAG}:{pipeline}",
+        since=f"{taken_at:%Y-%m-%d %H:%M:%S}, by the source's clock",
+    )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

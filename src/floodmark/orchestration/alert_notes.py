@@ -1,0 +1,72 @@
+"""``VariableNotes``: a variable of Airflow remembers who was told of what while the warehouse cannot be reached.
+
+An alert that the warehouse is away would else be sent in every run, and nobody would hear that it is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from floodmark.core.alert import Alert
+from floodmark.core.schema import TableName
+from floodmark.sync.alerts import Delivery
+
+_LOG = logging.getLogger(__name__)
+VARIABLE = "floodmark_alerts_not_in_the_ledger"
+
+
+class VariableNotes:
+    """``sync.alerts.AlertNotes``. Outside of Airflow's processes there are none. Two processes that write at once may
+    lose a note, which costs a message that is sent twice."""
+
+    def read(self) -> dict[str, Delivery]:
+        if not _is_inside_airflow():
+            return {}
+        from airflow.sdk import Variable  # noqa: PLC0415
+        from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
+
+        try:
+            rows = Variable.get(VARIABLE, default=None, deserialize_json=True)
+        except AirflowException as error:
+            _LOG.warning("Variable %s cannot be read: %s", VARIABLE, error)
+            return {}
+        return {row["alert"]["event_key"]: _parse(row) for row in rows or []}
+
+    def write(self, notes: Mapping[str, Delivery]) -> None:
+        if not _is_inside_airflow():
+            return
+        from airflow.sdk import Variable  # noqa: PLC0415
+        from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
+
+        rows = [_row(delivery) for delivery in notes.values()]
+        words = "Alerts that were sent while Floodmark's ledger could not be reached."
+        try:
+            Variable.set(VARIABLE, rows, description=words, serialize_json=True)
+        except AirflowException as error:
+            _LOG.warning("Variable %s cannot be written: %s", VARIABLE, error)
+
+
+def _is_inside_airflow() -> bool:
+    """Whether there is somebody to ask for variables: a task, a callback or a trigger has a supervisor."""
+    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415
+
+    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
+
+
+def _row(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "alert": asdict(delivery.alert),
+        "raised_at": delivery.raised_at.isoformat(),
+        "told": sorted(delivery.told),
+    }
+
+
+def _parse(row: Mapping[str, Any]) -> Delivery:
+    fields = dict(row["alert"])
+    if fields["table"] is not None:
+        fields["table"] = TableName(**fields["table"])
+    return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), told=set(row["told"]))

@@ -1,0 +1,83 @@
+"""What Airflow calls when a run has failed or is late.
+
+The one about failed runs is the DAG's, which the DAG processor runs on the scheduler's word: it comes also when the
+task, its worker or its machine was killed. The error itself is known to the task alone, which leaves it behind for the
+callback, in XCom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import get_current_context
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.exceptions import AirflowException
+
+from floodmark.config.loading import load_config
+from floodmark.config.models import PipelineConfig
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.run_alerts import RunFailure, run_failed, run_late
+from floodmark.orchestration.alerting import alerts_of
+
+_LOG = logging.getLogger(__name__)
+FAILURE_KEY = "floodmark_failure"
+_UNFINISHED = ("queued", "running")
+
+
+def leave_failure(error: FloodmarkError) -> None:
+    """For the callback. Outside of a task there is nobody to leave it to; failing to do so is no reason to fail."""
+    try:
+        context = get_current_context()
+    except RuntimeError:
+        return
+    try:
+        context["ti"].xcom_push(FAILURE_KEY, asdict(RunFailure.of(error)))
+    except AirflowException as problem:
+        _LOG.warning("An alert about this failure will not say why: %s", problem)
+
+
+def tells_failure(config_path: Path, kind: str, subject: str) -> Callable[[Mapping[str, Any]], None]:
+    """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``; subject: the pipeline or the source."""
+
+    def tell(context: Mapping[str, Any]) -> None:
+        ti, dag = context.get("ti"), context["dag"]
+        left = ti.xcom_pull(task_ids=ti.task_id, key=FAILURE_KEY) if ti else None
+        alert = run_failed(
+            kind, subject, RunFailure.parse(left),
+            dag_id=dag.dag_id, run_id=context["run_id"], task_id=ti.task_id if ti else "",
+        )  # fmt: skip
+        alerts_of(load_config(config_path, parse_rules=False)).raise_alert(alert)
+
+    return tell
+
+
+def deadline_of(config_path: Path, name: str, pipeline: PipelineConfig) -> DeadlineAlert | None:
+    """A run that has not ended within ``max_lag`` of being queued. That data are late for another reason, such as a
+    table that is held, no deadline of a run can tell: see ``measuring``."""
+    if pipeline.max_lag is None:
+        return None
+    known = {"config": str(config_path), "pipeline": name, "limit_seconds": pipeline.max_lag.total_seconds()}
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=pipeline.max_lag,
+        # In the triggerer: an executor whose slots are all taken may be why the run is late.
+        callback=AsyncCallback(tell_late_run, known),
+    )
+
+
+async def tell_late_run(config: str, pipeline: str, limit_seconds: float, context: Mapping[str, Any]) -> None:
+    """Airflow's word comes too when the run failed before its deadline; that is another alert."""
+    run = context["dag_run"]
+    if run["state"] not in _UNFINISHED:
+        return
+    queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
+    alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)
+    alerts = alerts_of(load_config(config, parse_rules=False))
+    # Channels and ledger block, and the triggerer has one thread for everybody.
+    await asyncio.to_thread(alerts.raise_alert, alert)

@@ -1,0 +1,83 @@
+"""Floodmark's metrics, received by UDP in StatsD's form, as Airflow is configured by its environment."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from dag_process import DagProcess
+
+SEND = """
+from airflow.sdk.configuration import conf
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+from floodmark.core.lsn import Lsn
+from floodmark.core.measures import TableMeasure
+from floodmark.core.schema import TableName
+from floodmark.core.window import LoadKind, TableCounts
+from floodmark.orchestration.metrics import metrics_are_on, send_measures, send_window
+from floodmark.sync.advance import AdvanceResult, PublishedTable
+
+# As Airflow does before it runs a task.
+stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+orders, lsn = TableName("dbo", "Order Lines"), Lsn(bytes(9) + b"\\x01")
+counts = TableCounts(read_rows=7, staged_rows=6, inserted_rows=5, deleted_rows=1)
+table = PublishedTable(orders, TableName("shop", "orders"), LoadKind.CHANGES, lsn, lsn, counts)
+send_window(AdvanceResult(1, "shop", lsn, (table,)), 12.5)
+send_measures("shop", [TableMeasure(orders, 63.0, None)])
+print("ON" if metrics_are_on() else "OFF")
+"""
+
+
+@pytest.fixture
+def receiver() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.settimeout(10)
+        yield listening
+
+
+def received(receiver: socket.socket, count: int) -> dict[str, str]:
+    """Those of Floodmark, by name."""
+    found: dict[str, str] = {}
+    while len(found) < count:
+        name, _, value = receiver.recv(1000).decode().partition(":")
+        if "floodmark" in name:
+            found[name] = value
+    return found
+
+
+def statsd(receiver: socket.socket, **more: str) -> dict[str, str]:
+    settings = {"STATSD_ON": "True", "STATSD_HOST": "127.0.0.1", "STATSD_PORT": str(receiver.getsockname()[1])}
+    return {f"AIRFLOW__METRICS__{name}": value for name, value in (settings | more).items()}
+
+
+def test_metrics_reach_statsd_with_pipeline_and_table_in_their_names(
+    dag_process: DagProcess, receiver: socket.socket
+) -> None:
+    done = dag_process.run(SEND, **statsd(receiver))
+    assert done.stdout.split()[-1] == "ON", done.stderr
+    assert received(receiver, 8) == {
+        "airflow.floodmark.table.read_rows.shop.dbo.Order_Lines": "7|c",
+        "airflow.floodmark.table.inserted_rows.shop.dbo.Order_Lines": "5|c",
+        "airflow.floodmark.table.updated_rows.shop.dbo.Order_Lines": "0|c",
+        "airflow.floodmark.table.deleted_rows.shop.dbo.Order_Lines": "1|c",
+        "airflow.floodmark.table.unchanged_rows.shop.dbo.Order_Lines": "0|c",
+        "airflow.floodmark.table.quarantined_rows.shop.dbo.Order_Lines": "0|c",
+        "airflow.floodmark.window.duration.shop": "12500.000000|ms",
+        "airflow.floodmark.table.lag_seconds.shop.dbo.Order_Lines": "63.0|g",
+    }
+
+
+def test_metrics_are_tagged_where_tags_are_kept(dag_process: DagProcess, receiver: socket.socket) -> None:
+    done = dag_process.run(SEND, **statsd(receiver, STATSD_INFLUXDB_ENABLED="True"))
+    assert done.returncode == 0, done.stderr
+    names = list(received(receiver, 8))
+    assert names[0] == "airflow.floodmark.table.read_rows,pipeline=shop,table=dbo.Order_Lines"
+    assert names[6] == "airflow.floodmark.window.duration,pipeline=shop"
+
+
+def test_without_a_receiver_nothing_is_measured(dag_process: DagProcess) -> None:
+    done = dag_process.run(SEND)
+    assert done.stdout.split()[-1] == "OFF", done.stderr

@@ -1,0 +1,135 @@
+"""What Airflow's word about a failed or late run leads to: an alert at a channel, also without a warehouse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.deadline import DeadlineReference
+from airflow.sdk.exceptions import AirflowFailException
+
+from alert_receivers import Posts, http_receiver
+from floodmark.config.loading import load_config
+from floodmark.core.errors import CaptureStoppedError
+from floodmark.core.run_alerts import RunFailure
+from floodmark.orchestration import callbacks
+from floodmark.orchestration.capture_dag import build_capture_dags
+from floodmark.orchestration.dag_factory import build_dags
+from floodmark.orchestration.drift_dag import build_drift_dags
+from floodmark.orchestration.failure import explained
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql, capture: {}}}
+warehouse: {conn_id: warehouse}
+alerts: {channels: [{kind: webhook, conn_id: chat}]}
+pipelines:
+  shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, target: shop.orders}]}
+  quiet: {source: shop, tables: [{source: dbo.Orders, target: other.orders}]}
+"""
+STOPPED = CaptureStoppedError("dbo.Orders", "the capture job does not run.", "Start it.")
+
+
+@dataclass
+class Task:
+    """What a callback uses of a task instance."""
+
+    task_id: str = "open_window"
+    left: dict[str, Any] = field(default_factory=dict)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.left[key] = value
+
+    def xcom_pull(self, *, task_ids: str, key: str) -> Any:
+        assert task_ids == self.task_id
+        return self.left.get(key)
+
+
+@pytest.fixture
+def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
+    """The channel of the configuration; its warehouse is away."""
+    away = {"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "login": "u", "password": "p-p-p-p", "schema": "w"}
+    with http_receiver() as receiver:
+        chat = {"conn_type": "http", "password": f"http://127.0.0.1:{receiver.port}/services/T0/B0"}
+        monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps(chat))
+        monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(away))
+        yield receiver
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def dags(config_file: Path) -> dict[str, DAG]:
+    config = load_config(config_file)
+    built = (build_dags, build_capture_dags, build_drift_dags)
+    return {name: dag for build in built for name, dag in build(config, config_file).items()}
+
+
+def fail(dag: DAG, task: Task | None) -> None:
+    """Airflow's word to the DAG."""
+    told = dag.on_failure_callback
+    callback = told[0] if isinstance(told, list) else told
+    assert callback is not None
+    callback({"dag": dag, "run_id": "r1"} | ({"ti": task} if task else {}))
+
+
+def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task()
+    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    with pytest.raises(AirflowFailException), explained():
+        raise STOPPED
+    assert task.left == {callbacks.FAILURE_KEY: asdict(RunFailure.of(STOPPED))}
+    fail(dags["cdc_shop"], task)
+    (text,) = posts.texts
+    assert "*What:* dbo.Orders: the capture job does not run." in text
+    assert "*Where:* DAG cdc_shop, run r1, task open_window" in text
+    assert "*What to do:* Start it." in text
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "title"),
+    [
+        ("cdc_shop", "run failed: shop"),
+        ("cdc_capture_shop", "capture run failed: shop"),
+        ("cdc_drift_shop", "drift run failed: shop"),
+    ],
+)
+def test_run_whose_task_was_killed_is_told_all_the_same(
+    dags: dict[str, DAG], posts: Posts, dag_id: str, title: str
+) -> None:
+    fail(dags[dag_id], Task("load"))
+    fail(dags[dag_id], None)
+    assert [text.splitlines()[0] for text in posts.texts] == [f"*Floodmark: {title}*"] * 2
+    assert "it was killed" in posts.texts[0]
+
+
+def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> None:
+    assert not dags["cdc_quiet"].deadline
+    (deadline,) = dags["cdc_shop"].deadline
+    assert (deadline.reference, deadline.interval.total_seconds()) == (DeadlineReference.DAGRUN_QUEUED_AT, 900)
+    assert deadline.callback.path == "floodmark.orchestration.callbacks.tell_late_run"
+
+
+@pytest.mark.parametrize(("state", "told"), [("running", 1), ("queued", 1), ("failed", 0), ("success", 0)])
+def test_missed_deadline_is_told_while_the_run_goes_on(
+    dags: dict[str, DAG], posts: Posts, state: str, told: int
+) -> None:  # fmt: skip
+    (deadline,) = dags["cdc_shop"].deadline
+    run = {"dag_run_id": "r1", "state": state, "queued_at": "2026-05-01T12:00:00.123456Z"}
+    asyncio.run(callbacks.tell_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
+    assert len(posts.taken) == told
+    if told:
+        assert "*Since:* 2026-05-01 12:00:00 UTC" in posts.texts[0]
+        assert "Run r1 has not ended within 15 min" in posts.texts[0]

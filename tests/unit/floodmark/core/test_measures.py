@@ -1,0 +1,32 @@
+"""Lag and headroom of tables, as alerts and metrics have them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from source_sights import ITEMS, NOON, ORDERS, lsn, snapshot
+
+from floodmark.core.capture import Verdict
+from floodmark.core.measures import TableMark, TableMeasure, measure_tables
+
+AN_HOUR_AGO = NOON - timedelta(hours=1)
+
+
+def mark(verdict: Verdict | None, watermark: int = 50) -> TableMark:
+    return TableMark(ORDERS, lsn(watermark), AN_HOUR_AGO, verdict)
+
+
+def test_each_table_has_its_lag_and_what_is_left_of_the_retention() -> None:
+    new = TableMark(ITEMS, None, None, Verdict.NOT_STARTED)
+    measured = measure_tables([mark(Verdict.READY), new], snapshot(max_lsn=100), retention_minutes=90)
+    assert measured == (TableMeasure(ORDERS, 3600.0, 1800.0), TableMeasure(ITEMS, None, None))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "lag"),
+    [(Verdict.CAUGHT_UP, 0.0), (Verdict.CAPTURE_STOPPED, 3600.0), (Verdict.CAPTURE_LAGGING, 3600.0), (None, 0.0)],
+)
+def test_source_without_news_is_no_proof_while_capture_brings_nothing(verdict: Verdict | None, lag: float) -> None:
+    (measured,) = measure_tables([mark(verdict, watermark=100)], snapshot(max_lsn=100), None)
+    assert measured == TableMeasure(ORDERS, lag, None)
