@@ -6,5 +6,6 @@ from floodmark.config.loading import load_config
 from floodmark.orchestration.retention_dag import build_retention_dags
 from floodmark.wiring import config_path
 
-dags: dict[str, DAG] = build_retention_dags(load_config(config_path(), parse_rules=False))
+path = config_path()
+dags: dict[str, DAG] = build_retention_dags(load_config(path, parse_rules=False), path)
 globals().update(dags)

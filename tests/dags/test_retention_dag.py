@@ -31,7 +31,8 @@ def write(folder: Path, text: str) -> Path:
 
 
 def dags_of(folder: Path, text: str) -> dict[str, DAG]:
-    return build_retention_dags(load_config(write(folder, text)))
+    path = write(folder, text)
+    return build_retention_dags(load_config(path), path)
 
 
 def test_a_source_whose_retention_is_guarded_has_a_dag_and_no_other(tmp_path: Path) -> None:

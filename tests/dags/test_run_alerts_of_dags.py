@@ -23,9 +23,10 @@ from floodmark.orchestration.capture_dag import build_capture_dags
 from floodmark.orchestration.dag_factory import build_dags
 from floodmark.orchestration.drift_dag import build_drift_dags
 from floodmark.orchestration.failure import explained
+from floodmark.orchestration.retention_dag import build_retention_dags
 
 CONFIG = """
-sources: {shop: {conn_id: shop_mssql, capture: {}}}
+sources: {shop: {conn_id: shop_mssql, capture: {}, retention: {keep: 3d}}}
 warehouse: {conn_id: warehouse}
 alerts: {channels: [{kind: webhook, conn_id: chat}]}
 pipelines:
@@ -71,7 +72,7 @@ def config_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def dags(config_file: Path) -> dict[str, DAG]:
     config = load_config(config_file)
-    built = (build_dags, build_capture_dags, build_drift_dags)
+    built = (build_dags, build_capture_dags, build_drift_dags, build_retention_dags)
     return {name: dag for build in built for name, dag in build(config, config_file).items()}
 
 
@@ -104,6 +105,7 @@ def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
         ("cdc_shop", "run failed: shop"),
         ("cdc_capture_shop", "capture run failed: shop"),
         ("cdc_drift_shop", "drift run failed: shop"),
+        ("cdc_retention_shop", "retention run failed: shop"),
     ],
 )
 def test_run_whose_task_was_killed_is_told_all_the_same(

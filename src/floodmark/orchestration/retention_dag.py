@@ -4,11 +4,14 @@ is left before cleanup passes a watermark, and brings the cleanup job to the sta
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from floodmark.config.retention import RetentionConfig
+from floodmark.core.run_alerts import RETENTION_RUN_FAILED
+from floodmark.orchestration.callbacks import tells_failure
 from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
 from floodmark.orchestration.failure import explained
 from floodmark.wiring import source_connection, warehouse_connection
@@ -19,17 +22,17 @@ if TYPE_CHECKING:
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def build_retention_dags(config: Config) -> dict[str, DAG]:
+def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
     """By id, one per source with ``retention``."""
     dags = (
-        _build(config, name, source.retention)
+        _build(config, name, source.retention, config_path)
         for name, source in config.sources.items()
         if source.retention is not None
     )
     return {dag.dag_id: dag for dag in dags}
 
 
-def _build(config: Config, source: str, retention: RetentionConfig) -> DAG:
+def _build(config: Config, source: str, retention: RetentionConfig, config_path: Path) -> DAG:
     """A run that was missed is not made up for: the next one does the same."""
     dag = DAG(
         dag_id=f"cdc_retention_{source}",
@@ -40,6 +43,7 @@ def _build(config: Config, source: str, retention: RetentionConfig) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=[OWNER, "cdc", "retention", f"source:{source}"],
+        on_failure_callback=tells_failure(config_path, RETENTION_RUN_FAILED, source),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,
@@ -70,6 +74,7 @@ def run_keep_retention(config: Config, source: str, retention: RetentionConfig) 
         for name, pipeline in config.pipelines.items()
         if pipeline.source == source
     }
+    alerts = alerts_of(config)
     with explained():
         step = keep_retention(
             source,
@@ -77,8 +82,9 @@ def run_keep_retention(config: Config, source: str, retention: RetentionConfig) 
             readers,
             control=SqlServerRetention(source_connection(retention.conn_id or config.sources[source].conn_id)),
             ledger=PostgresMarkLedger(warehouse_connection(config.warehouse.conn_id)),
-            alerts=alerts_of(config),
+            alerts=alerts,
         )
+        alerts.end_alerts(RETENTION_RUN_FAILED, source)
     return f"{step.forecast or 'no table has a watermark'}: {step.reason}"
 
 
