@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,6 +14,7 @@ from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance, lsn
 
 from floodmark.core.alert import Alert
+from floodmark.core.capture import SourceSnapshot
 from floodmark.core.errors import (
     ConfigError,
     InstanceReplacedError,
@@ -27,6 +28,7 @@ from floodmark.core.gap import OnGap, repair_key
 from floodmark.core.lane import load_lane
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window import Deletes, OnFailure, Rule, WindowState
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.sync.advance import advance_window
@@ -387,6 +389,34 @@ def test_killed_repair_goes_on_with_the_chunks_that_are_missing(runner: Runner) 
     runner.load(**REPAIR)
     assert runner.stager.chunks_read - before == 3
     assert runner.shop.ledger.read_window(2).state is WindowState.ADVANCED
+
+
+def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Runner) -> None:
+    ledger = runner.shop.ledger
+    names = (ORDERS, TableName("dbo", "Items"))
+    first, second = (
+        ledger.open_window(
+            PIPELINE, lsn(9), [replace(first_load(), source=name, target=TableName("shop", name.name))],
+            lane=load_lane(name),
+        ).window_id
+        for name in names
+    )  # fmt: skip
+    tables = tuple(TableSettings(name, TableName("shop", name.name)) for name in names)
+    desk = replace(runner.desk(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
+    assert desk.open_pending().window_id == first
+    ledger.begin_load(first)
+    assert desk.open_pending().window_id == second
+
+
+@dataclass
+class TwoTables:
+    """Shows every table as the one there is."""
+
+    source: SmallSource
+
+    def read_snapshot(self, tables: Sequence[TableName], instances: object = None) -> SourceSnapshot:
+        seen = self.source.read_snapshot(tables)
+        return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))
 
 
 def test_rows_above_the_load_are_lowered_even_where_they_stay(runner: Runner) -> None:

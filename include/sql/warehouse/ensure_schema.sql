@@ -82,7 +82,7 @@ CREATE TABLE IF NOT EXISTS floodmark.window_tables (
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS swept_rows bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
-    window_id     bigint  NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
+    window_id     bigint  NOT NULL,
     source_schema text    NOT NULL,
     source_name   text    NOT NULL,
     chunk_no      integer NOT NULL,
@@ -93,7 +93,8 @@ CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
     rows          bigint,
     staged_at     timestamptz,
     attempt       integer,
-    PRIMARY KEY (window_id, source_schema, source_name, chunk_no)
+    PRIMARY KEY (window_id, source_schema, source_name, chunk_no),
+    FOREIGN KEY (window_id, source_schema, source_name) REFERENCES floodmark.window_tables ON DELETE CASCADE
 );
 COMMENT ON TABLE floodmark.load_chunks IS
     'The chunks of a first load: keys after after_bound up to and including to_bound, by the order of the source';

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, task
 
+from floodmark.core.run_alerts import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import loads, tasks
+from floodmark.orchestration.callbacks import tells_failure
 from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY, assets_of
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.wiring import Wiring, wire
@@ -53,6 +55,7 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=[OWNER, "cdc", "load", f"source:{pipeline.source}"],
+        on_failure_callback=tells_failure(config_path, LOAD_RUN_FAILED, name),
         params={
             "table": Param(
                 None, type=["null", "string"], enum=[None, *tables], description="The table to load anew."
@@ -71,11 +74,12 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
         },
     )  # fmt: skip
     with dag:
-        _add_tasks(wiring, config_path, assets_of(wiring))
+        _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
     return dag
 
 
-def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset]) -> None:
+def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
+    """pool: for the task that reads the source."""
     name = wiring.settings.name
 
     @task(doc_md="Take up an unfinished load, or plan the one that was asked for.")  # type: ignore[untyped-decorator]
@@ -100,6 +104,7 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
         read_secrets=wiring.job_secrets,
         is_merged=partial(tasks.is_merged, wiring),
         doc_md="One Spark job: the chunks that are missing, then one transaction that merges and sweeps.",
+        **({"pool": pool} if pool else {}),
     )
     opened = open_load()
     opened >> load >> check(opened) >> advance(opened)

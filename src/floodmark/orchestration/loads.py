@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
+from floodmark.core.run_alerts import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
 from floodmark.orchestration.alerting import alerts_of
@@ -70,11 +71,14 @@ def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -
 
 
 def end_load(config: Config, pipeline: str, window_id: int) -> WindowPlan:
-    """After the window has been published: whoever was told of a repair hears that it is over."""
+    """After the window has been published: whoever was told of a repair, or of runs that failed, hears that it is
+    over."""
     from floodmark.sync.repair import end_repair  # noqa: PLC0415
 
     plan = wire(config, pipeline).ledger().read_window(window_id).plan
-    end_repair(plan, alerts_of(config))
+    alerts = alerts_of(config)
+    end_repair(plan, alerts)
+    alerts.end_alerts(LOAD_RUN_FAILED, pipeline)
     return plan
 
 

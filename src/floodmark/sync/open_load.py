@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from floodmark.core.capture import Validity, Verdict
 from floodmark.core.drift import DriftClass
-from floodmark.core.errors import ConfigError, NotHarvestedYetError, OperatorError, TableHeldError
+from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
 from floodmark.core.gap import GAPS
 from floodmark.core.planning import classify_tables, pinned_instances, plan_reload
 from floodmark.core.schema import TableName
@@ -36,12 +36,20 @@ class LoadDesk:
     alerts: Alerts | None = None
 
     def open_pending(self) -> OpenResult:
-        """The oldest load that is unfinished. One statement in the ledger where there is none."""
+        """An unfinished load: of several, one that has been tried the least, so that one that fails again and again
+        does not keep the others from their turn. One statement in the ledger where there is none."""
         self.ledger.ensure_schema()
         loads = self._repairs.list_loads()
         if not loads:
             return OpenResult(None, "no table of the pipeline is to be loaded anew.")
-        return self._go_on(next(iter(loads.values())))
+        failed: list[FloodmarkError] = []
+        for opened in sorted(loads.values(), key=lambda each: (each.plan.attempt, each.plan.window_id)):
+            try:
+                return self._go_on(opened)
+            except FloodmarkError as error:
+                _LOG.error("Window %s cannot go on: %s", opened.plan.window_id, error)
+                failed.append(error)
+        raise failed[0]
 
     def open_reload(self, name: TableName, where: str = "") -> OpenResult:
         """Load a table anew, wholly or the rows for which ``where`` (checked T-SQL) is true; or go on doing so.
