@@ -45,7 +45,9 @@ def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName
         try:
             watch = drift_watch(config, config.pipeline(name).source)
             stop = current_stop(config, name, datetime.now(UTC))
-            opened = open_window.open_window(wiring.settings, wiring.source(), wiring.ledger(), watch, stop)
+            opened = open_window.open_window(
+                wiring.settings, wiring.source(), wiring.ledger(), watch, stop, alerts=alerts_of(config)
+            )
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
@@ -79,6 +81,9 @@ def run_advance(
         result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
     for table in result.tables:
         events[assets[table.source]].extra = event_extra(window_id, table)
+    if result.is_replay:
+        # No watermark moved, and how late the data are is as it was.
+        return
     _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
     _end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
 
