@@ -23,7 +23,7 @@ from floodmark.sqlserver.source import SqlServerSource
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
 CONFIG = """
-sources: {shop: {conn_id: shop_mssql}}
+sources: {shop: {conn_id: shop_mssql, capture: {heartbeat: dbo.Heartbeat}}}
 warehouse: {conn_id: warehouse}
 pipelines:
   shop:
@@ -108,6 +108,19 @@ def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, da
     database.scan()
     assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Plain', N'dbo_Plain'")
+
+
+def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, database: CdcDatabase) -> None:
+    missing = findings(cli)["heartbeat", "dbo.Heartbeat"]
+    assert (missing["grade"], missing["text"]) == ("problem", "there is no such table.")
+    database.run(*missing["mend"].replace("; ", ";\n").splitlines())
+    assert findings(cli)["heartbeat", "dbo.Heartbeat"]["grade"] == "good"
+    database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Heartbeat', N'dbo_Heartbeat'")
+    untracked = findings(cli)["heartbeat", "dbo.Heartbeat"]
+    assert (untracked["text"], untracked["mend"].split()[1]) == (
+        "its changes are not captured.", "sys.sp_cdc_enable_table",
+    )  # fmt: skip
+    database.run("DROP TABLE dbo.Heartbeat")
 
 
 def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDatabase) -> None:

@@ -5,17 +5,24 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from floodmark.config import Config, PipelineConfig, RuleConfig, TableConfig, load_config
+from floodmark.config.alerts import AlertsConfig, EmailConfig
+from floodmark.config.upkeep import CaptureConfig
 from floodmark.sqlfiles import home
 
 PAGE = (home() / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("heading", "model"), [("## A pipeline", PipelineConfig), ("## A table", TableConfig), ("## A rule", RuleConfig)]
-)
-def test_every_key_is_explained(heading: str, model: type[PipelineConfig | TableConfig | RuleConfig]) -> None:
+    ("heading", "model"),
+    [
+        ("## A pipeline", PipelineConfig), ("## A table", TableConfig), ("## A rule", RuleConfig),
+        ("## Capture of a source", CaptureConfig), ("## Alerts", AlertsConfig), ("## Alerts", EmailConfig),
+    ],
+)  # fmt: skip
+def test_every_key_is_explained(heading: str, model: type[BaseModel]) -> None:
     section = PAGE.partition(heading)[2].partition("\n## ")[0]
     explained = {name.partition(".")[0] for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", section)}
     assert set(model.model_fields) <= explained
