@@ -23,7 +23,7 @@ from rich.console import Console
 
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.diagnosis import worst
-from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.finding import Grade
 from floodmark.core.planning import pinned_instances
 from floodmark.core.window import WindowState
@@ -32,6 +32,7 @@ from floodmark.wiring import Wiring, config_path, spark_master, wire
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.console.status import PipelineStatus
+    from floodmark.core.interval import Interval
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -44,6 +45,8 @@ config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: what changed at the source, and what is held.")
 app.add_typer(drift_app, name="drift")
+alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and who is told of them.")
+app.add_typer(alerts_app, name="alerts")
 _out = Console(soft_wrap=False)
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -57,9 +60,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
+    from floodmark.orchestration.alerting import alerts_of  # noqa: PLC0415
     from floodmark.orchestration.drift_watch import drift_watch  # noqa: PLC0415
     from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
-    from floodmark.sync import advance, check, open_window  # noqa: PLC0415
+    from floodmark.sync import open_window  # noqa: PLC0415
 
     with _explained():
         path = (config or config_path()).resolve()
@@ -68,17 +72,78 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
         ledger = wiring.ledger()
         watch = drift_watch(loaded, loaded.pipeline(pipeline).source)
         stop = current_stop(loaded, pipeline, datetime.now(UTC))
-        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, watch, stop)
+        told = alerts_of(loaded)
+        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, watch, stop, alerts=told)
         if opened.window_id is None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
             return
-        if opened.state is WindowState.PLANNED:
-            _load(wiring, opened.window_id, path)
-        check.check_window(opened.window_id, ledger, wiring.quality())
-        result = advance.advance_window(opened.window_id, ledger, wiring.warehouse())
-    from floodmark.console.tables import run_table  # noqa: PLC0415
+        _finish(wiring, opened.window_id, opened.state, path)
 
-    _out.print(run_table(result))
+
+@app.command()
+def replay(  # noqa: PLR0917  (typer gives them by name)
+    pipeline: Pipeline,
+    from_lsn: Annotated[str | None, typer.Option(help="After this LSN, itself excluded.")] = None,
+    to_lsn: Annotated[str | None, typer.Option(help="Up to this LSN, included.")] = None,
+    from_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
+    to_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be read.")] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Merge an interval of PIPELINE once more, up to the watermarks, which stay where they are."""
+    from floodmark.console.tables import replay_table  # noqa: PLC0415
+    from floodmark.core.replay import parse_bounds  # noqa: PLC0415
+    from floodmark.orchestration.replays import replay_of  # noqa: PLC0415
+
+    lsns, times = (from_lsn, to_lsn), (from_time, to_time)
+    with _explained():
+        path = (config or config_path()).resolve()
+        loaded = load_config(path)
+        found = replay_of(loaded, pipeline)
+        interval: Interval | None
+        if from_lsn and to_lsn and times == (None, None):
+            interval = parse_bounds(from_lsn, to_lsn)
+        elif from_time and to_time and lsns == (None, None):
+            interval = found.find_times(from_time, to_time)
+        else:
+            raise ConfigError("replay", "give --from-lsn and --to-lsn, or --from-time and --to-time.")
+        if interval is None:
+            _out.print("Nothing to replay: nothing was committed in that time.", highlight=False)
+            return
+        if dry_run:
+            _out.print(replay_table(found.count(interval)))
+            return
+        opened = found.open(interval)
+        if opened.window_id is None:
+            _out.print(f"Nothing to replay: {opened.reason}", highlight=False)
+            return
+        _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
+
+
+@app.command()
+def reload(
+    pipeline: Pipeline,
+    table: Annotated[str, typer.Argument(help="schema.table of the source.")],
+    where: Annotated[
+        str | None, typer.Option(help="Only rows for which this T-SQL condition over the table's columns is true.")
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Load a TABLE of PIPELINE anew beside its windows, and sweep rows that the source has no more; or go on with such
+    a load. Its old rows stay readable, and the other tables go on meanwhile."""
+    from floodmark.orchestration.loads import end_load, open_reload  # noqa: PLC0415
+
+    with _explained():
+        path = (config or config_path()).resolve()
+        loaded = load_config(path)
+        opened = open_reload(loaded, pipeline, table, where)
+        if opened.window_id is None:
+            raise FloodmarkBugError(table, f"no load of it was opened: {opened.reason}")
+        _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
+        (planned,) = end_load(loaded, pipeline, opened.window_id).tables
+    if planned.where:
+        typer.echo(f"Only rows where {planned.where} were read. Rows that the source has no more were not looked for, "
+                   "and the watermark stays where it was.")  # fmt: skip
 
 
 @app.command()
@@ -225,6 +290,32 @@ def release_table(
     with _explained():
         drift_approval.release_table(load_config(config or config_path()), pipeline, table)
     typer.echo(f"{table} goes on in {pipeline}.")
+
+
+def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> None:
+    """Of a window that has been opened, and what it did as a table."""
+    from floodmark.console.tables import run_table  # noqa: PLC0415
+    from floodmark.sync import advance, check  # noqa: PLC0415
+
+    if state is WindowState.PLANNED:
+        _load(wiring, window_id, path)
+    check.check_window(window_id, wiring.ledger(), wiring.quality())
+    _out.print(run_table(advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())))
+
+
+@alerts_app.command("test")
+def test_alerts(config: ConfigFile = None) -> None:
+    """Send a message to every channel of the configuration. Exit status 1 when one of them does not take it."""
+    from floodmark.orchestration.alerting import try_channels  # noqa: PLC0415
+
+    with _explained():
+        tried = try_channels(load_config(config or config_path()))
+    for name, problem in tried.items():
+        typer.echo(f"{name}: {problem or 'told'}")
+    if not tried:
+        typer.echo("There is no channel.")
+    if any(tried.values()):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _load(wiring: Wiring, window_id: int, path: Path) -> None:

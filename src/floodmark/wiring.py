@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings
     from floodmark.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports import Ledger, Quality, Source, Warehouse
+    from floodmark.sync.replay import ReplaySource
     from floodmark.warehouse.connection import WarehouseConnection
 
 CONFIG_VARIABLE = "FLOODMARK_CONFIG"
@@ -66,6 +67,11 @@ class Wiring:
         from floodmark.sqlserver.source import SqlServerSource  # noqa: PLC0415
 
         return SqlServerSource(self.source_connection())
+
+    def replay_source(self) -> ReplaySource:
+        from floodmark.sqlserver.replay import SqlServerReplaySource  # noqa: PLC0415
+
+        return SqlServerReplaySource(self.source_connection())
 
     def read_progress(self, watermarks: Iterable[Lsn]) -> SourceProgress:
         """Of the source, beyond the watermarks."""

@@ -12,6 +12,8 @@ LEFT JOIN LATERAL (
     JOIN floodmark.window_tables AS x USING (window_id)
     WHERE w.pipeline = t.pipeline AND w.state <> 'advanced' AND x.kind = 'first_load'
       AND x.source_schema = t.source_schema AND x.source_name = t.source_name
+      -- A load of some rows leaves the watermark where it is.
+      AND NOT jsonb_path_exists(w.plan, '$.tables[*] ? (@.where != "")')
     ORDER BY w.to_lsn
     LIMIT 1
 ) AS u ON true

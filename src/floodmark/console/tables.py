@@ -13,6 +13,7 @@ from rich.table import Table
 
 from floodmark.console.status import PipelineStatus, TableStatus
 from floodmark.sync.advance import AdvanceResult
+from floodmark.sync.replay import ReplayCount
 
 if TYPE_CHECKING:
     from floodmark.spark.verify import TableVerification
@@ -65,7 +66,7 @@ def _cells(table: TableStatus) -> list[str]:
     rows = (last.read_rows, last.inserted_rows, last.updated_rows, last.deleted_rows) if last else ()
     return [
         f"{table.source} -> {table.target}",
-        table.state,
+        _state(table),
         table.verdict,
         table.watermark or "-",
         f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-",
@@ -74,6 +75,13 @@ def _cells(table: TableStatus) -> list[str]:
         *([f"{number:,}" for number in rows] or ["-"] * 4),
         _duration(table.headroom_seconds),
     ]
+
+
+def _state(table: TableStatus) -> str:
+    if table.load_percent is None:
+        return table.state
+    kind = table.state if table.state == "first_load" else f"{table.state}, loading"
+    return f"{kind} {table.load_percent} %, {table.load_rows:,} rows"
 
 
 def _duration(seconds: float | None) -> str:
@@ -113,6 +121,17 @@ def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def replay_table(counts: Sequence[ReplayCount]) -> Table:
+    """What a replay would read, per table."""
+    table = Table(title="a replay would read", title_justify="left")
+    table.add_column("table", no_wrap=True)
+    table.add_column("interval", overflow="fold")
+    table.add_column("change rows", justify="right")
+    for each in counts:
+        table.add_row(str(each.table), str(each.interval), f"{each.rows:,}")
+    return table
 
 
 def run_table(result: AdvanceResult) -> Table:

@@ -46,6 +46,10 @@ class Lsn:
             raise OverflowError("there is no LSN above 0xFFFFFFFFFFFFFFFFFFFF")
         return Lsn((int.from_bytes(self.value) + 1).to_bytes(LSN_BYTES))
 
+    def previous(self) -> Lsn:
+        """The largest position below this one. Raises ValueError for the lowest one there is."""
+        return Lsn((int.from_bytes(self.value) - 1).to_bytes(LSN_BYTES))
+
     def __str__(self) -> str:
         return f"0x{self.value.hex().upper()}"
 

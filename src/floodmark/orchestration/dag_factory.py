@@ -17,10 +17,12 @@ from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 
 from floodmark.core.run_alerts import RUN_FAILED
 from floodmark.core.schema import TableName
-from floodmark.orchestration import tasks
+from floodmark.orchestration import replays, tasks
 from floodmark.orchestration.callbacks import deadline_of, tells_failure
 from floodmark.orchestration.dag_page import describe_pipeline
+from floodmark.orchestration.failure import explained
 from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.pools import require_pools
 from floodmark.wiring import Wiring, wire
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
         },
     )
     with dag:
-        _add_tasks(wiring, config_path, assets_of(wiring))
+        _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
     return dag
 
 
@@ -84,12 +86,18 @@ def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
     )
 
 
-def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset]) -> None:
+def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
+    """pool: for the task that reads the source."""
     outlets = list(assets.values())
 
     # As an inlet, an asset lets the task show a watermark without claiming that it made something new.
     @task(inlets=outlets, doc_md="Finish an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
-    def open_window(asset_state_store: Any = None) -> int:
+    def open_window(asset_state_store: Any = None, dag_run: Any = None) -> int:
+        with explained():
+            require_pools(wiring.settings.name, dag_run)
+        if replays.is_backfill(dag_run):
+            begin, end = dag_run.data_interval_start, dag_run.data_interval_end
+            return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
         return tasks.run_open_window(wiring, config_path, assets, asset_state_store)
 
     @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
@@ -107,6 +115,7 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
         window_id="{{ ti.xcom_pull(task_ids='open_window') }}",
         read_secrets=wiring.job_secrets,
         is_merged=partial(tasks.is_merged, wiring),
+        **({"pool": pool} if pool else {}),
         doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
     )
     opened = open_window()

@@ -1,0 +1,173 @@
+"""A replay: an interval of the log that was examined before, merged once more. Which interval is meant, and what of it
+may be merged into which table.
+
+The merge proves itself against overlap, so that an interval may be wider than asked for, and never narrower. Times of
+the source are local and without a zone: an hour that its clock repeats, or a clock that was set back, makes them go
+back while LSNs rise. The first entry not before the beginning and the last one not after the end cover everything that
+was committed in between, on whichever pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import ConfigError, WindowExpiredError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.planning import plan_table
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.state import TableState
+from floodmark.core.validity import classify, incident
+from floodmark.core.window import TablePlan
+
+_SECOND = timedelta(seconds=1)
+_UNKNOWN_ZONE = timedelta(minutes=61)
+"""How far the clock may have been from today's offset: daylight saving is an hour, the offset is read to a minute."""
+_REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSpan:
+    """Between these the source's clock stood at a moment; they are the same where its time zone is known."""
+
+    earliest: datetime
+    latest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MappedTimes:
+    """What the log says of two local times. first_lsn: of the first entry not before the beginning; last_lsn: of the
+    last one not after the end; None where there is none. reaches_before: whether an entry lies before the beginning.
+    oldest_at: of the oldest entry, None while the log is empty."""
+
+    first_lsn: Lsn | None
+    last_lsn: Lsn | None
+    reaches_before: bool
+    oldest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """tables: each with the part of the interval that is replayed. left_out: a sentence for each that is not, or not
+    wholly."""
+
+    interval: Interval
+    tables: tuple[TablePlan, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def to_lsn(self) -> Lsn:
+        """The end of what is replayed."""
+        return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
+
+
+def local_span(at_utc: datetime, local: datetime | None, offset_minutes: int) -> LocalSpan:
+    """at_utc: without a zone. local: what the server's own time zone makes of it, None where it cannot tell.
+
+    offset_minutes: of the server's clock today.
+    """
+    if local is not None:
+        return LocalSpan(local, local)
+    today = at_utc + timedelta(minutes=offset_minutes)
+    return LocalSpan(today - _UNKNOWN_ZONE, today + _UNKNOWN_ZONE)
+
+
+def covering_times(begin: LocalSpan, end: LocalSpan) -> tuple[datetime, datetime]:
+    """In whole seconds, which datetime holds exactly, and so wide that nothing in between is missed."""
+    from_at = begin.earliest.replace(microsecond=0)
+    to_at = end.latest.replace(microsecond=0)
+    return from_at, to_at if to_at == end.latest else to_at + _SECOND
+
+
+def interval_of(pipeline: str, from_at: datetime, to_at: datetime, found: MappedTimes) -> Interval | None:
+    """None: nothing was committed in that time. Raises WindowExpiredError when the log does not reach back so far."""
+    if not found.reaches_before:
+        oldest = f"at {found.oldest_at:%Y-%m-%d %H:%M:%S}" if found.oldest_at else "nowhere: it is empty"
+        raise WindowExpiredError(
+            pipeline, f"expired: the interval from {from_at} to {to_at} (the source's clock) begins before the log of "
+            f"captured changes does, {oldest}.",
+            "What came before was cleaned up or never captured: choose a later beginning, or load the tables anew.",
+        )  # fmt: skip
+    if found.first_lsn is None or found.last_lsn is None or found.first_lsn > found.last_lsn:
+        return None
+    return Interval(found.first_lsn.previous(), found.last_lsn)
+
+
+def parse_bounds(from_lsn: str, to_lsn: str) -> Interval:
+    """From a person's own words, the first one excluded. Raises ConfigError."""
+    try:
+        return Interval(Lsn.parse(from_lsn), Lsn.parse(to_lsn))
+    except ValueError as error:
+        raise ConfigError("replay", f"{error}.") from None
+
+
+def plan_replay(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState], interval: Interval,
+    left_out: Mapping[TableName, str],
+) -> ReplayPlan:  # fmt: skip
+    """left_out: why, by table, what must not be touched now.
+
+    Only what lies up to a table's watermark is replayed: a LOB that a change left out is right only when windows are
+    merged for the first time in their order, and what lies above is for the normal runs. Raises the error of the
+    gravest verdict; where a table's validity interval begins inside the interval, nothing is replayed of any.
+    """
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    said = [f"{table}: {why}" for table, why in sorted(left_out.items())]
+    plans, refused = [], []
+    for table in settings.tables:
+        state = states.get(table.source)
+        if table.source in left_out:
+            continue
+        if state is None or state.watermark is None:
+            said.append(f"{table.source}: it has not been loaded yet.")
+            continue
+        if state.watermark <= interval.after_lsn:
+            said.append(f"{table.source}: all of it lies above the watermark {state.watermark}, for the normal runs.")
+            continue
+        sighting = sightings[table.source]
+        if validity := _refusal(sighting, snapshot, state, interval):
+            refused.append(validity)
+            continue
+        if state.watermark < interval.to_lsn:
+            said.append(
+                f"{table.source}: up to the watermark {state.watermark}; what lies above is for the normal runs."
+            )
+        plans.append(_plan(table, sighting, snapshot, state, interval))
+    if error := incident(settings.name, tuple(refused)):
+        raise error
+    return ReplayPlan(interval, tuple(plans), tuple(said))
+
+
+def _plan(
+    table: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, interval: Interval
+) -> TablePlan:
+    assert state.watermark is not None  # noqa: S101  (plan_replay saw to it)
+    to_lsn = min(interval.to_lsn, state.watermark)
+    planned = plan_table(
+        table, sighting, replace(snapshot, max_lsn=to_lsn), replace(state, watermark=interval.after_lsn)
+    )
+    return replace(planned, watermark=state.watermark)
+
+
+def _refusal(
+    sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, interval: Interval
+) -> Validity | None:
+    """A verdict that forbids it. That capture stands still, or has cleaned up elsewhere, is no matter here."""
+    validity = classify(sighting, snapshot, state)
+    if validity.verdict in _REFUSED:
+        return validity
+    low = sighting.min_lsn
+    assert isinstance(low, Lsn)  # noqa: S101  (else classify finds a right missing, or the source set back)
+    if low <= interval.after_lsn.next():
+        return None
+    return Validity(
+        sighting.table, Verdict.EXPIRED,
+        f"the interval {interval} begins below the low end of the capture instance, {low}: changes in it were "
+        "cleaned up or never captured.",
+        "Choose a later beginning, or load the table anew.",
+        state.watermark, low,
+    )  # fmt: skip

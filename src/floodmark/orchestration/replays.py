@@ -1,0 +1,51 @@
+"""Replays, put together from the configuration: for the command line, and for runs of ``airflow backfill``."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from floodmark.config.loading import load_config
+from floodmark.orchestration.drift_watch import drift_watch
+from floodmark.orchestration.failure import explained
+from floodmark.wiring import wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.sync.replay import Replay
+
+_LOG = logging.getLogger(__name__)
+_BACKFILL = "backfill"
+"""The type of the runs that ``airflow backfill`` makes, and of those that it runs again."""
+
+
+def replay_of(config: Config, pipeline: str) -> Replay:
+    """Raises ConfigError for a pipeline that is not in the configuration."""
+    from floodmark.sync.replay import Replay  # noqa: PLC0415
+
+    wiring = wire(config, pipeline)
+    watch = drift_watch(config, config.pipeline(pipeline).source)
+    return Replay(wiring.settings, wiring.source(), wiring.replay_source(), wiring.ledger(), watch)
+
+
+def is_backfill(dag_run: Any) -> bool:
+    """dag_run: as the context of a task has it."""
+    return str(getattr(dag_run.run_type, "value", dag_run.run_type)) == _BACKFILL
+
+
+def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:
+    """The id of the window that replays a data interval. Skips the run, with the reason, where there is nothing to."""
+    with explained():
+        replay = replay_of(load_config(config_path), pipeline)
+        _LOG.info("A backfill: what was committed from %s to %s is merged once more.", begin, end)
+        interval = replay.find_moments(begin, end)
+        if interval is None:
+            raise AirflowSkipException(f"nothing was committed from {begin} to {end}.")
+        opened = replay.open(interval)
+    if opened.window_id is None:
+        raise AirflowSkipException(opened.reason)
+    return opened.window_id

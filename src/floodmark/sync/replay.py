@@ -1,0 +1,153 @@
+"""Replaying an interval: which one is meant, what it holds, and its window in the ledger, on a lane of its own.
+
+From there on a replay is a window like any other: it is loaded, checked and finished by the same steps; only that no
+watermark moves at its end. Two replays of one interval meet in one window, and the second finishes what the first left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from floodmark.core.errors import WatermarkConflictError
+from floodmark.core.interval import Interval
+from floodmark.core.lane import is_load_lane, replay_lane
+from floodmark.core.planning import pinned_instances
+from floodmark.core.replay import LocalSpan, MappedTimes, ReplayPlan, covering_times, interval_of, plan_replay
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.window import TablePlan, WindowState
+from floodmark.sync.drift import DriftWatch
+from floodmark.sync.open_window import OpenResult
+from floodmark.sync.ports import Ledger, OpenedWindow, Source
+from floodmark.sync.verify_reads import verify_reads
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 5
+"""Each begins anew because a normal run moved a watermark, or another replay of the interval opened its window."""
+
+
+class ReplaySource(Protocol):
+    """What a replay asks of the source beside a snapshot. Every method raises from ``core.errors``."""
+
+    def read_local_time(self, at: datetime) -> LocalSpan:
+        """What the source's clock shows, or showed, at a moment with a time zone."""
+
+    def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
+        """Two times of the source's clock as positions of its log."""
+
+    def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
+        """Change rows by capture instance, each in its interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCount:
+    """What a replay of one table would read, in change rows."""
+
+    table: TableName
+    interval: Interval
+    rows: int
+
+
+class Replay:
+    """Of one pipeline. drift: None to plan without a look for schema drift."""
+
+    def __init__(
+        self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: Ledger,
+        drift: DriftWatch | None = None,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._source = source
+        self._log = log
+        self._ledger = ledger
+        self._drift = drift
+
+    def find_moments(self, begin: datetime, end: datetime) -> Interval | None:
+        """Of two moments with a time zone; None: nothing was committed between them."""
+        spans = self._log.read_local_time(begin), self._log.read_local_time(end)
+        return self.find_times(*covering_times(*spans))
+
+    def find_times(self, from_at: datetime, to_at: datetime) -> Interval | None:
+        """Of two times of the source's own clock, both included. Raises WindowExpiredError."""
+        from_at, to_at = covering_times(LocalSpan(from_at, from_at), LocalSpan(to_at, to_at))
+        found = interval_of(self._settings.name, from_at, to_at, self._log.map_times(from_at, to_at))
+        _LOG.info(
+            "%s to %s of the source's clock is %s.", from_at, to_at, found or "nothing: no transaction ended then"
+        )
+        return found
+
+    def count(self, interval: Interval) -> tuple[ReplayCount, ...]:
+        """The dry run. Raises as ``open`` does."""
+        self._ledger.ensure_schema()
+        plan = self._plan(interval)
+        return tuple(
+            ReplayCount(table.source, table.interval, rows)
+            for table, rows in self._counted(plan)
+            if table.interval is not None
+        )
+
+    def open(self, interval: Interval) -> OpenResult:
+        """window_id None: there is nothing to merge again, and the reason says why. Raises the error of the gravest
+        verdict; WindowExpiredError for an interval that reaches below a validity interval."""
+        self._ledger.ensure_schema()
+        lane = replay_lane(interval)
+        for _ in range(_TRIES - 1):
+            try:
+                return self._open(interval, lane)
+            except WatermarkConflictError as error:
+                _LOG.info("Planned anew: %s", error)
+        return self._open(interval, lane)
+
+    def _open(self, interval: Interval, lane: str) -> OpenResult:
+        unfinished = self._ledger.unfinished_window(self._settings.name, lane)
+        if unfinished is not None:
+            return self._go_on(unfinished)
+        plan = self._plan(interval)
+        tables = [replace(table, quiet=rows == 0) for table, rows in self._counted(plan)]
+        if all(table.quiet for table in tables):
+            reason = " | ".join((f"no table has a change to replay in {interval}.", *plan.left_out))
+            _LOG.info("Nothing to replay: %s", reason)
+            return OpenResult(None, reason)
+        opened = self._ledger.open_window(self._settings.name, plan.to_lsn, tables, lane=lane)
+        _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, interval)
+        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to_lsn)
+
+    def _go_on(self, unfinished: OpenedWindow) -> OpenResult:
+        plan, state = unfinished.plan, unfinished.state
+        reason = f"window {plan.window_id}, a replay of the same interval, is unfinished: {state.value}."
+        _LOG.info("%s This run finishes it.", reason)
+        if state is WindowState.PLANNED:
+            verify_reads(plan, self._source)
+            self._ledger.replace_rules(plan.window_id, {table.source: table.rules for table in self._settings.tables})
+        return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+
+    def _plan(self, interval: Interval) -> ReplayPlan:
+        settings = self._settings
+        left_out = {
+            table.source: "it is being loaded anew."
+            for opened in self._ledger.list_unfinished(settings.name)
+            if is_load_lane(opened.plan.lane)
+            for table in opened.plan.tables
+        }
+        states = self._ledger.read_tables(settings.name)
+        snapshot = self._source.read_snapshot(settings.sources, pinned_instances(settings, states))
+        if self._drift is not None:
+            examined = self._drift.examine(settings, snapshot, states)
+            snapshot = examined.snapshot
+            left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
+        left_out = {table: why for table, why in left_out.items() if table in settings.sources}
+        plan = plan_replay(settings, snapshot, states, interval, left_out)
+        for line in plan.left_out:
+            _LOG.info("%s", line)
+        return plan
+
+    def _counted(self, plan: ReplayPlan) -> list[tuple[TablePlan, int]]:
+        intervals = {table.instance.identity.name: table.interval for table in plan.tables if table.interval}
+        counts = self._log.count_changes(intervals)
+        counted = [(table, counts[table.instance.identity.name]) for table in plan.tables]
+        for table, rows in counted:
+            _LOG.info("%s: %s change rows in %s.", table.source, rows, table.interval)
+        return counted

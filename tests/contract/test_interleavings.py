@@ -1,0 +1,254 @@
+"""Two schedulers, a zombie, a cleared task, a command line and replays at once, step by step in a random order.
+
+The lease is the window's row with its attempt, the hold of a load, and compare-and-set of the watermarks
+(docs/adr/0011). Each actor is a thread that stops before every call of a port; a seeded choice says who goes on. So
+the calls of a run interleave in any order, and each happens alone: what goes wrong comes from the order, and can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+from small_replay import SmallLog, between
+from small_source import NoChecks, SmallSource, SmallStager, settings
+from warehouse_shop import ORDERS, PIPELINE, Shop
+
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    FloodmarkError,
+    OperatorError,
+    TransientError,
+    WatermarkConflictError,
+)
+from floodmark.core.window import WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.advance import advance_window
+from floodmark.sync.check import check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.replay import Replay
+from floodmark.warehouse.connection import WarehouseConnection
+
+_LIMIT_SECONDS = 60.0
+
+
+class KilledError(Exception):
+    """What stands for kill -9 of an actor between two calls."""
+
+
+@dataclass
+class Actor:
+    """A thread that does one call of a port at a time, when it is told to. kills: ends before its next call."""
+
+    work: Callable[[Actor], None]
+    outcome: BaseException | None = None
+    done: bool = False
+    kills: bool = False
+    _may_go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    _waits: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+        self._await()
+
+    def step(self) -> None:
+        self._may_go.release()
+        self._await()
+
+    def port(self, port: Any, loses_hold: bool = False) -> Any:
+        actor = self
+
+        class Stepwise:
+            def __getattr__(self, name: str) -> Callable[..., Any]:
+                method = getattr(port, name)
+
+                def call(*arguments: Any, **named: Any) -> Any:
+                    actor._pause()
+                    return method(*arguments, **named)
+
+                return _lost if loses_hold and name == "hold_load" else call
+
+        return Stepwise()
+
+    def _pause(self) -> None:
+        self._waits.release()
+        self._may_go.acquire()
+        if self.kills:
+            raise KilledError
+
+    def _run(self) -> None:
+        try:
+            self.work(self)
+        except (FloodmarkError, KilledError, psycopg.Error) as error:
+            self.outcome = error
+        finally:
+            self.done = True
+            self._waits.release()
+
+    def _await(self) -> None:
+        assert self._waits.acquire(timeout=_LIMIT_SECONDS), "an actor waits for another, who waits for its turn"
+
+
+@contextmanager
+def _lost(window_id: int) -> Iterator[None]:
+    """A hold that went with its connection: the load goes on all the same."""
+    yield
+
+
+@dataclass
+class Stage:
+    """Warehouse, ledger and source, and the parts that actors play on them."""
+
+    shop: Shop
+    source: SmallSource
+    chance: random.Random
+    seen_windows: list[int] = field(default_factory=list)
+    merged: Counter[int] = field(default_factory=Counter)
+
+    def run(self, actor: Actor, loses_hold: bool = False) -> None:
+        """A scheduled run, or one of the command line: they are the same."""
+        ledger = actor.port(self.shop.ledger)
+        opened = open_window(settings(), actor.port(self.source), ledger)
+        if opened.window_id is not None:
+            self.seen_windows.append(opened.window_id)
+            self.finish(actor, opened.window_id, loses_hold)
+
+    def replay(self, actor: Actor) -> None:
+        after, to = sorted(self.chance.sample(range(self.source.min_lsn, self.source.position + 1), 2))
+        log = actor.port(SmallLog(self.source))
+        opened = Replay(settings(), actor.port(self.source), log, actor.port(self.shop.ledger)).open(between(after, to))
+        if opened.window_id is not None:
+            self.seen_windows.append(opened.window_id)
+            self.finish(actor, opened.window_id)
+
+    def cleared(self, actor: Actor) -> None:
+        """A task of some run of before, with the window that its XCom says."""
+        if self.seen_windows:
+            self.finish(actor, self.chance.choice(self.seen_windows))
+
+    def zombie(self, actor: Actor) -> None:
+        self.run(actor, loses_hold=True)
+
+    def finish(self, actor: Actor, window_id: int, loses_hold: bool = False) -> None:
+        """load, check and advance, each of which may be tried again whatever became of the one before."""
+        ledger, warehouse = actor.port(self.shop.ledger, loses_hold), actor.port(Counted(self))
+        stager = actor.port(SmallStager(self.shop, self.source))
+        load_window(window_id, ledger, warehouse, actor.port(self.source), stager)
+        check_window(window_id, ledger, NoChecks())
+        advance_window(window_id, ledger, warehouse)
+
+    def watermark(self) -> int:
+        state = self.shop.ledger.read_tables(PIPELINE).get(ORDERS)
+        return int.from_bytes(state.watermark.value) if state and state.watermark else 0
+
+    def write(self) -> None:
+        key = self.chance.randint(1, 5)
+        gone = key in self.source.rows and self.chance.random() < 0.3
+        self.source.write(key, None if gone else self.chance.randint(1, 99))
+
+
+@dataclass
+class Counted:
+    """The warehouse; counts the merges that came to their end."""
+
+    stage: Stage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stage.shop.warehouse, name)
+
+    def merge_window(self, plan: Any, staged_rows: Any = None) -> Any:
+        counts = self.stage.shop.warehouse.merge_window(plan, staged_rows)
+        self.stage.merged[plan.window_id] += 1
+        return counts
+
+
+def is_expected(error: BaseException | None) -> bool:
+    """What a run that was overtaken may end with. A bug of ours, or a thing that needs somebody, is neither."""
+    if isinstance(error, FloodmarkBugError):
+        return False
+    if isinstance(error, psycopg.Error):
+        # Who stages into the tables of an attempt that is over finds them gone.
+        return isinstance(error, psycopg.errors.UndefinedTable)
+    overtaken = (WatermarkConflictError, TransientError, OperatorError, KilledError)
+    return error is None or isinstance(error, overtaken)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_runs_that_interleave_at_random_apply_each_window_once_and_move_no_watermark_back(
+    database: WarehouseConnection, ledger: PostgresLedger, seed: int
+) -> None:
+    chance = random.Random(seed)
+    source = SmallSource()
+    stage = Stage(Shop(database, ledger), source, chance)
+    parts = [stage.run, stage.run, stage.zombie, stage.cleared, stage.replay, stage.run]
+    actors: list[Actor] = []
+    outcomes: list[BaseException | None] = []
+    for _ in range(3):
+        stage.write()
+    watermark = 0
+    for _ in range(150):
+        if chance.random() < 0.25:
+            stage.write()
+        if len(actors) < 4:
+            actors.append(Actor(chance.choice(parts)))
+            actors[-1].start()
+        else:
+            actor = chance.choice(actors)
+            actor.kills = chance.random() < 0.01
+            actor.step()
+            now = stage.watermark()
+            assert now >= watermark, "the watermark moved back"
+            watermark = now
+        outcomes += [actor.outcome for actor in actors if actor.done]
+        actors = [actor for actor in actors if not actor.done]
+    for actor in actors:
+        while not actor.done:
+            actor.step()
+        outcomes.append(actor.outcome)
+    assert [error for error in outcomes if not is_expected(error)] == []
+    assert set(stage.merged.values()) <= {1}, "a window was applied twice"
+    finish_all(stage)
+    assert_equal_to_the_model(stage)
+
+
+def finish_all(stage: Stage) -> None:
+    """Runs without anybody beside them, until nothing is left to do."""
+    for opened in stage.shop.ledger.list_unfinished(PIPELINE):
+        actor = Actor(lambda actor, window_id=opened.plan.window_id: stage.finish(actor, window_id))  # type: ignore[misc]
+        run_alone(actor)
+    while stage.watermark() < stage.source.position:
+        run_alone(Actor(stage.run))
+
+
+def run_alone(actor: Actor) -> None:
+    actor.start()
+    while not actor.done:
+        actor.step()
+    assert actor.outcome is None
+
+
+def assert_equal_to_the_model(stage: Stage) -> None:
+    """Rows as at the source; windows of the main lane one after the other, and each change read once."""
+    target = {key: row[0] for key, row in stage.shop.target().items()}
+    assert target == {key: Decimal(amount) for key, amount in stage.source.rows.items()}
+    assert stage.shop.ledger.list_unfinished(PIPELINE) == []
+    rows = stage.shop.rows(
+        "SELECT w.window_id, w.to_lsn, w.state, x.kind, x.after_lsn, x.read_rows FROM floodmark.windows AS w"
+        " JOIN floodmark.window_tables AS x USING (window_id) WHERE w.lane = '' ORDER BY w.window_id"
+    )
+    assert {row["state"] for row in rows} == {WindowState.ADVANCED.value}
+    assert [row["kind"] for row in rows] == ["first_load", *["changes"] * (len(rows) - 1)]
+    assert all(later["after_lsn"] >= earlier["to_lsn"] for earlier, later in pairwise(rows))
+    loaded_up_to = int.from_bytes(rows[0]["to_lsn"])
+    assert sum(row["read_rows"] for row in rows[1:]) == sum(row.lsn > loaded_up_to for row in stage.source.log)

@@ -1,0 +1,250 @@
+"""Replays on a real ledger and warehouse: in any order, again, killed anywhere, and beside the windows that go on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+from small_replay import SmallLog, between, run_replay
+from small_source import NoChecks, SmallSource, SmallStager, settings
+from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
+
+from floodmark.core.errors import WindowBusyError, WindowExpiredError
+from floodmark.core.lane import is_replay_lane, load_lane
+from floodmark.core.window import Deletes, WindowState
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.advance import advance_window
+from floodmark.sync.check import check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.replay import Replay
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@dataclass
+class Pipeline:
+    shop: Shop
+    source: SmallSource
+
+    def run(self, **chosen: Any) -> None:
+        """A scheduled run."""
+        opened = open_window(settings(**chosen), self.source, self.shop.ledger)
+        if opened.window_id is not None:
+            stager = SmallStager(self.shop, self.source)
+            load_window(opened.window_id, self.shop.ledger, self.shop.warehouse, self.source, stager)
+            check_window(opened.window_id, self.shop.ledger, NoChecks())
+            advance_window(opened.window_id, self.shop.ledger, self.shop.warehouse)
+
+    def replay(self, after: int, to: int, **other: Any) -> Any:
+        return run_replay(self.shop, self.source, between(after, to), **other)
+
+    def target(self) -> dict[int, Decimal]:
+        return {key: row[0] for key, row in self.shop.target().items()}
+
+    def equal(self) -> bool:
+        return self.target() == {key: Decimal(amount) for key, amount in self.source.rows.items()}
+
+    def watermark(self) -> int:
+        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
+        assert state.watermark is not None
+        return int.from_bytes(state.watermark.value)
+
+
+@pytest.fixture
+def pipeline(database: WarehouseConnection, ledger: PostgresLedger) -> Pipeline:
+    source = SmallSource()
+    for key in (1, 2, 3):
+        source.write(key, key * 10)
+    made = Pipeline(Shop(database, ledger), source)
+    made.run()
+    return made
+
+
+def change_some(source: SmallSource, chance: random.Random) -> None:
+    for _ in range(chance.randint(1, 6)):
+        key = chance.randint(1, 6)
+        source.write(key, None if key in source.rows and chance.random() < 0.4 else chance.randint(1, 99))
+
+
+@pytest.mark.parametrize("deletes", [Deletes.SOFT, Deletes.HARD])
+def test_replays_in_any_order_and_again_leave_rows_and_watermark_as_they_are(
+    pipeline: Pipeline, deletes: Deletes
+) -> None:
+    chance = random.Random(11)
+    for _ in range(6):
+        change_some(pipeline.source, chance)
+        pipeline.run(deletes=deletes)
+    rows, watermark = pipeline.target(), pipeline.watermark()
+    bounds = list(range(pipeline.source.min_lsn, watermark + 1, 3))
+    intervals = list(pairwise(bounds)) * 2 + [(pipeline.source.min_lsn, watermark)]
+    chance.shuffle(intervals)
+    for after, to in intervals:
+        assert pipeline.replay(after, to, deletes=deletes).window_id is not None
+        assert (pipeline.target(), pipeline.watermark()) == (rows, watermark)
+    assert pipeline.equal()
+
+
+def test_replays_between_normal_runs_end_as_if_there_had_been_none(pipeline: Pipeline) -> None:
+    chance = random.Random(12)
+    for _ in range(8):
+        change_some(pipeline.source, chance)
+        planned = open_window(settings(), pipeline.source, pipeline.shop.ledger)
+        after = chance.randint(pipeline.source.min_lsn, pipeline.source.position - 1)
+        pipeline.replay(after, pipeline.source.position)
+        assert planned.window_id is not None
+        pipeline.run()
+        assert pipeline.equal()
+        assert pipeline.watermark() == pipeline.source.position
+
+
+def test_a_row_that_was_lost_from_the_target_comes_back(pipeline: Pipeline) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    after = pipeline.watermark() - 1
+    with psycopg.connect(pipeline.shop.connection.conninfo()) as session:
+        session.execute('DELETE FROM shop.orders WHERE "Id" = 1')
+    assert not pipeline.equal()
+    pipeline.replay(after, pipeline.watermark())
+    assert pipeline.equal()
+
+
+def test_what_lies_above_the_watermark_is_left_to_the_normal_runs(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    watermark = pipeline.watermark()
+    pipeline.source.write(1, 12)
+    with caplog.at_level("INFO"):
+        pipeline.replay(watermark - 1, watermark + 1)
+    assert pipeline.target()[1] == 11
+    assert f"dbo.Orders: up to the watermark {lsn(watermark)}" in caplog.text
+    result = pipeline.replay(watermark, watermark + 1)
+    assert result.window_id is None
+    assert "all of it lies above the watermark" in result.reason
+    pipeline.run()
+    assert pipeline.equal()
+
+
+def test_an_interval_below_the_validity_interval_is_refused_before_anything_is_planned(pipeline: Pipeline) -> None:
+    pipeline.source.min_lsn = pipeline.watermark() - 1
+    with pytest.raises(WindowExpiredError, match="expired"):
+        pipeline.replay(pipeline.watermark() - 3, pipeline.watermark())
+    assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
+
+
+def test_an_interval_without_a_change_starts_no_load(pipeline: Pipeline) -> None:
+    pipeline.source.idle()
+    pipeline.run()
+    result = pipeline.replay(pipeline.watermark() - 1, pipeline.watermark())
+    assert result.window_id is None
+    assert "no table has a change to replay" in result.reason
+
+
+def test_the_dry_run_counts_change_rows_and_plans_nothing(pipeline: Pipeline) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.source.write(1, 12)
+    pipeline.run()
+    replay = Replay(settings(), pipeline.source, SmallLog(pipeline.source), pipeline.shop.ledger)
+    (count,) = replay.count(between(pipeline.watermark() - 2, pipeline.watermark() + 5))
+    assert (count.table, count.rows) == (ORDERS, 2)
+    assert count.interval == between(pipeline.watermark() - 2, pipeline.watermark())
+    assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
+
+
+def test_two_replays_of_one_interval_meet_in_one_window(pipeline: Pipeline) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    interval = between(pipeline.watermark() - 1, pipeline.watermark())
+    ledger = pipeline.shop.ledger
+    first = Replay(settings(), pipeline.source, SmallLog(pipeline.source), ledger).open(interval)
+    second = Replay(settings(), pipeline.source, SmallLog(pipeline.source), ledger).open(interval)
+    assert first.window_id == second.window_id
+    assert first.window_id is not None
+    with ledger.hold_load(first.window_id), pytest.raises(WindowBusyError):
+        run_replay(pipeline.shop, pipeline.source, interval)
+    run_replay(pipeline.shop, pipeline.source, interval)
+    assert ledger.read_window(first.window_id).state is WindowState.ADVANCED
+    assert is_replay_lane(ledger.read_window(first.window_id).plan.lane)
+
+
+def test_a_watermark_that_moves_while_a_replay_is_planned_does_not_stop_it(pipeline: Pipeline) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    pipeline.source.write(1, 12)
+    moved = []
+
+    class MovesFirst:
+        """A ledger on which a normal run is faster, once."""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "open_window" and not moved:
+                moved.append(True)
+                pipeline.run()
+            method: Callable[..., Any] = getattr(pipeline.shop.ledger, name)
+            return method
+
+    result = run_replay(
+        pipeline.shop, pipeline.source, between(pipeline.watermark() - 1, pipeline.watermark()), ledger=MovesFirst()
+    )
+    assert moved
+    assert result.window_id is not None
+    assert pipeline.equal()
+
+
+def test_a_table_that_is_loaded_anew_is_left_out(pipeline: Pipeline) -> None:
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    watermark = lsn(pipeline.watermark())
+    pipeline.shop.ledger.open_window(
+        PIPELINE, watermark, [replace(first_load(), watermark=watermark)], lane=load_lane(ORDERS)
+    )
+    result = pipeline.replay(pipeline.watermark() - 1, pipeline.watermark())
+    assert result.window_id is None
+    assert "it is being loaded anew" in result.reason
+
+
+class KilledError(Exception):
+    """What stands for kill -9."""
+
+
+class DiesAt:
+    """A port whose n-th call, counted over all ports of a run, is the last one."""
+
+    def __init__(self, port: Any, left: list[int]) -> None:
+        self._port = port
+        self._left = left
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._left[0] -= 1
+            if self._left[0] == 0:
+                raise KilledError(name)
+            return getattr(self._port, name)(*arguments, **named)
+
+        return call
+
+
+def test_a_replay_that_is_killed_at_any_call_and_run_again_ends_the_same(pipeline: Pipeline) -> None:
+    chance = random.Random(13)
+    change_some(pipeline.source, chance)
+    pipeline.run()
+    rows, watermark = pipeline.target(), pipeline.watermark()
+    for calls in range(1, 60):
+        left = [calls]
+        ledger, warehouse = DiesAt(pipeline.shop.ledger, left), DiesAt(pipeline.shop.warehouse, left)
+        try:
+            pipeline.replay(pipeline.source.min_lsn, watermark, ledger=ledger, warehouse=warehouse)
+        except KilledError:
+            pipeline.replay(pipeline.source.min_lsn, watermark)
+        else:
+            break
+        assert (pipeline.target(), pipeline.watermark()) == (rows, watermark)
+        assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
+    assert calls > 8

@@ -1,0 +1,106 @@
+"""A run of ``airflow backfill`` replays its data interval; every other run does the next window."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.utils.types import DagRunType
+
+from floodmark.config.loading import load_config
+from floodmark.core.errors import WindowExpiredError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.window import WindowState
+from floodmark.orchestration import replays
+from floodmark.orchestration.dag_factory import build_dag
+from floodmark.sync.open_window import OpenResult
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines: {shop: {source: shop, schedule: "@hourly", tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
+BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
+END = BEGIN + timedelta(hours=1)
+
+
+class FakeReplay:
+    """Of a pipeline; finds and opens what it was told."""
+
+    def __init__(self, interval: Interval | None, opened: OpenResult | None = None) -> None:
+        self.interval = interval
+        self.opened = opened
+        self.asked: list[tuple[datetime, datetime]] = []
+
+    def find_moments(self, begin: datetime, end: datetime) -> Interval | None:
+        self.asked.append((begin, end))
+        return self.interval
+
+    def open(self, interval: Interval) -> OpenResult:
+        assert interval == self.interval
+        if self.opened is None:
+            raise WindowExpiredError("dbo.Orders", f"expired: the interval {interval} begins below the low end.")
+        return self.opened
+
+
+INTERVAL = Interval(Lsn((1).to_bytes(10)), Lsn((9).to_bytes(10)))
+
+
+@pytest.fixture
+def open_window(tmp_path: Path) -> Any:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return build_dag(load_config(path), "shop", path).get_task("open_window").python_callable
+
+
+def run_of(run_type: DagRunType) -> Any:
+    return SimpleNamespace(run_type=run_type, data_interval_start=BEGIN, data_interval_end=END, note=None)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:
+    monkeypatch.setattr(replays, "replay_of", lambda config, pipeline: replay)
+    return replay
+
+
+def test_a_backfill_opens_the_replay_of_its_data_interval(monkeypatch: pytest.MonkeyPatch, open_window: Any) -> None:
+    replay = use(monkeypatch, FakeReplay(INTERVAL, OpenResult(7, "a replay", WindowState.PLANNED)))
+    assert open_window(dag_run=run_of(DagRunType.BACKFILL_JOB)) == 7
+    assert replay.asked == [(BEGIN, END)]
+
+
+@pytest.mark.parametrize("run_type", [kind for kind in DagRunType if kind is not DagRunType.BACKFILL_JOB])
+def test_any_other_run_does_the_next_window_whatever_its_data_interval(
+    monkeypatch: pytest.MonkeyPatch, open_window: Any, run_type: DagRunType
+) -> None:
+    replay = use(monkeypatch, FakeReplay(INTERVAL))
+    monkeypatch.setattr("floodmark.orchestration.tasks.run_open_window", lambda *arguments: 3)
+    assert open_window(dag_run=run_of(run_type)) == 3
+    assert replay.asked == []
+
+
+@pytest.mark.parametrize(
+    ("replay", "words"),
+    [
+        (FakeReplay(None), "nothing was committed from 2026-05-01 10:00:00"),
+        (FakeReplay(INTERVAL, OpenResult(None, "no table has a change")), "no table has a change"),
+    ],
+)
+def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, open_window: Any, replay: FakeReplay, words: str
+) -> None:
+    use(monkeypatch, replay)
+    with pytest.raises(AirflowSkipException, match=words):
+        open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))
+
+
+def test_a_backfill_outside_the_validity_interval_fails_for_good_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, open_window: Any
+) -> None:
+    use(monkeypatch, FakeReplay(INTERVAL))
+    with pytest.raises(AirflowFailException, match="expired: the interval"):
+        open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))

@@ -1,0 +1,114 @@
+"""Tasks that read are in the pool of their source; one that is not there stands in the note and ends the first task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.models.pool import Pool
+from airflow.sdk.exceptions import AirflowFailException
+from dag_process import REPOSITORY, DagProcess
+
+from floodmark.config.loading import load_config
+from floodmark.core.errors import ConfigError
+from floodmark.orchestration.dag_factory import build_dag
+from floodmark.orchestration.pools import on_dag_run_running, require_pools
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql, pool: shop_reads}, free: {conn_id: free_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
+  free: {source: free, tables: [{source: dbo.Orders, target: free.orders}]}
+"""
+PLUGIN = """
+from airflow import plugins_manager
+names = [listener.__name__ for plugin in plugins_manager._get_plugins()[0] for listener in plugin.listeners]
+print("RESULT", names)
+"""
+
+
+@dataclass
+class Run:
+    """What the scheduler shows a listener."""
+
+    pools: tuple[str, ...]
+    dag_id: str = "cdc_shop"
+    run_id: str = "scheduled__1"
+    note: str | None = None
+
+    @property
+    def dag(self) -> Any:
+        return SimpleNamespace(tasks=[SimpleNamespace(pool=pool) for pool in self.pools])
+
+
+@pytest.fixture
+def airflow_has(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The pools of Airflow; no database is asked."""
+    monkeypatch.setattr("sqlalchemy.orm.object_session", lambda run: object())
+
+    def choose(*names: str) -> None:
+        pools = [SimpleNamespace(pool=name) for name in names]
+        monkeypatch.setattr(Pool, "get_pools", staticmethod(lambda *, session: pools))
+
+    return choose
+
+
+def begin(run: Run) -> None:
+    on_dag_run_running(run, "started")  # type: ignore[arg-type]
+
+
+def test_the_task_that_reads_is_in_the_pool_of_its_source_and_no_other_task_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    config = load_config(path)
+    pools = {task.task_id: task.pool for task in build_dag(config, "shop", path).tasks}
+    assert pools["load"] == "shop_reads"
+    assert {pools[name] for name in ("open_window", "check", "advance")} == {"default_pool"}
+    assert {task.pool for task in build_dag(config, "free", path).tasks} == {"default_pool"}
+
+
+def test_a_missing_pool_stands_in_the_note_of_the_run_and_ends_its_first_task(airflow_has: Any) -> None:
+    airflow_has("default_pool")
+    run = Run(("default_pool", "shop_reads"))
+    begin(run)
+    assert run.note is not None
+    with pytest.raises(ConfigError, match=r"there is no pool shop_reads.*airflow pools set shop_reads"):
+        require_pools("shop", run)
+
+
+def test_a_pool_that_was_made_meanwhile_lets_a_cleared_run_go_on(airflow_has: Any) -> None:
+    airflow_has("default_pool")
+    run = Run(("default_pool", "shop_reads"))
+    begin(run)
+    airflow_has("default_pool", "shop_reads")
+    begin(run)
+    assert run.note is None
+    require_pools("shop", run)
+
+
+def test_notes_of_people_and_runs_of_others_are_left_alone(airflow_has: Any) -> None:
+    airflow_has("default_pool")
+    theirs = Run(("nowhere",), dag_id="other", note="mine")
+    begin(theirs)
+    ours = Run(("default_pool",), note="looked at by Ada")
+    begin(ours)
+    assert (theirs.note, ours.note) == ("mine", "looked at by Ada")
+    require_pools("shop", ours)
+
+
+def test_open_window_fails_for_good_with_that_message(tmp_path: Path) -> None:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    task = build_dag(load_config(path), "shop", path).get_task("open_window")
+    run = SimpleNamespace(note="Floodmark: there is no pool shop_reads. Make it.", run_type="scheduled")
+    with pytest.raises(AirflowFailException, match="there is no pool shop_reads"):
+        task.python_callable(dag_run=run)
+
+
+def test_the_plugin_registers_the_listener(dag_process: DagProcess) -> None:
+    done = dag_process.run(PLUGIN, AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"))
+    assert "floodmark.orchestration.pools" in done.stdout, done.stderr

@@ -1,0 +1,187 @@
+"""Which interval a replay means, on clocks that repeat and skip hours, and what of it each table takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from source_sights import ITEMS, ORDERS, lsn, settings, sighting, snapshot, state
+
+from floodmark.core.errors import (
+    ConfigError,
+    FloodmarkError,
+    SourcePermissionError,
+    SourceRewoundError,
+    WindowExpiredError,
+)
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.replay import (
+    LocalSpan,
+    MappedTimes,
+    covering_times,
+    interval_of,
+    local_span,
+    parse_bounds,
+    plan_replay,
+)
+
+ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
+CHANGES_OF_THE_CLOCK = [
+    datetime(2026, 3, 29, 1), datetime(2026, 10, 25, 1), datetime(2026, 11, 1, 6), datetime(2026, 3, 8, 7),
+    datetime(2026, 4, 4, 15), datetime(2026, 10, 3, 15, 30),
+]  # fmt: skip
+"""In UTC, of the zones above."""
+TICK = timedelta(milliseconds=10) / 3
+
+
+def local_clock(at_utc: datetime, zone: ZoneInfo) -> datetime:
+    """What a server in the zone writes: local, without an offset, in the ticks of datetime."""
+    local = at_utc.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+    return local.replace(microsecond=0) + round(timedelta(microseconds=local.microsecond) / TICK) * TICK
+
+
+def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetime) -> MappedTimes:
+    """As sys.fn_cdc_map_time_to_lsn does it over cdc.lsn_time_mapping."""
+    return MappedTimes(
+        first_lsn=min((at for time, at in log if time >= from_at), default=None),
+        last_lsn=max((at for time, at in log if time <= to_at), default=None),
+        reaches_before=any(time < from_at for time, _ in log),
+        oldest_at=min((time for time, _ in log), default=None),
+    )
+
+
+near_a_change = st.builds(
+    lambda change, seconds: change + timedelta(seconds=seconds),
+    st.sampled_from(CHANGES_OF_THE_CLOCK), st.floats(-4 * 3600, 4 * 3600, allow_nan=False),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(ZONES), st.booleans(), st.lists(near_a_change, min_size=1, max_size=20),
+    st.tuples(near_a_change, near_a_change).map(sorted),
+)  # fmt: skip
+def test_everything_committed_in_an_interval_is_replayed_whatever_the_clock_did(
+    zone: ZoneInfo, zone_is_known: bool, commits: list[datetime], asked: list[datetime]
+) -> None:
+    log = [(local_clock(at, zone), lsn(number)) for number, at in enumerate(sorted(commits), 2)]
+    log.insert(0, (datetime(2026, 1, 1), lsn(1)))
+    today = zone.utcoffset(datetime(2026, 7, 1))
+    assert today is not None
+
+    def span(at_utc: datetime) -> LocalSpan:
+        at_local = at_utc.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        return local_span(at_utc, at_local if zone_is_known else None, int(today.total_seconds() // 60))
+
+    begin, end = asked
+    from_at, to_at = covering_times(span(begin), span(end))
+    interval = interval_of("shop", from_at, to_at, map_times(log, from_at, to_at))
+    inside = [number for number, at in enumerate(sorted(commits), 2) if begin <= at <= end]
+    assert all(interval is not None and lsn(number) in interval for number in inside)
+
+
+def test_the_first_of_two_passes_through_an_hour_is_covered_when_either_is_asked_for() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    passes = [datetime(2026, 10, 25, 0, 30), datetime(2026, 10, 25, 1, 30)]
+    log = [(datetime(2026, 1, 1), lsn(1)), *((local_clock(at, berlin), lsn(n)) for n, at in enumerate(passes, 2))]
+    assert log[1][0] == log[2][0]
+    half_past_two = LocalSpan(log[1][0], log[1][0])
+    from_at, to_at = covering_times(half_past_two, half_past_two)
+    assert interval_of("shop", from_at, to_at, map_times(log, from_at, to_at)) == Interval(lsn(1), lsn(3))
+
+
+def test_an_hour_that_the_clock_skipped_holds_nothing() -> None:
+    at = datetime(2026, 3, 29, 2, 10)
+    log = [(datetime(2026, 3, 29, 1, 59), lsn(1)), (datetime(2026, 3, 29, 3, 1), lsn(2))]
+    end = at + timedelta(minutes=30)
+    assert interval_of("shop", at, end, map_times(log, at, end)) is None
+
+
+def test_an_interval_from_before_the_log_says_expired_and_where_the_log_begins() -> None:
+    at = datetime(2026, 5, 1, 12)
+    log = [(at, lsn(7))]
+    with pytest.raises(WindowExpiredError, match=r"expired: .* begins before the log .*2026-05-01 12:00:00"):
+        interval_of("shop", at - timedelta(days=1), at, map_times(log, at - timedelta(days=1), at))
+    with pytest.raises(WindowExpiredError, match="empty"):
+        interval_of("shop", at, at, map_times([], at, at))
+
+
+def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
+    assert parse_bounds(str(lsn(3)), str(lsn(9))) == Interval(lsn(3), lsn(9))
+    with pytest.raises(ConfigError, match="an interval must advance"):
+        parse_bounds(str(lsn(9)), str(lsn(3)))
+    with pytest.raises(ConfigError, match="not an LSN: 'yesterday'"):
+        parse_bounds("yesterday", str(lsn(3)))
+
+
+@given(
+    st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(5, 30)
+)  # fmt: skip
+def test_a_table_takes_what_lies_up_to_its_watermark_and_nothing_from_below_its_low_end(
+    after: int, length: int, watermark: int, other: int, low: int
+) -> None:
+    asked = Interval(lsn(after), lsn(after + length))
+    states = {ORDERS: state(watermark), ITEMS: state(other, ITEMS)}
+    seen = snapshot(sighting(ORDERS, min_lsn=lsn(low)), sighting(ITEMS, min_lsn=lsn(low)))
+    reached = [mark for mark in (watermark, other) if mark > after]
+    if after + 1 < low and reached:
+        with pytest.raises(FloodmarkError, match=r"expired|cannot be read"):
+            plan_replay(settings(ORDERS, ITEMS), seen, states, asked, {})
+        return
+    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, asked, {})
+    assert [table.interval for table in plan.tables] == [
+        Interval(lsn(after), lsn(min(after + length, mark))) for mark in reached
+    ]
+    assert all(table.watermark == states[table.source].watermark for table in plan.tables)
+    clipped = [mark for mark in (watermark, other) if mark < after + length]
+    assert len(plan.left_out) == len(clipped)
+
+
+def test_a_refusal_names_interval_and_low_end() -> None:
+    seen = snapshot(sighting(ORDERS, min_lsn=lsn(20)))
+    with pytest.raises(WindowExpiredError) as caught:
+        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+    for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), str(lsn(20))):
+        assert words in str(caught.value)
+
+
+def test_what_is_held_loading_or_not_loaded_is_left_out_with_the_reason() -> None:
+    states = {ORDERS: state(50)}
+    seen = snapshot(sighting(ORDERS), sighting(ITEMS))
+    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), {ORDERS: "it is held."})
+    assert plan.tables == ()
+    assert plan.left_out == ("dbo.Orders: it is held.", "dbo.Items: it has not been loaded yet.")
+
+
+@pytest.mark.parametrize(
+    ("low", "max_lsn", "error"),
+    [
+        (LsnAbsence.ZERO, 100, SourcePermissionError),
+        (LsnAbsence.NULL, 100, SourceRewoundError),
+        (LsnAbsence.NULL, LsnAbsence.NULL, SourceRewoundError),
+    ],
+)
+def test_an_instance_without_a_low_end_is_not_replayed_from(
+    low: LsnAbsence, max_lsn: int | LsnAbsence, error: type[FloodmarkError]
+) -> None:
+    seen = snapshot(sighting(ORDERS, min_lsn=low), max_lsn=max_lsn)
+    with pytest.raises(error):
+        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+
+
+def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
+    with pytest.raises(SourceRewoundError):
+        plan_replay(
+            settings(ORDERS), snapshot(sighting(ORDERS), max_lsn=40), {ORDERS: state(50)},
+            Interval(lsn(10), lsn(30)), {},
+        )  # fmt: skip
+
+
+def test_a_capture_job_that_stands_still_is_no_reason_not_to_replay() -> None:
+    seen = replace(snapshot(sighting(ORDERS), max_lsn=50), capture_running=False)
+    plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+    assert len(plan.tables) == 1
