@@ -9,6 +9,7 @@ from sqlserver_emulator.engine.translation import (
     InlineFunction,
     ScalarFunction,
     SequenceObject,
+    Synonym,
 )
 from sqlserver_emulator.types import LSN, MAX_LENGTH, TsqlType
 
@@ -134,6 +135,9 @@ class FakeCatalog:
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         return TsqlType("nvarchar", 50) if name.lower() == "name" else None
+
+    def synonym(self, database: str, schema: str | None, name: str) -> Synonym | None:
+        return None
 
 
 def create_tables_sql(tables: tuple[CatalogObject, ...] = TABLES) -> str:

@@ -114,6 +114,20 @@ def test_many_moved_unique_values_come_as_one_pair_a_row(server_database: Source
         assert inserted["code"] == f"{deleted['code']}A"
 
 
+@pytest.mark.parametrize("update", ["SET id = id + 1", "SET id = 3 - id WHERE id < 3"])
+def test_rows_that_take_over_keys_can_be_applied_in_their_order(server_database: Source, update: str) -> None:
+    """By (start_lsn, command_id, seqval, operation), whatever the rows are: KB3030352."""
+    table = Table(server_database, _KEYED, "INSERT dbo.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    replica: dict[object, object] = {1: "a", 2: "b", 3: "c"}
+    for row in table.run(f"UPDATE dbo.t {update}"):
+        if row["__$operation"] in (1, 3):
+            assert replica.pop(row["id"]) == row["v"]
+        else:
+            assert row["id"] not in replica
+            replica[row["id"]] = row["v"]
+    assert replica == dict(server_database.admin.rows(table.text("SELECT id, v FROM dbo.t")))
+
+
 def test_many_keys_assigned_unchanged_are_pairs_of_delete_and_insert(server_database: Source) -> None:
     """DBZ: ten rows for five keys."""
     table = Table(server_database, _KEYED, "INSERT dbo.t VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'a'), (5, 'a')")

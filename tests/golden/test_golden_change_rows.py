@@ -152,6 +152,104 @@ def test_update_after_a_merge_that_assigns_the_key_is_in_place(database: CdcData
     ]
 
 
+_MOVED = (
+    "CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10), code varchar(10) UNIQUE)",
+    "INSERT dbo.foo VALUES (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'z')",
+)
+
+
+def _replayed(rows: list[dict[str, object]], table: dict[object, object]) -> dict[object, object]:
+    """The table, keyed by id, after the change rows were applied one by one."""
+    for row in rows:
+        if row["__$operation"] == 1:
+            assert table.pop(row["id"]) == row["a"]
+        elif row["__$operation"] == 2:
+            assert row["id"] not in table
+            table[row["id"]] = row["a"]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("update", "moved"),
+    [
+        ("SET id = id + 1", {2: "a", 3: "b", 4: "c"}),
+        ("SET id = id - 1", {0: "a", 1: "b", 2: "c"}),
+        ("SET id = 3 - id WHERE id < 3", {2: "a", 1: "b", 3: "c"}),
+        ("SET id = id % 3 + 1", {2: "a", 3: "b", 1: "c"}),
+    ],
+)
+def test_rows_that_take_over_keys_are_all_deleted_before_any_is_inserted(
+    database: CdcDatabase, update: str, moved: dict[object, object]
+) -> None:
+    """docs/emulator.md, "Where sources disagree"; in the order of the change table and in that of the function."""
+    database.run(*_MOVED)
+    database.enable("foo")
+    database.run(f"UPDATE dbo.foo {update}")
+    database.scan()
+    rows = database.change_table("dbo_foo")
+    half = len(rows) // 2
+    assert [row["__$operation"] for row in rows] == [1] * half + [2] * half
+    assert [row["__$command_id"] for row in rows] == list(range(1, len(rows) + 1))
+    sequences = [row["__$seqval"] for row in rows]
+    assert sequences == sorted(set(sequences))
+    assert len({row["__$start_lsn"] for row in rows}) == 1
+    for read in (rows, database.all_changes("dbo_foo")):
+        assert _replayed(read, {1: "a", 2: "b", 3: "c"}) == moved
+
+
+def test_two_swapped_keys_are_two_updates_in_the_net_changes(database: CdcDatabase) -> None:
+    """B.5: a delete and an insert of one key are an update."""
+    database.run(*_MOVED)
+    database.enable("foo")
+    database.run("UPDATE dbo.foo SET id = 3 - id WHERE id < 3")
+    database.scan()
+    net = sorted((row["__$operation"], row["id"], row["a"]) for row in database.net_changes("dbo_foo"))
+    assert net == [(4, 1, "b"), (4, 2, "a")]
+
+
+def test_two_swapped_values_of_a_unique_column_are_a_pair_each(database: CdcDatabase) -> None:
+    """B.2 (PSYNC): the row keeps its primary key, by which its pair is known."""
+    database.run(*_MOVED)
+    database.enable("foo")
+    database.run("UPDATE dbo.foo SET code = CASE id WHEN 1 THEN 'y' ELSE 'x' END WHERE id < 3")
+    database.scan()
+    assert shape(database.change_table("dbo_foo"), "id", "code") == [
+        (1, "07", 1, "x"), (2, "07", 1, "y"), (1, "07", 2, "y"), (2, "07", 2, "x"),
+    ]  # fmt: skip
+
+
+def test_rows_that_move_to_free_keys_are_a_pair_each_in_their_transaction(database: CdcDatabase) -> None:
+    """B.2: the pairs of one statement, beside others of its transaction that are none."""
+    database.run(*_MOVED)
+    database.enable("foo")
+    database.run(
+        "BEGIN TRAN; INSERT dbo.foo VALUES (9, 'i', 'i'); UPDATE dbo.foo SET id = id + 10 WHERE id < 3;"
+        " UPDATE dbo.foo SET id = 23 - id WHERE id > 10; DELETE dbo.foo WHERE id = 9; COMMIT"
+    )
+    database.scan()
+    rows = database.change_table("dbo_foo")
+    assert shape(rows, "id") == [
+        (2, "07", 9), (1, "07", 1), (2, "07", 11), (1, "07", 2), (2, "07", 12),
+        (1, "07", 11), (1, "07", 12), (2, "07", 12), (2, "07", 11), (1, "07", 9),
+    ]  # fmt: skip
+    assert [row["__$command_id"] for row in rows] == list(range(1, 11))
+    assert len({row["__$seqval"] for row in rows}) == 8
+
+
+def test_merge_that_moves_a_key_onto_one_it_deletes_deletes_first(database: CdcDatabase) -> None:
+    database.run(*_MOVED)
+    database.enable("foo")
+    database.run(
+        "MERGE dbo.foo AS t USING (VALUES (1), (2), (5)) AS s (id) ON t.id = s.id"
+        " WHEN MATCHED AND s.id = 1 THEN UPDATE SET id = 2 WHEN MATCHED THEN DELETE"
+        " WHEN NOT MATCHED THEN INSERT VALUES (1, 'new', 'n');"
+    )
+    database.scan()
+    rows = database.change_table("dbo_foo")
+    assert [row["__$operation"] for row in rows] == [1, 1, 2, 2]
+    assert _replayed(rows, {1: "a", 2: "b", 3: "c"}) == {1: "new", 2: "a", 3: "c"}
+
+
 def test_g07_mask_of_thirteen_columns(database: CdcDatabase) -> None:
     """G07 (R) CN: ordinal 4 of 13."""
     others = ", ".join(f"c{i} int" for i in range(5, 14))

@@ -78,7 +78,6 @@ def test_the_text_of_a_module_is_shown_line_by_line(client: SqlClient) -> None:
 @pytest.mark.parametrize(
     "batch",
     [
-        "CREATE SYNONYM dbo.Other FOR dbo.T",
         "ALTER INDEX ALL ON dbo.T DISABLE",
         "CREATE TABLE #t (a int); ALTER TABLE #t ADD b int",
         "EXECUTE AS USER = 'dbo'",

@@ -41,11 +41,15 @@ class CaptureInstance:
 
 @dataclass(frozen=True, slots=True)
 class TrackedTable:
-    """A source table with its instances, oldest first. ``key_columns``: of every unique or clustered index of it."""
+    """A source table with its instances, oldest first.
+
+    ``key_columns``: of every unique or clustered index of it. ``unique_keys``: the columns of each unique one.
+    """
 
     object_id: int
     instances: tuple[CaptureInstance, ...]
     key_columns: frozenset[str]
+    unique_keys: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
             CaptureInstance(object_id, name, source_id, position, table, columns, stored)
         )
     return {
-        source_id: TrackedTable(source_id, tuple(found), _read_key_columns(run, source_id))
+        source_id: TrackedTable(source_id, tuple(found), *_read_keys(run, source_id))
         for source_id, found in instances.items()
     }
 
@@ -113,9 +117,11 @@ def _read_columns(
     return tuple(columns), tuple(stored)
 
 
-def _read_key_columns(run: Run, source_id: int) -> frozenset[str]:
-    rows = run(_KEY_COLUMNS, (source_id,))
-    return frozenset(str(name) for (name,) in rows)
+def _read_keys(run: Run, source_id: int) -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
+    """``key_columns`` and ``unique_keys`` of a tracked table."""
+    rows = run(_KEYS, (source_id,))
+    columns = frozenset(name for names, _ in rows for name in names)
+    return columns, tuple(tuple(names) for names, is_unique in rows if is_unique)
 
 
 _INSTANCES = """
@@ -136,9 +142,10 @@ LEFT JOIN emulator.columns source ON source.object_id = $2::int AND source.colum
 LEFT JOIN emulator.cdc_dropped_columns d ON d.object_id = k.object_id AND d.column_id = k.column_id
 WHERE k.object_id = $1::int ORDER BY k.column_ordinal
 """
-_KEY_COLUMNS = """
-SELECT DISTINCT c.postgres_name FROM emulator.indexes i
+_KEYS = """
+SELECT array_agg(c.postgres_name::text ORDER BY ic.key_ordinal), i.is_unique FROM emulator.indexes i
 JOIN emulator.index_columns ic USING (object_id, index_id)
 JOIN emulator.columns c ON c.object_id = i.object_id AND c.column_id = ic.column_id
 WHERE i.object_id = $1::int AND (i.is_unique OR i.is_clustered) AND NOT ic.is_included_column
+GROUP BY i.index_id, i.is_unique ORDER BY i.index_id
 """

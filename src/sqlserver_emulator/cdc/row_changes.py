@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlserver_emulator.cdc import pgoutput
+from sqlserver_emulator.cdc.deferral import Deferral, HeldRow, spread_places, takes_over_keys
 from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, TrackedTable, read_instances
 from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
 from sqlserver_emulator.cdc.lsn import FIRST_ROW_SLOT
@@ -36,23 +37,14 @@ class Target:
 
 @dataclass(slots=True)
 class Shape:
-    """A tracked table as logged now: who takes its rows, and where its unique and clustered keys are in them."""
+    """A tracked table as logged now: who takes its rows, and where its keys are in them.
+
+    ``key_places``: of unique and clustered keys. ``unique_places``: of each unique one.
+    """
 
     targets: list[Target]
     key_places: frozenset[int]
-
-
-@dataclass(slots=True)
-class Deferral:
-    """A statement that assigns key columns of a table (logical message ``deferred``), from here to the next message.
-
-    A MERGE is always carried out as delete and insert, an UPDATE when it has several rows or the key really changes; so
-    the first row of an UPDATE is ``held`` until it is known whether there is a second.
-    """
-
-    object_id: int
-    is_certain: bool
-    held: tuple[Shape, bytes, Fields, Fields] | None = None
+    unique_places: tuple[tuple[int, ...], ...]
 
 
 class RowChanges:
@@ -91,7 +83,7 @@ class RowChanges:
         self.command_id = 0
         self._row_position = -1
         self._row_slot = 0
-        self._deferral: Deferral | None = None
+        self._deferral: Deferral[Shape] | None = None
 
     def defer_updates(self, object_id: int, *, is_certain: bool) -> None:
         """Updates of this table are deferred from here on; 0 ends that."""
@@ -104,46 +96,63 @@ class RowChanges:
         shape = self._shapes[object_id] if object_id in self._shapes else self._make_shape(object_id)
         if shape is None:
             return
-        sequence = self._next_sequence(message)
+        self._advance(message)
+        deferral = self._deferral
+        if deferral is not None:
+            if deferral.object_id == object_id:
+                deferral.held.append(HeldRow(kind, shape, self._row_position, self._row_slot, message))
+                return
+            self.release_held()
+        sequence = self._database.lsn_at(self._row_position, self._row_slot)
         if kind == pgoutput.UPDATE:
-            old, new = pgoutput.read_row_pair(message, PAYLOAD_AT)
-            if self._deferral is not None and self._deferral.object_id == object_id:
-                self._take_of_deferral(self._deferral, shape, sequence, old, new)
-            else:
-                self._take_update(shape, sequence, old, new)
-            return
-        self.release_held()
-        row = pgoutput.read_row(message, PAYLOAD_AT)
-        for target in shape.targets:
-            if start := self._start_of(target):
-                self.command_id += 1
-                write = target.rows.insert if kind == pgoutput.INSERT else target.rows.delete
-                self._append(target, write(start, sequence, self.command_id, row))
+            self._take_update(shape, sequence, *pgoutput.read_row_pair(message, PAYLOAD_AT))
+        else:
+            self._take_row(kind, shape, sequence, pgoutput.read_row(message, PAYLOAD_AT))
 
     def release_held(self) -> None:
-        """The statement had one row: it is an update in place unless the key changed."""
+        """The statement has ended, as far as it is about its own table."""
         deferral = self._deferral
-        if deferral is not None and deferral.held is not None:
-            held, deferral.held = deferral.held, None
-            self._take_update(*held)
+        if deferral is None or not deferral.held:
+            return
+        held = deferral.take_held()
+        deferral.is_certain = deferral.is_certain or len(held) > 1
+        if takes_over_keys(held, held[0].shape.unique_places):
+            self._take_deletes_first(held)
+            return
+        for row in held:
+            sequence = self._database.lsn_at(row.position, row.slot)
+            old, new = row.images()
+            if old is None or new is None:
+                self._take_row(row.kind, row.shape, sequence, old or new or [])
+            elif deferral.is_certain:
+                self._take_deferred_update(row.shape, sequence, old, new)
+            else:
+                self._take_update(row.shape, sequence, old, new)
 
-    def _next_sequence(self, message: bytes) -> bytes:
+    def _take_deletes_first(self, held: list[HeldRow[Shape]]) -> None:
+        """Every delete and every insert has a sequence value of its own, as their order needs."""
+        places = spread_places(held)
+        for kind, image in ((pgoutput.DELETE, 0), (pgoutput.INSERT, 1)):
+            for row in held:
+                fields = row.images()[image]
+                if fields is not None:
+                    self._take_row(kind, row.shape, self._database.lsn_at(*next(places)), fields)
+
+    def _advance(self, message: bytes) -> None:
+        """To the place of the log that the row has."""
         position = message_position(message)
         if position == self._row_position:
             self._row_slot += 1
         else:
             self._row_position, self._row_slot = position, FIRST_ROW_SLOT
-        return self._database.lsn_at(position, self._row_slot)
 
-    def _take_of_deferral(self, deferral: Deferral, shape: Shape, sequence: bytes, old: Fields, new: Fields) -> None:
-        if not deferral.is_certain and deferral.held is None:
-            deferral.held = (shape, sequence, old, new)
-            return
-        deferral.is_certain = True
-        if deferral.held is not None:
-            held, deferral.held = deferral.held, None
-            self._take_deferred_update(*held)
-        self._take_deferred_update(shape, sequence, old, new)
+    def _take_row(self, kind: int, shape: Shape, sequence: bytes, row: Fields) -> None:
+        """An insert or a delete."""
+        for target in shape.targets:
+            if start := self._start_of(target):
+                self.command_id += 1
+                write = target.rows.insert if kind == pgoutput.INSERT else target.rows.delete
+                self._append(target, write(start, sequence, self.command_id, row))
 
     def _take_update(self, shape: Shape, sequence: bytes, old: Fields, new: Fields) -> None:
         changed = changed_places(old, new)
@@ -188,9 +197,11 @@ class RowChanges:
             self.load_instances()
             table = self.tables[object_id]
         names = [column.name for column in relation.columns]
+        at = {name: place for place, name in enumerate(names)}
         shape = Shape(
             [Target(instance, InstanceRows(instance.columns, names)) for instance in table.instances],
-            frozenset(place for place, name in enumerate(names) if name in table.key_columns),
+            frozenset(at[name] for name in table.key_columns if name in at),
+            tuple(tuple(at[n] for n in key) for key in table.unique_keys if all(n in at for n in key)),
         )
         self._shapes[object_id] = shape
         return shape

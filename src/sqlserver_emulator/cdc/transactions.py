@@ -185,7 +185,7 @@ class TransactionTaker:
         if apply_schema_change(
             self._run,
             self._database,
-            TrackedTable(table.object_id, existing, table.key_columns),
+            TrackedTable(table.object_id, existing, table.key_columns, table.unique_keys),
             change,
             commit_lsn=self._commit_lsn,
             seconds=self._seconds,

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlserver_emulator.engine.catalog_cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
+from sqlserver_emulator.engine.contract import REQUIRED, Parameter
 from sqlserver_emulator.engine.translation import (
     READ_ONLY,
     CatalogColumn,
@@ -22,7 +23,9 @@ from sqlserver_emulator.engine.translation import (
     InlineFunction,
     ScalarFunction,
     SequenceObject,
+    Synonym,
 )
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.types import TsqlType
 
 _IMPLIED_SCHEMAS = ("dbo", "sys")
@@ -135,17 +138,40 @@ class SessionCatalog:
         return None
 
     def inline_function(self, database: str, schema: str, name: str) -> InlineFunction | None:
-        return self._cache.inline_function(database, schema, name)
+        found = self._cache.inline_function(database, schema, name)
+        if found is None and (base := self.synonym(database, schema, name)) is not None:
+            found = self._cache.inline_function(base.base_database, base.base_schema or "dbo", base.base_name)
+        return found
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:
         return self._cache.scalar_function(database, schema, name)
 
     def user_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
-        return self._cache.user_function(database, schema, name)
+        found = self._cache.user_function(database, schema, name)
+        if found is None and (base := self.synonym(database, schema, name)) is not None:
+            found = self._cache.user_function(base.base_database, base.base_schema or "dbo", base.base_name)
+        return found
 
     def procedure(self, database: str, schema: str, name: str) -> str | None:
         """The text of a user's procedure."""
-        return self._cache.procedure(database, schema, name)
+        found = self._cache.procedure(database, schema, name)
+        base = None if found else self.synonym(database, schema, name)
+        if base is None:
+            return found
+        if base.base_database.lower() != database.lower():
+            raise NotSupportedByEmulatorError("synonyms of procedures in other databases")
+        return self._cache.procedure(base.base_database, base.base_schema or "dbo", base.base_name)
+
+    def function_parameters(self, database: str, schema: str, name: str) -> tuple[Parameter, ...] | None:
+        """Of a scalar function of the user."""
+        found = self.user_function(database, schema, name)
+        if found is None:
+            return None
+        defaults = zip(found.parameters, found.defaults, strict=True)
+        return tuple(Parameter(n, type_, REQUIRED if d is None else None) for (n, type_), d in defaults)
+
+    def synonym(self, database: str, schema: str | None, name: str) -> Synonym | None:
+        return self._cache.synonym(database, schema or self.default_schema, name)
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         found = self.declared_type(database, schema, name)

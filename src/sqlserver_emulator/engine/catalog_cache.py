@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.translation import (
     InlineFunction,
     ScalarFunction,
     SequenceObject,
+    Synonym,
 )
 from sqlserver_emulator.types import TsqlType
 
@@ -92,6 +93,13 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'P'
 """
+_SYNONYM = """
+SELECT y.database_name, y.schema_name, y.name, d.name, s.name, o.name
+FROM emulator.synonyms y JOIN emulator.objects o ON o.object_id = y.object_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3)
+"""
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable, t.table_columns, s.name, t.name
@@ -156,6 +164,9 @@ class CatalogCache:
 
     def sequence(self, database: str, schema: str, name: str) -> SequenceObject | None:
         return self._remember(("sequence", database, schema, name), self._load_sequence, database, schema, name)
+
+    def synonym(self, database: str, schema: str, name: str) -> Synonym | None:
+        return self._remember(("synonym", database, schema, name), self._load_synonym, database, schema, name)
 
     def has_triggers(self) -> bool:
         return self._remember(("triggers",), self._load_has_triggers)
@@ -228,6 +239,10 @@ class CatalogCache:
     def _load_procedure(self, database: str, schema: str, name: str) -> str | None:
         rows = self._fetch(_PROCEDURE, [database, schema, name])
         return str(rows[0][0]) if rows else None
+
+    def _load_synonym(self, database: str, schema: str, name: str) -> Synonym | None:
+        rows = cast(list[tuple[str, ...]], self._fetch(_SYNONYM, [database, schema, name]))
+        return Synonym(*rows[0]) if rows else None
 
     def _load_has_triggers(self) -> bool:
         return bool(self._fetch(_TRIGGERS, [])[0][0])

@@ -26,9 +26,9 @@ from sqlserver_emulator.engine.security import GUEST_DATABASES
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
 LIBRARY = (
-    "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql", "functions_binary.sql",
-    "functions_dates.sql", "functions_date_texts.sql", "functions_zones.sql", "functions_format.sql",
-    "functions_metadata.sql", "functions_session.sql", "permissions.sql",
+    "permissions.sql", "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql",
+    "functions_binary.sql", "functions_dates.sql", "functions_date_texts.sql", "functions_zones.sql",
+    "functions_format.sql", "functions_metadata.sql", "functions_session.sql", "keys.sql",
 )  # fmt: skip
 """T-SQL's functions as PostgreSQL functions, in this order."""
 _SETTINGS = {

@@ -142,6 +142,11 @@ class EngineSession(Protocol):
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         """The source text of a stored procedure created by the user, or None."""
 
+    def function_parameters(self, schema: str, name: str) -> tuple[Parameter, ...] | None:
+        """Of a scalar function created by the user in the current database, or None. A default is not told, only that
+        there is one.
+        """
+
     def declared_type(self, schema: str, name: str) -> DeclaredType | None:
         """``schema`` '': the caller's default schema."""
 

@@ -1,7 +1,7 @@
 """Who may do what: logins, database users and roles, and the PostgreSQL role that a session's statements run as.
 
-sysadmin stays PostgreSQL's superuser; any other login runs as the role of its user in the current database. Owns
-nothing of GRANT itself (``engine.ddl.permissions``).
+sysadmin stays PostgreSQL's superuser; any other login runs as a role of its own, which has the rights of its users in
+all databases (``sql/permissions.sql``). Owns nothing of GRANT itself (``engine.ddl.permissions``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ SELECT name, password_salt, password_hash, is_sysadmin, is_disabled, default_dat
 WHERE lower(name) = lower($1)
 """
 _USER = """
-SELECT p.principal_id, p.name, p.postgres_role, coalesce(p.default_schema, 'dbo') FROM emulator.principals p
+SELECT p.name, emulator.login_role($2) FROM emulator.principals p
 JOIN emulator.databases d ON d.database_id = p.database_id
 WHERE d.name = $1 AND p.type = 'S' AND lower(p.login) = lower($2)
 """
-_GUEST = """
-SELECT p.principal_id, p.name, p.postgres_role, coalesce(p.default_schema, 'dbo') FROM emulator.principals p
-JOIN emulator.databases d ON d.database_id = p.database_id
-WHERE d.name = $1 AND p.name = 'guest'
-"""
+_GUEST = "SELECT 'guest', emulator.login_role($1)"
 GUEST_DATABASES = ("master", "tempdb", "msdb")
 """Where every login may go: the user guest can connect to them, on a server as it is installed."""
 _ROLES = """
@@ -68,7 +64,7 @@ class SessionSecurity:
             return
         rows = self._access.fetch(_USER, [database, self._login])
         if not rows and database in GUEST_DATABASES:
-            rows = self._access.fetch(_GUEST, [database])
+            rows = self._access.fetch(_GUEST, [self._login])
         if not rows:
             raise SqlServerError(
                 916,
@@ -77,8 +73,8 @@ class SessionSecurity:
                 severity=14,
                 state=2,
             )
-        self._access.connection.set_context("emulator.user", str(rows[0][1]))
-        self._access.connection.set_context("role", str(rows[0][2]))
+        self._access.connection.set_context("emulator.user", str(rows[0][0]))
+        self._access.connection.set_context("role", str(rows[0][1]))
 
     def caller_is(self, role: str, database: str) -> bool:
         """Whether the login has the server role sysadmin, or the database role, directly or through others."""

@@ -19,7 +19,7 @@ from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.bulk import BulkLoader, PostgresBulkTarget, find_target
 from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.constraint_names import ConstraintLookup
-from sqlserver_emulator.engine.contract import BulkTarget, DeclaredType, StatementResult, Variables
+from sqlserver_emulator.engine.contract import BulkTarget, DeclaredType, Parameter, StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.deferred import DeferredUpdates
@@ -343,6 +343,9 @@ class PostgresEngineSession:
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self._catalog.procedure(database, schema, name)
+
+    def function_parameters(self, schema: str, name: str) -> tuple[Parameter, ...] | None:
+        return self._catalog.function_parameters(self.database, schema, name)
 
     def declared_type(self, schema: str, name: str) -> DeclaredType | None:
         found = self._catalog.declared_type(self.database, schema or None, name)

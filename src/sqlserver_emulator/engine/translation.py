@@ -87,6 +87,18 @@ class SequenceObject:
     type: TsqlType
 
 
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """What a synonym stands for (``base_schema`` '': that of the caller), and its own name."""
+
+    base_database: str
+    base_schema: str
+    base_name: str
+    database: str
+    schema: str
+    name: str
+
+
 class CatalogReader(Protocol):
     """Names to objects, case-insensitively with exact matches preferred. Answers from a cache that DDL invalidates."""
 
@@ -113,6 +125,9 @@ class CatalogReader(Protocol):
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         """The system type of an alias type, or None."""
+
+    def synonym(self, database: str, schema: str | None, name: str) -> Synonym | None:
+        """``table`` does not look through synonyms; functions are found through them."""
 
 
 @dataclass(frozen=True, slots=True)

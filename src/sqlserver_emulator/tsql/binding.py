@@ -48,7 +48,7 @@ class Bound:
 
 def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument], convert: Convert) -> Bound:
     """Raises 201, 8143, 8144, 8145, 8146, 8162, or what a conversion raises, as 8114 where it is about the value."""
-    given = _match(procedure, formals, arguments)
+    given = given_to(procedure, formals, arguments)
     values: dict[str, object] = {}
     outputs: list[tuple[int, Formal]] = []
     for formal in formals:
@@ -68,7 +68,8 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
     return Bound(tuple(formals), values, tuple(outputs))
 
 
-def _match(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
+def given_to(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
+    """The index of the argument for each parameter that has one, by lower-case name. Raises 8143 to 8146."""
     if arguments and not formals:
         message = f"Procedure {procedure} has no parameters and arguments were supplied."
         raise SqlServerError(8146, message, state=2, procedure=procedure)

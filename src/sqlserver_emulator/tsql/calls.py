@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from sqlserver_emulator.engine.contract import ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.session import RpcArgument
-from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of
+from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, given_to
 from sqlserver_emulator.tsql.catalog.registry import REFUSED
 from sqlserver_emulator.tsql.faults import RaisedError
+from sqlserver_emulator.tsql.lexer import quote_identifier
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.parsing.execute import take_name
 from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
@@ -34,10 +35,12 @@ _SYSTEM_SCHEMAS: Final = frozenset({"", "sys", "dbo"})
 
 @dataclass(slots=True)
 class CallResult:
-    """``outputs``: by the argument's index, declared type and value."""
+    """``outputs``: by the argument's index, declared type and value. ``value``: of a function, in place of a status."""
 
     status: int = 0
     outputs: dict[int, tuple[TsqlType, object]] = field(default_factory=dict)
+    is_function: bool = False
+    value: object = None
 
 
 Call = Generator[Event, None, CallResult]
@@ -101,6 +104,9 @@ class Calls:
         engine = self._state.engine
         source = engine.user_procedure(engine.database, name.schema or "dbo", name.name)
         if source is None:
+            parameters = engine.function_parameters(name.schema or "dbo", name.name)
+            if parameters is not None:
+                return CallResult(is_function=True, value=self._call_function(name, parameters, arguments))
             if name.schema.lower() in _SYSTEM_SCHEMAS and name.name.lower() in REFUSED:
                 raise NotSupportedByEmulatorError(f"the procedure {name.name}")
             raise SqlServerError(2812, f"Could not find stored procedure '{name}'.", state=62)
@@ -113,6 +119,19 @@ class Calls:
         yield from self.run_inner(events, caller, line)
         values = {formal.name: scope.variables[formal.name].value for formal in formals if not formal.columns}
         return CallResult(scope.status, _outputs(bound, values))
+
+    def _call_function(self, name: Name, parameters: Sequence[Parameter], arguments: Sequence[RpcArgument]) -> object:
+        """A scalar function by EXEC: its value. What is not given has its default."""
+        engine = self._state.engine
+        formals = tuple(Formal.of_system(parameter) for parameter in parameters)
+        bound = bind(name.name, formals, arguments, engine.convert)
+        given = given_to(name.name, formals, arguments)
+        has_value = {formal for formal, index in given.items() if not arguments[index].default}
+        texts = [formal.name if formal.name in has_value else "DEFAULT" for formal in formals]
+        variables = dict(self._state.system.all)
+        variables |= {formal.name: Variable(formal.type, bound.values[formal.name]) for formal in formals}
+        function = f"{quote_identifier(name.schema or 'dbo')}.{quote_identifier(name.name)}"
+        return engine.evaluate(f"{function}({', '.join(texts)})", variables)
 
     def inner_scope(self, depth: int, *, procedure: str = "") -> Scope:
         if depth > _DEEPEST:

@@ -71,7 +71,8 @@ class Execution:
         self._assign(statement.arguments, result, scope)
         if statement.return_variable:
             variable = scope.variables[statement.return_variable]
-            variable.value = self._state.engine.convert(result.status, variable.type)
+            value = result.value if result.is_function else result.status
+            variable.value = None if value is None else self._state.engine.convert(value, variable.type)
         return result
 
     def _text(self, statement: nodes.ExecuteText, scope: Scope) -> Call:

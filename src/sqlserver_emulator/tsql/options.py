@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.tsql import text_size
 from sqlserver_emulator.tsql.system_variables import SystemVariables
 
-_FULL_TEXTSIZE: Final = 2147483647
 _ONLY_POSITION: Final = {
     "ANSI_DEFAULTS": True,
     "ANSI_NULLS": True,
@@ -62,6 +62,7 @@ class Options:
     implicit_transactions: bool = False
     fmtonly: bool = False
     rowcount: int = 0
+    textsize: int = text_size.UNLIMITED
     datefirst: int = 7
     lock_timeout: int = -1
     isolation: str = "READ COMMITTED"
@@ -95,8 +96,7 @@ class Options:
             case "DATEFIRST":
                 self.datefirst = _datefirst(value)
             case "TEXTSIZE":
-                if value not in (_FULL_TEXTSIZE, -1):
-                    raise NotSupportedByEmulatorError(f"SET TEXTSIZE {value} (only {_FULL_TEXTSIZE} and -1)")
+                self.textsize = _whole_number(option, value, least=-1) or text_size.DEFAULT
             case "LANGUAGE":
                 if str(value).lower() not in _US_ENGLISH:
                     raise NotSupportedByEmulatorError(f"SET LANGUAGE {value} (only us_english)")
@@ -111,6 +111,7 @@ class Options:
         system.options.value = sum(bit for name, bit in _OPTION_BITS.items() if name in self.switched_on)
         system.lock_timeout.value = self.lock_timeout
         system.datefirst.value = self.datefirst
+        system.textsize.value = self.textsize
 
 
 def _whole_number(option: str, value: object, *, least: int) -> int:

@@ -9,9 +9,11 @@ from typing import Final
 from sqlserver_emulator.engine.contract import StatementResult, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, RowsArrow, StatementDone
+from sqlserver_emulator.tsql.catalog import described_function
 from sqlserver_emulator.tsql.faults import BatchEnd
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.statements import Sql
+from sqlserver_emulator.tsql.text_size import UNLIMITED, cut_texts
 from sqlserver_emulator.tsql.transactions import doomed_error
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 
@@ -48,7 +50,7 @@ class SqlRunner:
             change = partial(state.engine.execute, statement.text, scope.variables)
             result = yield from self.triggers.around(change, scope, statement.line)
         else:
-            result = state.engine.execute(statement.text, scope.variables)
+            result = self._execute(statement, scope)
         if statement.temp_table and scope.depth:
             scope.tables.append(statement.temp_table)
         if result.columns is None:
@@ -56,6 +58,18 @@ class SqlRunner:
         else:
             yield from self._send(result.columns, result, limit)
         return Outcome.NEXT
+
+    def _execute(self, statement: Sql, scope: Scope) -> StatementResult:
+        engine = self._state.engine
+        try:
+            return engine.execute(statement.text, scope.variables)
+        except SqlServerError as error:
+            if not described_function.is_about(error):
+                raise
+        text = described_function.rewritten(
+            statement.text, engine, lambda expression: engine.evaluate(expression, scope.variables)
+        )
+        return engine.execute(text, scope.variables)
 
     def _describe(self, statement: Sql, scope: Scope) -> Iterator[Event]:
         """Under FMTONLY nothing runs; a query tells its columns."""
@@ -80,6 +94,8 @@ class SqlRunner:
         state = self._state
         yield ResultStart(columns)
         batches: Iterator[Rows | RowsArrow] = _first_rows(result.batches, limit) if limit else result.batches
+        if 0 < state.options.textsize < UNLIMITED:
+            batches = cut_texts(columns, batches, state.options.textsize)
         sent = 0
         try:
             for batch in batches:

@@ -147,3 +147,120 @@ def test_large_reads_run_with_the_users_rights(client: Client, connect: Callable
     assert counter.error(many).number == 229
     client.run("GRANT SELECT ON dbo.numbers TO counter")
     assert len(counter.rows(many)) == 10_000
+
+
+def _shown(client: Client) -> list[str]:
+    """What the catalog shows of the tables; each once, and the same in every place."""
+    places = [
+        "SELECT name FROM sys.objects WHERE type IN ('U', 'V')",
+        "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES",
+        "SELECT DISTINCT TABLE_NAME FROM INFORMATION_SCHEMA.COLUMNS",
+        "SELECT DISTINCT o.name FROM sys.columns c JOIN sys.all_objects o ON o.object_id = c.object_id",
+        "SELECT name FROM (VALUES ('seen_a'), ('seen_b'), ('seen_v')) x (name)"
+        " WHERE OBJECT_ID('dbo.' + name) IS NOT NULL",
+    ]
+    found = [sorted(name for (name,) in client.rows(sql) if str(name).startswith("seen_")) for sql in places]
+    assert all(names == found[0] for names in found)
+    return found[0]
+
+
+def test_catalog_shows_a_login_the_tables_it_has_a_right_on(client: Client, connect: Callable[..., Client]) -> None:
+    client.run("CREATE TABLE dbo.seen_a (id int CONSTRAINT PK_a PRIMARY KEY, v int CONSTRAINT DF_a DEFAULT 1)")
+    client.run("CREATE TABLE dbo.seen_b (id int CONSTRAINT PK_b PRIMARY KEY, v int CHECK (v > 0))")
+    client.run("CREATE VIEW dbo.seen_v AS SELECT id FROM dbo.seen_a")
+    _make_reader(client, "looker")
+    looker = connect("looker", PASSWORD)
+    assert _shown(looker) == []
+    assert looker.error("SELECT * FROM dbo.seen_a").number == 229
+    for right, then in (
+        ("SELECT (id) ON dbo.seen_a", ["seen_a"]),
+        ("DELETE ON dbo.seen_v", ["seen_a", "seen_v"]),
+        ("VIEW DEFINITION ON dbo.seen_b", ["seen_a", "seen_b", "seen_v"]),
+    ):
+        client.run(f"GRANT {right} TO looker")
+        assert _shown(looker) == then
+    client.run("REVOKE SELECT (id) ON dbo.seen_a FROM looker; REVOKE VIEW DEFINITION ON dbo.seen_b FROM looker")
+    assert _shown(looker) == ["seen_v"]
+    client.run("GRANT SELECT ON dbo.seen_a TO looker")
+    parts = "SELECT name FROM sys.{} WHERE name LIKE '%[_][ab]'"
+    assert looker.rows(parts.format("key_constraints")) == [("PK_a",)]
+    assert looker.rows(parts.format("indexes")) == [("PK_a",)]
+    assert looker.rows(parts.format("default_constraints")) == [("DF_a",)]
+    assert looker.rows("SELECT COUNT(*) FROM sys.check_constraints") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "right",
+    ["SELECT ON SCHEMA::dbo", "VIEW DEFINITION ON SCHEMA::dbo", "VIEW DEFINITION", "CONTROL ON SCHEMA::dbo", "ALTER"],
+)
+def test_catalog_shows_everything_to_who_has_a_right_on_all(
+    client: Client, connect: Callable[..., Client], right: str
+) -> None:
+    client.run("DROP TABLE IF EXISTS dbo.seen_a; DROP VIEW IF EXISTS dbo.seen_v; DROP TABLE IF EXISTS dbo.seen_b")
+    client.run("CREATE TABLE dbo.seen_a (id int)")
+    name = "wide_" + right.replace(" ", "_").replace("::", "_").lower()
+    _make_reader(client, name)
+    client.run(f"GRANT {right} TO {name}")
+    assert _shown(connect(name, PASSWORD)) == ["seen_a"]
+
+
+@pytest.mark.parametrize("role", ["db_datareader", "db_ddladmin", "db_owner"])
+def test_catalog_shows_everything_to_roles_that_read_or_change_all(
+    client: Client, connect: Callable[..., Client], role: str
+) -> None:
+    client.run("DROP TABLE IF EXISTS dbo.seen_a; DROP VIEW IF EXISTS dbo.seen_v; DROP TABLE IF EXISTS dbo.seen_b")
+    _make_reader(client, f"member_of_{role}")
+    client.run(f"ALTER ROLE {role} ADD MEMBER member_of_{role}; CREATE TABLE dbo.seen_a (id int)")
+    assert _shown(connect(f"member_of_{role}", PASSWORD)) == ["seen_a"]
+
+
+def test_login_has_the_rights_of_its_users_in_other_databases(
+    client: Client, connect: Callable[..., Client], database: str
+) -> None:
+    client.run("CREATE DATABASE Elsewhere; USE Elsewhere")
+    client.run("CREATE TABLE dbo.known (id int); CREATE TABLE dbo.secret (id int)")
+    client.run(f"USE {database}")
+    _make_reader(client, "traveller")
+    traveller = connect("traveller", PASSWORD)
+    assert traveller.error("SELECT * FROM Elsewhere.dbo.known").number == 229
+    client.run("USE Elsewhere; CREATE USER abroad FOR LOGIN traveller; GRANT SELECT ON dbo.known TO abroad")
+    assert traveller.rows("SELECT * FROM Elsewhere.dbo.known") == []
+    assert traveller.error("SELECT * FROM Elsewhere.dbo.secret").number == 229
+    assert traveller.value("SELECT HAS_PERMS_BY_NAME('Elsewhere.dbo.known', 'OBJECT', 'SELECT')") == 1
+    assert traveller.rows("SELECT name FROM Elsewhere.sys.tables") == [("known",)]
+    assert traveller.rows("SELECT USER_NAME(), DB_NAME()") == [("traveller", database)]
+    client.run(f"DROP USER abroad; USE {database}")
+    assert traveller.error("SELECT * FROM Elsewhere.dbo.known").number == 229
+    client.run("DROP DATABASE Elsewhere; DROP USER traveller")
+
+
+def test_database_permissions_tell_what_was_granted_and_denied(client: Client, connect: Callable[..., Client]) -> None:
+    for statement in (
+        "CREATE TABLE dbo.given (id int, v int)",
+        "CREATE PROCEDURE dbo.done AS RETURN 1",
+        "CREATE SCHEMA lot",
+    ):
+        client.run(statement)
+    _make_reader(client, "holder")
+    client.run("GRANT SELECT, UPDATE (v) ON dbo.given TO holder; GRANT INSERT ON dbo.given TO holder WITH GRANT OPTION")
+    client.run("DENY DELETE ON dbo.given TO holder; GRANT EXECUTE ON dbo.done TO holder; GRANT ALTER TO holder")
+    client.run("GRANT SELECT ON SCHEMA::lot TO holder; GRANT REFERENCES ON dbo.given TO holder")
+    client.run("REVOKE REFERENCES ON dbo.given FROM holder")
+    permissions = (
+        "SELECT p.class_desc, COALESCE(o.name, s.name), p.minor_id, RTRIM(p.type), p.permission_name, p.state"
+        " FROM sys.database_permissions p LEFT JOIN sys.objects o ON p.class = 1 AND o.object_id = p.major_id"
+        " LEFT JOIN sys.schemas s ON p.class = 3 AND s.schema_id = p.major_id"
+        " WHERE p.grantee_principal_id = USER_ID('holder') ORDER BY p.class, 2, p.permission_name"
+    )
+    assert client.rows(permissions) == [
+        ("DATABASE", None, 0, "AL", "ALTER", "G"),
+        ("DATABASE", None, 0, "CO", "CONNECT", "G"),
+        ("OBJECT_OR_COLUMN", "done", 0, "EX", "EXECUTE", "G"),
+        ("OBJECT_OR_COLUMN", "given", 0, "DL", "DELETE", "D"),
+        ("OBJECT_OR_COLUMN", "given", 0, "IN", "INSERT", "W"),
+        ("OBJECT_OR_COLUMN", "given", 0, "SL", "SELECT", "G"),
+        ("OBJECT_OR_COLUMN", "given", 2, "UP", "UPDATE", "G"),
+        ("SCHEMA", "lot", 0, "SL", "SELECT", "G"),
+    ]
+    client.run("DROP TABLE dbo.given; DROP PROCEDURE dbo.done")
+    assert [row[1] for row in client.rows(permissions)] == [None, None, "lot"]

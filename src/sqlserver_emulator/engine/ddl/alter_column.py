@@ -104,7 +104,10 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     if _FAMILIES.get(old.type.name) is None or _FAMILIES.get(old.type.name) != _FAMILIES.get(new.type.name):
         conversion, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
         using = f" USING {conversion}"
+    # PostgreSQL makes keys over the column anew.
+    scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])
     scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)}{using}")
+    scope.check_keys_at_end(table)
     if default:
         sql = scope.scalar(str(default[0][0]), new.type)
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} SET DEFAULT {sql}")

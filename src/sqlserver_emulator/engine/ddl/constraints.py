@@ -80,6 +80,7 @@ def _add_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, key: KeyD
     added = f"ADD CONSTRAINT {quote(postgres_name(name))} {what} ({listed})"
     scope.build_key(f"ALTER TABLE {target} {added}", table, name)
     guard_key(scope, table, name, postgres_name(name), keyed, condition="")
+    scope.check_keys_at_end(table)
     if table.name.startswith(("#", "@")):
         return
     rows.insert_object(
@@ -149,7 +150,9 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
         f" REFERENCES {qualified(target.postgres_schema, target.postgres_name)} ({other})"
         f" ON DELETE {key.on_delete} ON UPDATE {key.on_update}{'' if key.validate else ' NOT VALID'}"
     )
+    scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [target.object_id])
     _alter(scope, table, clause)
+    scope.check_keys_at_end(table)
     rows.insert_object(
         scope, home, name, "F", object_id=object_id, parent=table.object_id, postgres_name=postgres_name(name)
     )

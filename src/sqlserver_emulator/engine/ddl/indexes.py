@@ -34,6 +34,7 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
     scope.build_key(_create_sql(table, index, name, condition), table, index.name)
     if index.unique:
         guard_key(scope, table, index.name, name, [rows.column_of(table, c.name) for c in columns], condition=condition)
+        scope.check_keys_at_end(table)
     if not temporary:
         rows.insert_index(
             scope, table, index.name, name, columns,

@@ -1,8 +1,8 @@
 """GRANT, REVOKE and DENY, as GRANT and REVOKE of the PostgreSQL roles behind users and roles.
 
-PostgreSQL knows no DENY: it is done as REVOKE, which differs where a right comes from a role as well. Rights that no
-statement of the emulator checks (VIEW DEFINITION, CONNECT, VIEW SERVER STATE…) are accepted. Those that PostgreSQL
-does not know are kept in ``emulator.database_permissions``.
+PostgreSQL knows no DENY: it is done as REVOKE, which differs where a right comes from a role as well. What was said is
+kept in ``emulator.permissions`` (``sql/permissions.sql``), which also holds the rights that PostgreSQL does not know;
+some of those no statement of the emulator checks (EXECUTE, CONNECT, VIEW SERVER STATE…).
 """
 
 from __future__ import annotations
@@ -27,31 +27,38 @@ _WITHOUT_EFFECT_HERE = frozenset(
      "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE",
      "ALTER ANY SCHEMA")
 )  # fmt: skip
-_KEPT = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL"))
+_CHECKED_HERE = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL"))
+_ON_SERVER = frozenset(
+    ("VIEW SERVER STATE", "VIEW ANY DEFINITION", "VIEW ANY DATABASE", "VIEW SERVER PERFORMANCE STATE")
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Securable:
-    """What the rights are on. ``schema`` for a whole schema, ``table`` for an object; both '' for the database."""
+    """What the rights are on. ``schema`` for a whole schema, ``table`` for an object; else the database, or
+    ``is_other``: something that the emulator has no rights on.
+    """
 
     schema: str = ""
     table: ObjectName | None = None
+    is_other: bool = False
 
 
 def grant(scope: DdlScope, cursor: Cursor) -> Command:
-    return _change(scope, cursor, "GRANT", ("TO",))
+    return _change(scope, cursor, "GRANT", ("TO",), state="G")
 
 
 def revoke(scope: DdlScope, cursor: Cursor) -> Command:
     cursor.accept("GRANT", "OPTION", "FOR")
-    return _change(scope, cursor, "REVOKE", ("FROM", "TO"))
+    return _change(scope, cursor, "REVOKE", ("FROM", "TO"), state="")
 
 
 def deny(scope: DdlScope, cursor: Cursor) -> Command:
-    return _change(scope, cursor, "REVOKE", ("TO",))
+    return _change(scope, cursor, "REVOKE", ("TO",), state="D")
 
 
-def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, ...]) -> Command:
+def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, ...], *, state: str) -> Command:
+    """``verb``: what PostgreSQL is told. ``state``: what is kept, '' for nothing."""
     if not scope.access.security.caller_is("db_owner", scope.database):
         message = "Cannot find the object, because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
@@ -61,11 +68,13 @@ def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, 
     grantees = [cursor.take_identifier()]
     while cursor.accept(","):
         grantees.append(cursor.take_identifier())
-    cursor.at = len(cursor.tokens) - 1  # WITH GRANT OPTION, CASCADE, AS: nothing below depends on them
+    if cursor.accept("WITH", "GRANT", "OPTION"):
+        state = "W"
+    cursor.at = len(cursor.tokens) - 1  # CASCADE, AS: nothing below depends on them
     for grantee in grantees:
         role = _role(scope, grantee)
         for right, columns in rights:
-            _keep(scope, verb, right, securable, grantee)
+            _keep(scope, state, right, columns, securable=securable, grantee=grantee)
             _apply(scope, verb, right, columns, securable=securable, role=role)
     return Command.NONE
 
@@ -90,8 +99,8 @@ def _take_securable(cursor: Cursor) -> Securable:
         if kind == "SCHEMA":
             return Securable(schema=cursor.take_identifier())
         if kind in ("DATABASE", "LOGIN", "USER", "ROLE", "TYPE"):
-            cursor.take_identifier()
-            return Securable()
+            take_name(cursor)
+            return Securable(is_other=kind != "DATABASE")
         if kind != "OBJECT":
             raise NotSupportedByEmulatorError(f"rights on {kind}::")
     name = take_name(cursor)
@@ -114,7 +123,7 @@ def _role(scope: DdlScope, name: str) -> str:
 def _apply(
     scope: DdlScope, verb: str, right: str, columns: tuple[str, ...], *, securable: Securable, role: str
 ) -> None:
-    if right in _WITHOUT_EFFECT_HERE or (right in _KEPT and right not in _EVERYTHING):
+    if right in _WITHOUT_EFFECT_HERE or (right in _CHECKED_HERE and right not in _EVERYTHING):
         return
     if right not in _TABLE_RIGHTS | _EVERYTHING:
         raise NotSupportedByEmulatorError(f"{verb} {right}")
@@ -128,20 +137,36 @@ def _apply(
         scope.run(f"{verb} {postgres} ON {target} {preposition} {role}")
 
 
-def _keep(scope: DdlScope, verb: str, right: str, securable: Securable, grantee: str) -> None:
-    """Rights on a schema are not kept: nothing asks for them."""
+def _keep(
+    scope: DdlScope, state: str, right: str, columns: tuple[str, ...], *, securable: Securable, grantee: str
+) -> None:
+    """What was said, for sys.database_permissions and for what only the emulator checks."""
     principal = find_principal(scope, grantee)
-    if right not in _KEPT or principal is None or securable.schema:
+    if principal is None or securable.is_other or right in _ON_SERVER:
         return
-    object_id = None
+    object_id: int | None = None
+    schema_id: int | None = None
+    column_ids = [0]
     if securable.table is not None:
-        table = scope.table(securable.table)
-        if table is None:
-            return
-        object_id = table.object_id
-    scope.fetch(
-        _GIVE if verb == "GRANT" else _TAKE, [principal["database_id"], principal["principal_id"], right, object_id]
-    )
+        object_id = _object_id(scope, securable.table)
+        if columns:
+            by_name = {c.name.lower(): c.column_id for c in scope.existing_table(securable.table).columns}
+            column_ids = [by_name[c.lower()] for c in columns if c.lower() in by_name]
+    elif securable.schema:
+        schema_id = scope.schema(ObjectName("", securable.schema)).schema_id
+    every = sorted(_TABLE_RIGHTS) if right.startswith("ALL") and (object_id or schema_id) else [right]
+    for column_id in column_ids:
+        for each in every:
+            keys = [principal["database_id"], principal["principal_id"], each, object_id, schema_id, column_id]
+            scope.fetch(_FORGET, keys)
+            if state:
+                scope.fetch(_KEEP, [*keys, state])
+
+
+def _object_id(scope: DdlScope, name: ObjectName) -> int | None:
+    home = scope.schema(name)
+    rows = scope.fetch(_OBJECT, [home.database_id, home.schema_id, name.name])
+    return int(rows[0][0]) if rows else None
 
 
 def may_alter(scope: DdlScope, table: CatalogObject) -> bool:
@@ -182,12 +207,17 @@ def _program(scope: DdlScope, name: ObjectName) -> list[str]:
     return [str(view) for (view,) in rows if str(view).startswith("emulator_cdc.")]
 
 
-_GIVE = """
-INSERT INTO emulator.database_permissions VALUES ($1::int, $2::int, $3::varchar, $4::int) ON CONFLICT DO NOTHING
+_OBJECT = """
+SELECT object_id FROM emulator.objects
+WHERE database_id = $1::int AND schema_id = $2::int AND lower(name) = lower($3) ORDER BY name = $3 DESC LIMIT 1
 """
-_TAKE = """
-DELETE FROM emulator.database_permissions WHERE database_id = $1::int AND principal_id = $2::int
-AND permission = $3::varchar AND object_id IS NOT DISTINCT FROM $4::int
+_FORGET = """
+DELETE FROM emulator.permissions WHERE database_id = $1::int AND principal_id = $2::int AND permission = $3::varchar
+AND object_id IS NOT DISTINCT FROM $4::int AND schema_id IS NOT DISTINCT FROM $5::int AND column_id = $6::int
+"""
+_KEEP = """
+INSERT INTO emulator.permissions (database_id, principal_id, permission, object_id, schema_id, column_id, state)
+VALUES ($1::int, $2::int, $3::varchar, $4::int, $5::int, $6::int, $7::text::"char")
 """
 _MAY_ALTER = """
 SELECT emulator.caller_holds(d.database_id, '{ALTER,CONTROL}', $2::int) FROM emulator.databases d

@@ -34,6 +34,7 @@ def create_login(scope: DdlScope, cursor: Cursor) -> Command:
         " SELECT greatest(max(principal_id) + 1, 256), $1, $2::bytea, $3::bytea, $4 FROM emulator.logins",
         [name, salt, password_hash(salt, options["PASSWORD"]), options.get("DEFAULT_DATABASE", "master")],
     )
+    scope.fetch("SELECT emulator.refresh_login_role($1)", [name])
     return Command.NONE
 
 
@@ -64,9 +65,11 @@ def drop_login(scope: DdlScope, cursor: Cursor) -> Command:
     _require_sysadmin(scope)
     name = cursor.take_identifier()
     expect_end(cursor)
+    role = scope.fetch("SELECT emulator.login_role($1)", [name])[0][0]
     if not scope.fetch("DELETE FROM emulator.logins WHERE lower(name) = lower($1) RETURNING name", [name]):
         message = f"Cannot drop the login '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
+    scope.run(f"DROP ROLE IF EXISTS {quote(role)}")
     return Command.NONE
 
 
@@ -105,6 +108,7 @@ def create_user(scope: DdlScope, cursor: Cursor) -> Command:
     if login and not scope.fetch("SELECT 1 FROM emulator.logins WHERE lower(name) = lower($1)", [login]):
         raise SqlServerError(15007, f"'{login}' is not a valid login or you do not have permission.")
     _create_principal(scope, name, "S", login or None, options.get("DEFAULT_SCHEMA", "dbo"))
+    scope.fetch("SELECT emulator.refresh_login_role($1)", [login])
     return Command.NONE
 
 

@@ -20,7 +20,11 @@ from sqlserver_emulator.tsql.lexer import (
 from sqlserver_emulator.tsql.parsing.cursor import Cursor
 
 _NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
-_KINDS_OF_TABLES = {"MEMORY_OPTIMIZED": "memory-optimized tables", "SYSTEM_VERSIONING": "temporal tables"}
+_REFUSED_OPTIONS = {
+    "MEMORY_OPTIMIZED": "memory-optimized tables",
+    "SYSTEM_VERSIONING": "temporal tables",
+    "IGNORE_DUP_KEY": "IGNORE_DUP_KEY = ON",
+}
 
 
 def take_name(cursor: Cursor) -> ObjectName:
@@ -144,7 +148,7 @@ def skip_storage_options(cursor: Cursor) -> None:
     while True:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()
-            _refuse_kinds_of_tables(take_parenthesised(cursor))
+            _refuse_what_is_not_storage(take_parenthesised(cursor))
         elif cursor.accept("WITH", "FILLFACTOR", "="):
             cursor.take()
         elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
@@ -156,11 +160,11 @@ def skip_storage_options(cursor: Cursor) -> None:
             return
 
 
-def _refuse_kinds_of_tables(options: str) -> None:
-    """Options that make another kind of table than one that lies elsewhere."""
-    for option, kind in _KINDS_OF_TABLES.items():
+def _refuse_what_is_not_storage(options: str) -> None:
+    """Options that make another kind of table or index than one that lies elsewhere."""
+    for option, what in _REFUSED_OPTIONS.items():
         if re.search(rf"\b{option}\s*=\s*ON\b", options, re.IGNORECASE):
-            raise NotSupportedByEmulatorError(kind)
+            raise NotSupportedByEmulatorError(what)
 
 
 def expect_end(cursor: Cursor) -> None:

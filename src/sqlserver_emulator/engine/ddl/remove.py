@@ -114,3 +114,5 @@ def _drop_constraint(
         drop_guard(scope, table, postgres_name)
     target = qualified(table.postgres_schema, table.postgres_name)
     scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {quote(postgres_name)}")
+    if kind == "F":
+        scope.fetch("SELECT emulator.free_referenced_keys($1::int)", [table.object_id])

@@ -28,6 +28,7 @@ from sqlserver_emulator.engine.translation import (
     ScalarFunction,
     SequenceObject,
     StatementTranslator,
+    Synonym,
     Translated,
 )
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -88,6 +89,10 @@ class DdlScope:
                 f"'{table.schema}.{table.name}' and the index name '{name}'.{value}"
             )
             raise SqlServerError(1505, message) from failure
+
+    def check_keys_at_end(self, table: CatalogObject) -> None:
+        """After a unique index or a foreign key was made: keys hold at the end of a statement, not at each row."""
+        self.fetch("SELECT emulator.check_keys_at_end($1::oid)", [table.object_id])
 
     # -- names ------------------------------------------------------------------------------------------------------
 
@@ -248,6 +253,9 @@ class DeclaredTableCatalog:
 
     def user_type(self, database: str, schema: str | None, name: str) -> TsqlType | None:
         return self._catalog.user_type(database, schema, name)
+
+    def synonym(self, database: str, schema: str | None, name: str) -> Synonym | None:
+        return self._catalog.synonym(database, schema, name)
 
 
 def with_literals(translated: Translated) -> str:

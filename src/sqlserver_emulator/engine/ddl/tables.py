@@ -136,6 +136,7 @@ def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     hooks.before_drop_table(scope, table)
     log.table_changed(scope, table, "drop_table")
     scope.run(f"DROP TABLE {qualified(table.postgres_schema, table.postgres_name)}")
+    scope.fetch("SELECT emulator.free_referenced_keys($1::int)", [table.object_id])
     function = qualified("emulator", postgres_name(f"{table.object_id}.rowversion"))
     scope.run(f"DROP FUNCTION IF EXISTS {function}()")
     scope.fetch("DELETE FROM emulator.objects WHERE parent_object_id = $1::int", [table.object_id])

@@ -21,7 +21,7 @@ BEGIN
         RETURN to_regclass('pg_temp.' || quote_ident(parts[1]))::oid::int;
     END IF;
     SELECT o.object_id INTO found
-    FROM emulator.objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+    FROM emulator.visible_objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
     WHERE o.database_id = tsql.db_id(nullif(parts[3], ''), current) AND lower(o.name) = lower(parts[1])
       AND CASE WHEN coalesce(parts[2], '') = '' THEN s.name IN ('dbo', 'sys') ELSE lower(s.name) = lower(parts[2]) END
       AND (wanted IS NULL OR o.type = wanted)
@@ -29,12 +29,12 @@ BEGIN
     RETURN found;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.object_name(id int, database int, current text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT o.name FROM emulator.objects o WHERE o.object_id = $1 AND o.database_id = coalesce($2, tsql.db_id($3, $3)) $$;
+    SELECT o.name FROM emulator.visible_objects o WHERE o.object_id = $1 AND o.database_id = coalesce($2, tsql.db_id($3, $3)) $$;
 CREATE OR REPLACE FUNCTION tsql.object_schema_name(id int, database int, current text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT s.name FROM emulator.objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+    SELECT s.name FROM emulator.visible_objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
     WHERE o.object_id = $1 AND o.database_id = coalesce($2, tsql.db_id($3, $3)) $$;
 CREATE OR REPLACE FUNCTION tsql.object_definition(id int) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT definition FROM emulator.objects WHERE object_id = $1 $$;
+    SELECT definition FROM emulator.visible_objects WHERE object_id = $1 $$;
 CREATE OR REPLACE FUNCTION tsql.col_name(table_id int, id int) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT name FROM emulator.columns WHERE object_id = $1 AND column_id = $2 $$;
 CREATE OR REPLACE FUNCTION tsql.byte_length(type_name text, length int, digits int) RETURNS int LANGUAGE sql IMMUTABLE AS $$

@@ -16,6 +16,15 @@ ALTER TABLE emulator.inline_functions ADD COLUMN IF NOT EXISTS columns jsonb NOT
 -- The columns of a table type as declared, in parentheses; '' for an alias type.
 ALTER TABLE emulator.user_types ADD COLUMN IF NOT EXISTS table_columns text NOT NULL DEFAULT '';
 
+-- What a synonym stands for; schema_name '': the default schema of whoever uses it.
+CREATE TABLE IF NOT EXISTS emulator.synonyms (
+    object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
+    base_object_name varchar(1035) NOT NULL,
+    database_name text NOT NULL,
+    schema_name text NOT NULL,
+    name text NOT NULL
+);
+
 CREATE TABLE IF NOT EXISTS emulator.triggers (
     object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
     parent_object_id int NOT NULL,

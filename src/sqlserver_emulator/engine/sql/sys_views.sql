@@ -86,10 +86,10 @@ SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id,
     o.create_date::emulator.datetime AS create_date, o.modify_date::emulator.datetime AS modify_date,
     o.is_ms_shipped::int::emulator.bit AS is_ms_shipped, 0::emulator.bit AS is_published,
     0::emulator.bit AS is_schema_published
-FROM emulator.objects o;
+FROM emulator.visible_objects o;
 
 CREATE VIEW emulator_sys.objects AS
-SELECT a.* FROM emulator_sys.all_objects a JOIN emulator.objects o ON o.object_id = a.object_id WHERE NOT o.is_system;
+SELECT a.* FROM emulator_sys.all_objects a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE NOT o.is_system;
 
 CREATE VIEW emulator_sys.tables AS
 SELECT a.*, 1 AS lob_data_space_id, NULL::int AS filestream_data_space_id,
@@ -108,7 +108,7 @@ SELECT a.*, 1 AS lob_data_space_id, NULL::int AS filestream_data_space_id,
     NULL::int AS data_retention_period_unit, NULL::varchar(10) AS data_retention_period_unit_desc,
     0::emulator.tinyint AS ledger_type, 'NON_LEDGER_TABLE'::varchar(60) AS ledger_type_desc, NULL::int AS ledger_view_id,
     0::emulator.bit AS is_dropped_ledger_table
-FROM emulator_sys.objects a JOIN emulator.objects o ON o.object_id = a.object_id WHERE o.type = 'U';
+FROM emulator_sys.objects a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE o.type = 'U';
 
 CREATE VIEW emulator_sys.all_views AS
 SELECT a.*, 0::emulator.bit AS is_replicated, 0::emulator.bit AS has_replication_filter,
@@ -117,13 +117,13 @@ SELECT a.*, 0::emulator.bit AS is_replicated, 0::emulator.bit AS has_replication
 FROM emulator_sys.all_objects a WHERE a.type = 'V';
 
 CREATE VIEW emulator_sys.views AS
-SELECT v.* FROM emulator_sys.all_views v JOIN emulator.objects o ON o.object_id = v.object_id WHERE NOT o.is_system;
+SELECT v.* FROM emulator_sys.all_views v JOIN emulator.visible_objects o ON o.object_id = v.object_id WHERE NOT o.is_system;
 
 CREATE VIEW emulator_sys.system_objects AS
-SELECT a.* FROM emulator_sys.all_objects a JOIN emulator.objects o ON o.object_id = a.object_id WHERE o.is_system;
+SELECT a.* FROM emulator_sys.all_objects a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE o.is_system;
 
 CREATE VIEW emulator_sys.system_views AS
-SELECT v.* FROM emulator_sys.all_views v JOIN emulator.objects o ON o.object_id = v.object_id WHERE o.is_system;
+SELECT v.* FROM emulator_sys.all_views v JOIN emulator.visible_objects o ON o.object_id = v.object_id WHERE o.is_system;
 
 CREATE VIEW emulator_sys.procedures AS
 SELECT a.*, 0::emulator.bit AS is_auto_executed, 0::emulator.bit AS is_execution_replicated,
@@ -136,7 +136,7 @@ SELECT o.database_id AS database, o.object_id, o.definition, 1::emulator.bit AS 
     0::emulator.bit AS uses_database_collation, 0::emulator.bit AS is_recompiled, 0::emulator.bit AS null_on_null_input,
     NULL::int AS execute_as_principal_id, 0::emulator.bit AS uses_native_compilation, 0::emulator.bit AS is_inlineable,
     0::emulator.bit AS inline_type
-FROM emulator.objects o WHERE o.type IN ('P', 'V', 'IF', 'FN', 'TF', 'TR') AND NOT o.is_system;
+FROM emulator.visible_objects o WHERE o.type IN ('P', 'V', 'IF', 'FN', 'TF', 'TR') AND NOT o.is_system;
 
 CREATE VIEW emulator_sys.triggers AS
 SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id, 1::emulator.tinyint AS parent_class,
@@ -145,7 +145,7 @@ SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id,
     o.modify_date::emulator.datetime AS modify_date, 0::emulator.bit AS is_ms_shipped,
     t.is_disabled::int::emulator.bit AS is_disabled, 0::emulator.bit AS is_not_for_replication,
     t.is_instead_of::int::emulator.bit AS is_instead_of_trigger
-FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id;
+FROM emulator.triggers t JOIN emulator.visible_objects o ON o.object_id = t.object_id;
 
 CREATE VIEW emulator_sys.sequences AS
 SELECT a.*, q.start_value::emulator.sql_variant AS start_value, q.increment::emulator.sql_variant AS increment,
@@ -162,10 +162,10 @@ CREATE VIEW emulator_sys.trigger_events AS
 SELECT o.database_id AS database, t.object_id, (CASE e.event WHEN 'INSERT' THEN 1 WHEN 'UPDATE' THEN 2 ELSE 3 END) AS type,
     e.event::varchar(128) AS type_desc, 0::emulator.bit AS is_first, 0::emulator.bit AS is_last,
     NULL::int AS event_group_type, NULL::varchar(128) AS event_group_type_desc, 1::emulator.bit AS is_trigger_event
-FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id, unnest(t.events) AS e(event);
+FROM emulator.triggers t JOIN emulator.visible_objects o ON o.object_id = t.object_id, unnest(t.events) AS e(event);
 
 CREATE VIEW emulator_sys.synonyms AS
-SELECT a.*, NULL::varchar(1035) AS base_object_name FROM emulator_sys.all_objects a WHERE a.type = 'SN';
+SELECT a.*, y.base_object_name FROM emulator_sys.all_objects a JOIN emulator.synonyms y ON y.object_id = a.object_id;
 
 CREATE VIEW emulator_sys.schemas AS
 SELECT s.database_id AS database, s.name::emulator.sysname AS name, s.schema_id, s.principal_id FROM emulator.schemas s
@@ -197,16 +197,16 @@ SELECT o.database_id AS database, c.object_id, c.name::emulator.sysname AS name,
     0 AS ledger_view_column_type, 'NOT_LEDGER_VIEW_COLUMN'::varchar(60) AS ledger_view_column_type_desc,
     0::emulator.bit AS is_dropped_ledger_column
 FROM emulator.columns c
-JOIN emulator.objects o ON o.object_id = c.object_id
+JOIN emulator.visible_objects o ON o.object_id = c.object_id
 JOIN emulator_sys.system_types t ON t.tsql_name = c.type_name
 ORDER BY c.object_id, c.column_id;
 
 CREATE VIEW emulator_sys.columns AS
-SELECT a.* FROM emulator_sys.all_columns a JOIN emulator.objects o ON o.object_id = a.object_id WHERE NOT o.is_system
+SELECT a.* FROM emulator_sys.all_columns a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE NOT o.is_system
 ORDER BY a.object_id, a.column_id;
 
 CREATE VIEW emulator_sys.system_columns AS
-SELECT a.* FROM emulator_sys.all_columns a JOIN emulator.objects o ON o.object_id = a.object_id WHERE o.is_system;
+SELECT a.* FROM emulator_sys.all_columns a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE o.is_system;
 
 CREATE VIEW emulator_sys.identity_columns AS
 SELECT a.database, a.object_id, a.name, a.column_id, a.system_type_id, a.user_type_id, a.max_length, a.precision, a.scale,
@@ -220,7 +220,7 @@ SELECT a.database, a.object_id, a.name, a.column_id, a.system_type_id, a.user_ty
     a.generated_always_type_desc, a.is_hidden, a.is_masked
 FROM emulator_sys.columns a
 JOIN emulator.columns c ON c.object_id = a.object_id AND c.column_id = a.column_id
-JOIN emulator.objects o ON o.object_id = a.object_id
+JOIN emulator.visible_objects o ON o.object_id = a.object_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE c.identity_seed IS NOT NULL;
 
@@ -266,14 +266,14 @@ SELECT o.database_id AS database, i.object_id, i.name::emulator.sysname AS name,
     (i.filter_definition IS NOT NULL)::int::emulator.bit AS has_filter, i.filter_definition, NULL::int AS compression_delay,
     0::emulator.bit AS suppress_dup_key_messages, 0::emulator.bit AS auto_created,
     0::emulator.bit AS optimize_for_sequential_key
-FROM emulator.indexes i JOIN emulator.objects o ON o.object_id = i.object_id
-LEFT JOIN emulator.objects k ON k.object_id = i.constraint_object_id
+FROM emulator.indexes i JOIN emulator.visible_objects o ON o.object_id = i.object_id
+LEFT JOIN emulator.visible_objects k ON k.object_id = i.constraint_object_id
 UNION ALL
 SELECT o.database_id, o.object_id, NULL::emulator.sysname, 0, 0::emulator.tinyint, 'HEAP'::varchar(60), 0::emulator.bit, 1, 0::emulator.bit,
     0::emulator.bit, 0::emulator.bit, 0::emulator.tinyint, 0::emulator.bit, 0::emulator.bit, 0::emulator.bit,
     0::emulator.bit, 1::emulator.bit, 1::emulator.bit, 0::emulator.bit, NULL, NULL, 0::emulator.bit, 0::emulator.bit,
     0::emulator.bit
-FROM emulator.objects o
+FROM emulator.visible_objects o
 WHERE o.type = 'U' AND NOT EXISTS (SELECT FROM emulator.indexes i WHERE i.object_id = o.object_id AND i.index_id = 1);
 
 CREATE VIEW emulator_sys.index_columns AS
@@ -281,7 +281,7 @@ SELECT o.database_id AS database, c.object_id, c.index_id, c.index_column_id, c.
     c.key_ordinal::emulator.tinyint AS key_ordinal, 0::emulator.tinyint AS partition_ordinal,
     c.is_descending_key::int::emulator.bit AS is_descending_key,
     c.is_included_column::int::emulator.bit AS is_included_column, 0::emulator.tinyint AS column_store_order_ordinal
-FROM emulator.index_columns c JOIN emulator.objects o ON o.object_id = c.object_id
+FROM emulator.index_columns c JOIN emulator.visible_objects o ON o.object_id = c.object_id
 ORDER BY c.object_id, c.index_id, c.index_column_id;
 
 CREATE VIEW emulator_sys.key_constraints AS
@@ -313,7 +313,7 @@ CREATE VIEW emulator_sys.foreign_key_columns AS
 SELECT o.database_id AS database, c.object_id AS constraint_object_id, c.ordinal AS constraint_column_id, f.parent_object_id,
     c.parent_column_id, f.referenced_object_id, c.referenced_column_id
 FROM emulator.foreign_key_columns c JOIN emulator.foreign_keys f ON f.object_id = c.object_id
-JOIN emulator.objects o ON o.object_id = f.object_id;
+JOIN emulator.visible_objects o ON o.object_id = f.object_id;
 
 CREATE VIEW emulator_sys.partitions AS
 SELECT i.database, (i.object_id::bigint << 16) + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
@@ -367,6 +367,27 @@ FROM emulator.principals p;
 
 CREATE VIEW emulator_sys.database_role_members AS
 SELECT m.database_id AS database, m.role_principal_id, m.member_principal_id FROM emulator.role_members m;
+
+CREATE VIEW emulator_sys.database_permissions AS
+SELECT p.database_id AS database, (CASE WHEN p.object_id IS NOT NULL THEN 1 WHEN p.schema_id IS NOT NULL THEN 3 ELSE 0 END)::emulator.tinyint AS class,
+    (CASE WHEN p.object_id IS NOT NULL THEN 'OBJECT_OR_COLUMN' WHEN p.schema_id IS NOT NULL THEN 'SCHEMA' ELSE 'DATABASE' END)::varchar(60) AS class_desc,
+    coalesce(p.object_id, p.schema_id, 0) AS major_id, p.column_id AS minor_id, p.principal_id AS grantee_principal_id,
+    1 AS grantor_principal_id, rpad(coalesce(t.type, upper(left(p.permission, 4))), 4)::char(4) AS type,
+    p.permission::varchar(128) AS permission_name, p.state::emulator.char1 AS state,
+    (CASE p.state WHEN 'D' THEN 'DENY' WHEN 'W' THEN 'GRANT_WITH_GRANT_OPTION' ELSE 'GRANT' END)::varchar(60) AS state_desc
+FROM (
+    SELECT k.database_id, k.principal_id, k.permission, k.object_id, k.schema_id, k.column_id, k.state FROM emulator.permissions k
+    WHERE k.object_id IS NULL OR EXISTS (SELECT FROM emulator.visible_objects o WHERE o.object_id = k.object_id)
+    UNION ALL
+    SELECT u.database_id, u.principal_id, 'CONNECT', NULL, NULL, 0, 'G' FROM emulator.principals u
+    WHERE u.type = 'S' AND u.login IS NOT NULL AND NOT EXISTS (SELECT FROM emulator.permissions c WHERE c.database_id = u.database_id
+        AND c.principal_id = u.principal_id AND c.permission = 'CONNECT')
+) p
+LEFT JOIN (VALUES ('SELECT', 'SL'), ('INSERT', 'IN'), ('UPDATE', 'UP'), ('DELETE', 'DL'), ('REFERENCES', 'RF'), ('EXECUTE', 'EX'),
+    ('CONTROL', 'CL'), ('ALTER', 'AL'), ('VIEW DEFINITION', 'VW'), ('TAKE OWNERSHIP', 'TO'), ('CONNECT', 'CO'),
+    ('VIEW DATABASE STATE', 'VWDS'), ('VIEW CHANGE TRACKING', 'VWCT'), ('VIEW DATABASE PERFORMANCE STATE', 'VDP'), ('CREATE TABLE', 'CRTB'),
+    ('CREATE VIEW', 'CRVW'), ('CREATE PROCEDURE', 'CRPR'), ('CREATE SCHEMA', 'CRSM'), ('SHOWPLAN', 'SPLN'),
+    ('ALTER ANY SCHEMA', 'ALSM')) AS t (permission, type) ON t.permission = p.permission;
 
 CREATE VIEW emulator_sys.server_principals AS
 SELECT l.name::emulator.sysname AS name, l.principal_id,
@@ -510,7 +531,7 @@ CREATE VIEW emulator_information_schema."TABLES" AS
 SELECT o.database_id AS database, d.name::varchar(128) AS "TABLE_CATALOG", s.name::varchar(128) AS "TABLE_SCHEMA",
     o.name::emulator.sysname AS "TABLE_NAME",
     (CASE o.type WHEN 'U' THEN 'BASE TABLE' ELSE 'VIEW' END)::varchar(10) AS "TABLE_TYPE"
-FROM emulator.objects o JOIN emulator.databases d ON d.database_id = o.database_id
+FROM emulator.visible_objects o JOIN emulator.databases d ON d.database_id = o.database_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE o.type IN ('U', 'V') AND NOT o.is_system;
 
@@ -540,7 +561,7 @@ SELECT t.database, t."TABLE_CATALOG", t."TABLE_SCHEMA", t."TABLE_NAME", c.name::
     (CASE WHEN emulator.is_character_type(c.type_name) THEN 'Latin1_General_100_BIN2' END)::emulator.sysname AS "COLLATION_NAME",
     (CASE WHEN u.name IS NOT NULL THEN t."TABLE_CATALOG" END)::emulator.sysname AS "DOMAIN_CATALOG",
     us.name::emulator.sysname AS "DOMAIN_SCHEMA", u.name::emulator.sysname AS "DOMAIN_NAME"
-FROM emulator.columns c JOIN emulator.objects o ON o.object_id = c.object_id
+FROM emulator.columns c JOIN emulator.visible_objects o ON o.object_id = c.object_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator_information_schema."TABLES" t
     ON t.database = o.database_id AND t."TABLE_SCHEMA" = s.name AND t."TABLE_NAME" = o.name
@@ -556,7 +577,7 @@ SELECT k.database_id AS database, d.name::varchar(128) AS "CONSTRAINT_CATALOG", 
     (CASE k.type WHEN 'PK' THEN 'PRIMARY KEY' WHEN 'UQ' THEN 'UNIQUE' WHEN 'F' THEN 'FOREIGN KEY' ELSE 'CHECK' END)::varchar(11)
         AS "CONSTRAINT_TYPE",
     'NO'::varchar(2) AS "IS_DEFERRABLE", 'NO'::varchar(2) AS "INITIALLY_DEFERRED"
-FROM emulator.objects k JOIN emulator.objects t ON t.object_id = k.parent_object_id
+FROM emulator.visible_objects k JOIN emulator.visible_objects t ON t.object_id = k.parent_object_id
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id
 WHERE k.type IN ('PK', 'UQ', 'F', 'C');
@@ -572,8 +593,8 @@ FROM (
     UNION ALL
     SELECT f.object_id, f.parent_column_id, f.ordinal FROM emulator.foreign_key_columns f
 ) u
-JOIN emulator.objects k ON k.object_id = u.object_id
-JOIN emulator.objects t ON t.object_id = k.parent_object_id
+JOIN emulator.visible_objects k ON k.object_id = u.object_id
+JOIN emulator.visible_objects t ON t.object_id = k.parent_object_id
 JOIN emulator.columns c ON c.object_id = t.object_id AND c.column_id = u.column_id
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id
@@ -585,8 +606,8 @@ SELECT u.database, u."TABLE_CATALOG", u."TABLE_SCHEMA", u."TABLE_NAME", u."COLUM
 FROM emulator_information_schema."KEY_COLUMN_USAGE" u
 UNION ALL
 SELECT k.database_id, d.name, s.name, t.name, c.name, d.name, s.name, k.name
-FROM emulator.check_constraints x JOIN emulator.objects k ON k.object_id = x.object_id
-JOIN emulator.objects t ON t.object_id = x.parent_object_id
+FROM emulator.check_constraints x JOIN emulator.visible_objects k ON k.object_id = x.object_id
+JOIN emulator.visible_objects t ON t.object_id = x.parent_object_id
 JOIN emulator.columns c ON c.object_id = t.object_id AND c.column_id = x.parent_column_id
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id;
@@ -603,8 +624,8 @@ SELECT k.database_id AS database, d.name::varchar(128) AS "CONSTRAINT_CATALOG", 
     'SIMPLE'::varchar(7) AS "MATCH_OPTION",
     (ARRAY['NO ACTION', 'CASCADE', 'SET NULL', 'SET DEFAULT'])[f.update_action + 1]::varchar(11) AS "UPDATE_RULE",
     (ARRAY['NO ACTION', 'CASCADE', 'SET NULL', 'SET DEFAULT'])[f.delete_action + 1]::varchar(11) AS "DELETE_RULE"
-FROM emulator.foreign_keys f JOIN emulator.objects k ON k.object_id = f.object_id
-JOIN emulator.objects r ON r.object_id = f.referenced_object_id
+FROM emulator.foreign_keys f JOIN emulator.visible_objects k ON k.object_id = f.object_id
+JOIN emulator.visible_objects r ON r.object_id = f.referenced_object_id
 JOIN emulator.indexes i ON i.object_id = f.referenced_object_id AND i.index_id = f.key_index_id
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id
@@ -613,7 +634,7 @@ JOIN emulator.schemas rs ON rs.database_id = r.database_id AND rs.schema_id = r.
 CREATE VIEW emulator_information_schema."CHECK_CONSTRAINTS" AS
 SELECT k.database_id AS database, d.name::varchar(128) AS "CONSTRAINT_CATALOG", s.name::varchar(128) AS "CONSTRAINT_SCHEMA",
     k.name::emulator.sysname AS "CONSTRAINT_NAME", c.definition::varchar(4000) AS "CHECK_CLAUSE"
-FROM emulator.check_constraints c JOIN emulator.objects k ON k.object_id = c.object_id
+FROM emulator.check_constraints c JOIN emulator.visible_objects k ON k.object_id = c.object_id
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id;
 
@@ -630,7 +651,7 @@ SELECT t.database, t."TABLE_CATALOG", t."TABLE_SCHEMA", t."TABLE_NAME", o.defini
     'NONE'::varchar(7) AS "CHECK_OPTION", 'NO'::varchar(2) AS "IS_UPDATABLE"
 FROM emulator_information_schema."TABLES" t
 JOIN emulator.schemas s ON s.database_id = t.database AND s.name = t."TABLE_SCHEMA"
-JOIN emulator.objects o ON o.database_id = t.database AND o.schema_id = s.schema_id AND o.name = t."TABLE_NAME"
+JOIN emulator.visible_objects o ON o.database_id = t.database AND o.schema_id = s.schema_id AND o.name = t."TABLE_NAME"
 WHERE t."TABLE_TYPE" = 'VIEW';
 
 CREATE VIEW emulator_information_schema."ROUTINES" AS
@@ -642,7 +663,7 @@ SELECT o.database_id AS database, d.name::varchar(128) AS "SPECIFIC_CATALOG", s.
     o.definition::varchar(4000) AS "ROUTINE_DEFINITION", 'NO'::varchar(10) AS "IS_DETERMINISTIC",
     (CASE o.type WHEN 'P' THEN 'MODIFIES' ELSE 'READS' END)::varchar(30) AS "SQL_DATA_ACCESS",
     o.create_date::emulator.datetime AS "CREATED", o.modify_date::emulator.datetime AS "LAST_ALTERED"
-FROM emulator.objects o JOIN emulator.databases d ON d.database_id = o.database_id
+FROM emulator.visible_objects o JOIN emulator.databases d ON d.database_id = o.database_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE o.type IN ('P', 'IF', 'FN', 'TF') AND NOT o.is_system;
 

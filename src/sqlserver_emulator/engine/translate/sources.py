@@ -24,7 +24,7 @@ from sqlserver_emulator.engine.translate.pivots import pivoted, tablesample
 from sqlserver_emulator.engine.translate.scope import DEPTH, Scope, Source, SourceColumn, invalid_object, quote
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value, null
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, InlineFunction
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, CatalogReader, InlineFunction
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -357,9 +357,23 @@ def resolve_table(queries: QueryTranslator, parts: tuple[str, ...]) -> CatalogOb
         database = emission.catalog.database(parts[0]) if len(parts) == 3 else emission.database
         schema = parts[-2] if len(parts) > 1 and parts[-2] else None
         found = emission.catalog.table(database, schema, name) if database else None
+        if found is None and database:
+            found = _through_synonym(emission.catalog, database, schema, name)
     if found is None:
         raise invalid_object(".".join(parts))
     return found
+
+
+def _through_synonym(catalog: CatalogReader, database: str, schema: str | None, name: str) -> CatalogObject | None:
+    """The table that a synonym stands for, under the synonym's name. Raises 5313 when there is none."""
+    synonym = catalog.synonym(database, schema, name)
+    if synonym is None:
+        return None
+    base_database = catalog.database(synonym.base_database)
+    base = catalog.table(base_database, synonym.base_schema or None, synonym.base_name) if base_database else None
+    if base is None:
+        raise SqlServerError(5313, f"Synonym '{'.'.join(filter(None, (schema, name)))}' refers to an invalid object.")
+    return replace(base, database=synonym.database, schema=synonym.schema, name=synonym.name)
 
 
 def table_columns(table: CatalogObject) -> tuple[SourceColumn, ...]:

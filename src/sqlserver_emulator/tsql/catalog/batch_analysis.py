@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from sqlserver_emulator.engine.contract import EngineSession, Variable, Variables
@@ -16,7 +17,7 @@ from sqlserver_emulator.tsql.parsing.procedure import parse_parameters, parse_pr
 from sqlserver_emulator.tsql.statements import Batch, Statement
 
 _DEEPEST: Final = 32
-_TYPE_WORDS: Final = frozenset(name.upper() for name in SYSTEM_TYPE_IDS) | {"AS", "TABLE", "CURSOR", "TIMESTAMP"}
+_TYPE_WORDS: Final = frozenset(name.upper() for name in SYSTEM_TYPE_IDS) | {"TABLE", "CURSOR", "TIMESTAMP"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,10 @@ def analyze(text: object, parameters: object) -> AnalyzedBatch:
 def _declared(tokens: Sequence[Token]) -> frozenset[str]:
     """The variables that DECLARE stands before, or a comma before and a type behind: the text declares them itself."""
     found = set()
-    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        declares = before.word == "DECLARE" or (before.word == "," and after.word in _TYPE_WORDS)
+    words = [token.word for token in tokens] + ["", ""]
+    for at, (before, token) in enumerate(pairwise(tokens), 1):
+        after = words[at + 2] if words[at + 1] == "AS" else words[at + 1]
+        declares = before.word == "DECLARE" or (before.word == "," and after in _TYPE_WORDS)
         if token.kind == VARIABLE and declares:
             found.add(token.text.lower())
     return frozenset(found)

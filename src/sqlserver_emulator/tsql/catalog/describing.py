@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.engine.contract import EngineSession, Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Event
 from sqlserver_emulator.tds.type_info import is_character
@@ -78,13 +78,13 @@ def _first_result_set(call: ProcedureCall) -> Iterator[Event]:
     mode = call.arguments["@browse_information_mode"]
     if mode:
         raise NotSupportedByEmulatorError(f"sp_describe_first_result_set with @browse_information_mode = {mode}")
-    columns = first_result(call, analyze(call.arguments["@tsql"], call.arguments["@params"]))
-    yield from result_set(RESULT_COLUMNS, [_result_row(i, column) for i, column in enumerate(columns, 1)])
+    columns = first_result(call.engine, analyze(call.arguments["@tsql"], call.arguments["@params"]))
+    yield from result_set(RESULT_COLUMNS, [result_row(i, column) for i, column in enumerate(columns, 1)])
 
 
-def first_result(call: ProcedureCall, analyzed: AnalyzedBatch) -> tuple[Column, ...]:
+def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column, ...]:
     """The columns of the first result set that the batch may give; none where it gives none."""
-    for step in steps(call.engine, analyzed):
+    for step in steps(engine, analyzed):
         statement = step.statement
         if isinstance(statement, nodes.ExecuteText):
             raise SqlServerError(
@@ -92,13 +92,13 @@ def first_result(call: ProcedureCall, analyzed: AnalyzedBatch) -> tuple[Column, 
             )
         if isinstance(statement, nodes.Execute):
             raise NotSupportedByEmulatorError(f"describing the results of the procedure {statement.procedure}")
-        columns = call.engine.describe(statement.text, step.variables) if isinstance(statement, nodes.Sql) else None
+        columns = engine.describe(statement.text, step.variables) if isinstance(statement, nodes.Sql) else None
         if columns is not None:
             return columns
     return ()
 
 
-def _result_row(ordinal: int, column: Column) -> Row:
+def result_row(ordinal: int, column: Column) -> Row:
     type = column.type
     updatable = not (column.identity or column.computed or type.name == "rowversion")
     return (

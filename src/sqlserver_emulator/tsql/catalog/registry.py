@@ -9,6 +9,7 @@ from sqlserver_emulator.tsql.catalog.collations import SP_TABLECOLLATIONS_100
 from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
 from sqlserver_emulator.tsql.catalog.describing import SP_DESCRIBE_FIRST_RESULT_SET, SP_DESCRIBE_UNDECLARED_PARAMETERS
+from sqlserver_emulator.tsql.catalog.help_texts import SP_HELP, SP_HELPINDEX
 from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
 from sqlserver_emulator.tsql.catalog.privileges import SP_COLUMN_PRIVILEGES, SP_TABLE_PRIVILEGES
 from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS, SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
@@ -23,8 +24,8 @@ REFUSED: Final = word_set(
     """sp_addextendedproperty sp_addlinkedserver sp_addlogin sp_addmessage sp_addsrvrolemember sp_addtype
     sp_adduser sp_attach_db sp_bindrule sp_changedbowner sp_createstats
     sp_databases sp_dboption sp_depends sp_detach_db sp_dropextendedproperty
-    sp_droplogin sp_droprole sp_dropuser sp_getapplock sp_getbindtoken sp_help sp_helpconstraint sp_helpdb
-    sp_helpfile sp_helpindex sp_helplogins sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser
+    sp_droplogin sp_droprole sp_dropuser sp_getapplock sp_getbindtoken sp_helpconstraint sp_helpdb
+    sp_helpfile sp_helplogins sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser
     sp_lock sp_msforeachdb sp_msforeachtable sp_password sp_procedure_params_100_managed sp_readerrorlog
     sp_recompile sp_refreshview sp_releaseapplock sp_rename sp_server_info
     sp_settriggerorder sp_spaceused sp_tableoption sp_trace_create sp_updateextendedproperty
@@ -48,6 +49,8 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_DESCRIBE_UNDECLARED_PARAMETERS,
         SP_DROPROLEMEMBER,
         SP_FKEYS,
+        SP_HELP,
+        SP_HELPINDEX,
         SP_PKEYS,
         SP_SET_SESSION_CONTEXT,
         SP_SPECIAL_COLUMNS_100,

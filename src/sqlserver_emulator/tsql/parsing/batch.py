@@ -325,4 +325,5 @@ _HANDLERS: Final[dict[str, _Handler]] = {
     "USE": simple.take_use,
     "WAITFOR": simple.take_waitfor,
     "WHILE": _take_while,
+    "{": execute.take_odbc_call,
 }

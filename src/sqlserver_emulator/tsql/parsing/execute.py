@@ -1,4 +1,6 @@
-"""EXEC in its forms: a procedure with arguments, a string, a procedure named by a variable; bare procedure calls."""
+"""EXEC in its forms: a procedure with arguments, a string, a procedure named by a variable; bare procedure calls, and
+ODBC's `{call p (…)}`, which drivers that do not know it send as it is.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,20 @@ def take_bare_call(cursor: Cursor) -> Execute | Unsupported:
     return _take_call(cursor, line, take_name(cursor), "")
 
 
+def take_odbc_call(cursor: Cursor) -> Execute | Unsupported:
+    """`{call p}` and `{call p (1, @a OUTPUT)}`."""
+    line = cursor.line
+    cursor.expect("{")
+    cursor.expect("CALL")
+    procedure = take_name(cursor)
+    arguments: tuple[Argument, ...] = ()
+    if cursor.accept("(") and not cursor.accept(")"):
+        arguments = _take_arguments(cursor)
+        cursor.expect(")")
+    cursor.expect("}")
+    return Execute(line, procedure, arguments)
+
+
 def take_name(cursor: Cursor) -> Name:
     """A name of one to three parts, of which the middle one may be empty (`master..sp_who`)."""
     parts = [cursor.take_identifier()]
@@ -82,15 +98,18 @@ def _skip(cursor: Cursor, line: int, what: str) -> Unsupported:
 
 
 def _take_call(cursor: Cursor, line: int, procedure: Name | str, return_variable: str) -> Execute | Unsupported:
-    arguments: list[Argument] = []
-    if _at_argument(cursor):
-        arguments.append(_take_argument(cursor, named=False))
-        while cursor.accept(","):
-            named = bool(arguments[-1].name)
-            arguments.append(_take_argument(cursor, named=named, position=len(arguments) + 1))
+    arguments = _take_arguments(cursor) if _at_argument(cursor) else ()
     if cursor.accept("WITH") and not cursor.accept("RECOMPILE"):
         return _skip(cursor, line, "EXEC … WITH RESULT SETS")
-    return Execute(line, procedure, tuple(arguments), return_variable)
+    return Execute(line, procedure, arguments, return_variable)
+
+
+def _take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
+    arguments = [_take_argument(cursor, named=False)]
+    while cursor.accept(","):
+        named = bool(arguments[-1].name)
+        arguments.append(_take_argument(cursor, named=named, position=len(arguments) + 1))
+    return tuple(arguments)
 
 
 def _at_argument(cursor: Cursor) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
-from sqlserver_emulator.engine.contract import DeclaredType, SessionValues, StatementResult, Variables
+from sqlserver_emulator.engine.contract import DeclaredType, Parameter, SessionValues, StatementResult, Variables
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import INT, TsqlType
@@ -145,6 +145,9 @@ class FakeEngine:
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self.procedures.get(name.lower())
+
+    def function_parameters(self, schema: str, name: str) -> tuple[Parameter, ...] | None:
+        return None
 
     @property
     def values(self) -> SessionValues:

@@ -152,8 +152,8 @@ def test_sp_datatype_info_lists_types_by_their_odbc_code() -> None:
 
 def test_known_procedure_that_is_not_there_is_refused_by_name() -> None:
     session = TsqlSession(CatalogEngine({}), session_id=51, procedures={}, default_database="shop")
-    errors = [event.error for event in session.run_batch("EXEC sys.sp_help 't'") if isinstance(event, ErrorRaised)]
-    assert [(error.number, "sp_help" in error.message) for error in errors] == [(49999, True)]
+    errors = [event.error for event in session.run_batch("EXEC sys.sp_helpdb 't'") if isinstance(event, ErrorRaised)]
+    assert [(error.number, "sp_helpdb" in error.message) for error in errors] == [(49999, True)]
 
 
 def test_role_procedures_say_alter_role_to_the_engine() -> None:
