@@ -7,7 +7,7 @@ it commits, a chunk looks whether its load is still the latest attempt at the wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow as pa
@@ -26,10 +26,15 @@ from floodmark.warehouse.arrow_session import ArrowSession
 
 @dataclass(frozen=True)
 class ChunkWriter:
-    """Writes the chunks of one table of a window. window: of the attempt that this load is, whatever its tables."""
+    """Writes the chunks of one table of a window. window: of the attempt that this load is, whatever its tables.
+
+    The statements travel with it: an executor need not have the files.
+    """
 
     writer: StageWriter
     window: WindowPlan
+    fence_sql: str = field(default_factory=lambda: read_sql("warehouse", "fence_load"))
+    stage_sql: str = field(default_factory=lambda: read_sql("warehouse", "stage_load_chunk"))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are packed chunks of ``sqlserver_cdc``."""
@@ -55,8 +60,7 @@ class ChunkWriter:
 
     def _is_recorded(self, session: ArrowSession, source: TableName, number: int, rows: int) -> bool:
         """False: another task of this load has staged the chunk, so that these rows must not come on top."""
-        fence = read_sql("warehouse", "fence_load").format(window_id=int(self.window.window_id))
-        found = session.fetch(fence)
+        found = session.fetch(self.fence_sql.format(window_id=int(self.window.window_id)))
         if not found:
             raise FloodmarkBugError(str(source), f"window {self.window.window_id} is gone.")
         refuse_stale(self.window, int(str(found[0][0])), str(found[0][1]))
@@ -64,7 +68,7 @@ class ChunkWriter:
             "window_id": int(self.window.window_id), "attempt": int(self.window.attempt), "chunk_no": int(number),
             "rows": int(rows), "source_schema": _literal(source.schema), "source_name": _literal(source.name),
         }  # fmt: skip
-        return bool(session.fetch(read_sql("warehouse", "stage_load_chunk").format(**values)))
+        return bool(session.fetch(self.stage_sql.format(**values)))
 
 
 def _literal(text: str) -> str:
