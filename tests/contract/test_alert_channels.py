@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
+from floodmark.cli import app
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert, build_over_message, build_raised_message
 from floodmark.core.errors import AlertNotSentError, ConfigError
@@ -201,6 +203,18 @@ def test_desk_of_a_configuration_tells_its_channels_even_without_a_warehouse(
     define("warehouse", "postgres", host="127.0.0.1", port=1, login="u", password="p", schema="dwh")
     alerts_of(configure("{kind: webhook, conn_id: chat}")).raise_alert(ALERT)
     assert len(posts.taken) == 1
+
+
+def test_command_tries_every_channel_and_says_which_takes_nothing(
+    posts: Posts, define: Define, configure: Configure, tmp_path: Path
+) -> None:
+    define("chat", "http", password=f"http://127.0.0.1:{posts.port}/{SECRET}")
+    configure("{kind: webhook, conn_id: chat}, {kind: apprise, conn_id: nobody}")
+    result = CliRunner().invoke(app, ["alerts", "test", "--config", str(tmp_path / "pipelines.yaml")])
+    assert result.exit_code == 1
+    assert "chat: told" in result.stdout.splitlines()
+    assert "nobody: connection nobody: Airflow does not know it." in result.stdout
+    assert posts.texts[0].splitlines()[0] == "*Floodmark: test: floodmark*"
 
 
 @pytest.mark.parametrize(

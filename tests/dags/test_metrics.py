@@ -1,9 +1,11 @@
-"""Floodmark's metrics, received by UDP in StatsD's form, as Airflow is configured by its environment."""
+"""Floodmark's metrics, received as StatsD and as OpenTelemetry, however Airflow's environment configures it."""
 
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from dag_process import DagProcess
@@ -81,3 +83,33 @@ def test_metrics_are_tagged_where_tags_are_kept(dag_process: DagProcess, receive
 def test_without_a_receiver_nothing_is_measured(dag_process: DagProcess) -> None:
     done = dag_process.run(SEND)
     assert done.stdout.split()[-1] == "OFF", done.stderr
+
+
+def test_metrics_reach_opentelemetry_under_names_without_a_table(dag_process: DagProcess) -> None:
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not on the terminal of the tests."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        settings = {
+            "AIRFLOW__METRICS__OTEL_ON": "True",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+        }
+        done = dag_process.run(SEND, **settings)
+        server.shutdown()
+    assert done.stdout.split()[-1] == "ON", done.stderr
+    sent = b"".join(bodies)
+    for name in (b"floodmark.table.read_rows", b"floodmark.table.lag_seconds", b"floodmark.window.duration"):
+        assert name in sent
+    assert b"dbo.Order_Lines" in sent
+    assert b"lag_seconds.shop" not in sent

@@ -124,12 +124,18 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
     assert deadline.callback.path == "floodmark.orchestration.callbacks.tell_late_run"
 
 
-@pytest.mark.parametrize(("state", "told"), [("running", 1), ("queued", 1), ("failed", 0), ("success", 0)])
+@pytest.mark.parametrize(
+    ("state", "run_type", "told"),
+    [
+        ("running", "scheduled", 1), ("queued", "manual", 1), ("failed", "scheduled", 0), ("success", "scheduled", 0),
+        ("running", "backfill", 0),
+    ],
+)  # fmt: skip
 def test_missed_deadline_is_told_while_the_run_goes_on(
-    dags: dict[str, DAG], posts: Posts, state: str, told: int
-) -> None:  # fmt: skip
+    dags: dict[str, DAG], posts: Posts, state: str, run_type: str, told: int
+) -> None:
     (deadline,) = dags["cdc_shop"].deadline
-    run = {"dag_run_id": "r1", "state": state, "queued_at": "2026-05-01T12:00:00.123456Z"}
+    run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "queued_at": "2026-05-01T12:00:00.123456Z"}
     asyncio.run(callbacks.tell_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
     assert len(posts.taken) == told
     if told:

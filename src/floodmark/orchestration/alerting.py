@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from floodmark.config.alerts import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
-from floodmark.core.errors import ConfigError
+from floodmark.core.alert import Alert, build_raised_message
+from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.orchestration.alert_notes import VariableNotes
 from floodmark.sync.alerts import AlertDesk, Alerts
 from floodmark.wiring import read_connection, read_flag, required_field, warehouse_connection
@@ -35,6 +37,24 @@ def channels_of(config: Config) -> Sequence[Channel]:
     """Beside the log. A connection is read when there is a message to send, so that a wrong one is a channel that
     cannot be reached."""
     return [_ConnectedChannel(channel) for channel in config.alerts.channels]
+
+
+def try_channels(config: Config) -> Mapping[str, str]:
+    """Sends a message to every channel. By name, why it was not taken, "" where it was."""
+    alert = Alert(
+        kind="test", subject="floodmark", what="Somebody tries whether alerts arrive.",
+        means="This channel works.", do="Nothing.", event_key="test",
+    )  # fmt: skip
+    message = build_raised_message(alert, datetime.now(UTC))
+    return {channel.name: _try(channel, message) for channel in channels_of(config)}
+
+
+def _try(channel: Channel, message: AlertMessage) -> str:
+    try:
+        channel.send(message)
+    except FloodmarkError as error:
+        return str(error)
+    return ""
 
 
 class _ConnectedChannel:
