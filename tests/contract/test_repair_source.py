@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from in_process_stager import InProcessStager
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
@@ -26,6 +25,7 @@ from floodmark.sync.open_load import LoadDesk
 from floodmark.sync.open_window import OpenResult, open_window
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.postgres import PostgresWarehouse
+from in_process_stager import InProcessStager
 
 ORDERS, PLAIN = TableName("dbo", "Orders"), TableName("dbo", "Plain")
 SETTINGS = PipelineSettings(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.naming import staging_table
 from floodmark.core.window import WindowPlan
@@ -25,9 +27,12 @@ class InProcessStager:
         table = plan.tables[index]
         assert table.interval is not None
         batches = list(SqlServerReader(table, self.source, 1).read(ChangesPart(table.interval)))
+        if not batches:
+            return StagedRows(0, 0)
+        # All changes of a key in one batch.
+        whole = pa.concat_batches(batches)
         writer = self._writer(plan, index)
-        staged = writer.write(writer.net_rows(batches), 0)
-        return StagedRows(sum(batch.num_rows for batch in batches), staged)
+        return StagedRows(whole.num_rows, writer.write(writer.net_rows([whole]), 0))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return read_chunk_bounds(plan.tables[index], self.source)

@@ -1,0 +1,193 @@
+"""A first load under a workload, killed with kill -9 on its way: it goes on where it was, and ends with every row."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database, wait_until
+from embedded_postgres import EmbeddedPostgres
+from emulator_process import Emulator
+from floodmark.config.loading import load_config
+from floodmark.core.settings import PipelineSettings
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.spark.verify import verify_tables
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.source import SqlServerSource
+from floodmark.sync.advance import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.postgres import PostgresWarehouse
+from in_process_stager import InProcessStager
+
+pytestmark = pytest.mark.timeout(600)
+
+_FLOODMARK = str(Path(sys.executable).parent / "floodmark")
+_ROWS = 1000
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    first_load: {chunk_rows: 100, parallel_reads: 1}
+    tables: [{source: dbo.Orders, target: shop.orders}]
+"""
+
+
+@dataclass
+class Runs:
+    source: CdcDatabase
+    emulator: Emulator
+    warehouse: WarehouseConnection
+    config: Path
+    environment: dict[str, str]
+
+    @property
+    def at(self) -> SqlServerConnection:
+        to = self.emulator
+        return SqlServerConnection(
+            to.host, to.port, self.source.name, to.user, to.password, ca_file=str(to.ca_file)
+        )  # fmt: skip
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [_FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def call(self, *arguments: str) -> tuple[str, str]:
+        """Its output, and what it said on standard error."""
+        done = self.start(*arguments)
+        output, said = done.communicate()
+        assert done.returncode == 0, output + said
+        return output, said
+
+    def chunks(self) -> dict[int, Any]:
+        """By number: when it was staged, and by which attempt; None twice for one that is not."""
+        with psycopg.connect(self.warehouse.conninfo()) as session:
+            if session.execute("SELECT to_regclass('floodmark.load_chunks')").fetchone() == (None,):
+                return {}
+            rows = session.execute("SELECT chunk_no, staged_at, attempt FROM floodmark.load_chunks")
+            return {number: (staged_at, attempt) for number, staged_at, attempt in rows}
+
+    def staged(self) -> dict[int, Any]:
+        return {number: chunk for number, chunk in self.chunks().items() if chunk[0] is not None}
+
+
+@dataclass
+class Workload:
+    """Writes to the table until it is ended: rows that were read already, and rows that were not."""
+
+    emulator: Emulator
+    database: str
+    ended: threading.Event = field(default_factory=threading.Event)
+    statements: int = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            thread.join()
+
+    def _run(self) -> None:
+        with self.emulator.connect_pymssql(self.database, autocommit=True) as connection:
+            while not self.ended.wait(0.05):
+                number = self.statements
+                key = number * 37 % _ROWS
+                with connection.cursor() as cursor:
+                    cursor.execute(f"UPDATE dbo.Orders SET Amount = {number} WHERE Id = {key}")
+                    cursor.execute(f"INSERT INTO dbo.Orders VALUES ({_ROWS + number}, {number})")
+                    cursor.execute(f"DELETE FROM dbo.Orders WHERE Id = {(key + 500) % _ROWS} AND Id % 7 = 0")
+                self.statements += 1
+
+
+@pytest.fixture
+def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "load_warehouse") as server:
+        mssql = {
+            "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
+            "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
+        }  # fmt: skip
+        warehouse = {
+            "conn_type": "postgres", "host": str(server.socket_dir), "port": 5432, "login": "postgres",
+            "password": "unused", "schema": "postgres",
+        }  # fmt: skip
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
+            "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
+            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse),
+            "FLOODMARK_CONFIG": str(path),
+            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
+            "COLUMNS": "200",
+        }
+        source.run(
+            "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int)",
+            "INSERT INTO dbo.Orders SELECT value, 0 FROM GENERATE_SERIES(0, 999)",
+        )
+        source.enable("Orders")
+        at = WarehouseConnection(str(server.socket_dir), 5432, "postgres", "postgres")
+        yield Runs(source, emulator, at, path, environment)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """kill -9 of everything that the run has started: the command, Spark's JVM, its Python driver and workers."""
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getsid(each.pid) == process.pid:
+                each.kill()
+    process.communicate()
+
+
+def last_window(runs: Runs, settings: PipelineSettings) -> None:
+    """Without Spark: what matters of it was seen by then."""
+    source = SqlServerSource(runs.at)
+    ledger, warehouse = PostgresLedger(runs.warehouse), PostgresWarehouse(runs.warehouse)
+    window_id = open_window(settings, source, ledger).window_id
+    assert window_id is not None
+    load_window(window_id, ledger, warehouse, source, InProcessStager(runs.at, runs.warehouse))
+    ledger.mark_checked(window_id)
+    advance_window(window_id, ledger, warehouse)
+
+
+def test_first_load_killed_on_its_way_reads_only_what_is_missing_and_ends_equal(runs: Runs) -> None:
+    workload = Workload(runs.emulator, runs.source.name)
+    with workload.running():
+        # So that the load is on its way long enough: each statement that reads a chunk begins half a second later.
+        runs.source.run("EXEC emulator.slow_statements @seconds = 0.5, @times = 0, @text = N'[Id] >'")
+        first = runs.start("run", "shop")
+        wait_until(lambda: len(runs.staged()) >= 3)
+        kill(first)
+        before, chunks = runs.staged(), len(runs.chunks())
+        assert 3 <= len(before) < chunks
+        runs.source.run("EXEC emulator.clear_faults")
+        _, said = runs.call("run", "shop")
+        assert f"{chunks - len(before)} of {chunks} chunks are left" in said
+        after = runs.staged()
+        assert len(after) == chunks
+        assert {number: after[number] for number in before} == before
+        assert {attempt for number, (_, attempt) in after.items() if number not in before} == {2}
+    assert workload.statements > 0
+    runs.source.scan()
+    settings = load_config(runs.config).settings("shop")
+    last_window(runs, settings)
+    (verified,) = verify_tables(settings, runs.at, runs.warehouse)
+    assert verified.equal, verified.differences
