@@ -1,0 +1,135 @@
+"""An interval replayed on the command line, by LSN and by time, also beside a normal run: the tables end equal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database
+from embedded_postgres import EmbeddedPostgres
+from emulator_process import Emulator
+
+pytestmark = pytest.mark.timeout(600)
+
+_FLOODMARK = str(Path(sys.executable).parent / "floodmark")
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
+"""
+
+
+@dataclass
+class Runs:
+    """The command line on a source of one table."""
+
+    source: CdcDatabase
+    conninfo: str
+    environment: dict[str, str]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [_FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def call(self, *arguments: str, status: int = 0) -> str:
+        return self.end(self.start(*arguments), status)
+
+    def end(self, started: subprocess.Popen[str], status: int = 0) -> str:
+        output, _ = started.communicate()
+        assert started.returncode == status, output
+        return output
+
+    def warehouse(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.conninfo) as session:
+            cursor = session.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def watermark(self) -> bytes:
+        return bytes(self.warehouse("SELECT watermark FROM floodmark.tables")[0][0])
+
+    def newest(self) -> tuple[str, datetime]:
+        """The LSN and the time up to which the log has come."""
+        row = self.source.query(
+            "SELECT TOP (1) start_lsn, tran_end_time FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC"
+        )[0]
+        return f"0x{bytes(row['start_lsn']).hex().upper()}", row["tran_end_time"]
+
+    def change(self, *statements: str) -> None:
+        self.source.run("EXEC emulator.advance_clock @seconds = 60", *statements)
+        self.source.scan()
+
+    def equal(self) -> bool:
+        rows = self.source.query("SELECT Id, Note FROM dbo.Orders ORDER BY Id")
+        return [(row["Id"], row["Note"]) for row in rows] == self.warehouse(
+            'SELECT "Id", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY "Id"'
+        )
+
+
+@pytest.fixture
+def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "replay_warehouse") as server:
+        mssql = {
+            "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
+            "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
+        }  # fmt: skip
+        warehouse = {
+            "conn_type": "postgres", "host": str(server.socket_dir), "port": 5432, "login": "postgres",
+            "password": "unused", "schema": "postgres",
+        }  # fmt: skip
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
+            "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
+            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse),
+            "FLOODMARK_CONFIG": str(path),
+            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
+            "COLUMNS": "200",
+        }
+        source.run(
+            "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Note nvarchar(max))",
+            "INSERT INTO dbo.Orders SELECT n, CONCAT(N'first ', n) FROM (VALUES (1), (2), (3), (4)) AS v (n)",
+        )
+        source.enable("Orders")
+        yield Runs(source, server.conninfo(), environment)
+        source.run("EXEC emulator.reset")
+
+
+def test_rows_that_were_spoilt_come_back_and_no_watermark_moves(runs: Runs) -> None:
+    runs.call("run", "shop")
+    begin_lsn, begin_at = runs.newest()
+    runs.change("UPDATE dbo.Orders SET Note = N'second' WHERE Id = 1", "DELETE dbo.Orders WHERE Id = 2")
+    runs.change("INSERT INTO dbo.Orders VALUES (5, REPLICATE(N'x', 9000))")
+    end_lsn, end_at = runs.newest()
+    runs.call("run", "shop")
+    assert runs.equal()
+    watermark = runs.watermark()
+    runs.warehouse('DELETE FROM shop.orders WHERE "Id" IN (1, 5)')
+    runs.warehouse('UPDATE shop.orders SET __deleted = false WHERE "Id" = 2')
+    by_lsn = ("replay", "shop", "--from-lsn", begin_lsn, "--to-lsn", end_lsn)
+    assert "3 change rows" in " ".join(runs.call(*by_lsn, "--dry-run").split())
+    assert not runs.equal()
+    runs.call(*by_lsn)
+    assert runs.equal()
+    assert runs.watermark() == watermark
+    runs.change("UPDATE dbo.Orders SET Note = N'third'", "INSERT INTO dbo.Orders VALUES (6, N'new')")
+    normal = runs.start("run", "shop")
+    # Half a minute after the oldest entries of the log, and before the changes.
+    times = [at.isoformat(timespec="seconds") for at in (begin_at + timedelta(seconds=30), end_at)]
+    again = runs.start("replay", "shop", "--from-time", times[0], "--to-time", times[1])
+    runs.end(normal)
+    runs.end(again)
+    assert runs.equal()
+    assert runs.watermark() > watermark
+    assert "expired" in runs.call("replay", "shop", "--from-lsn", "0x" + "00" * 9 + "01", "--to-lsn", end_lsn, status=1)
