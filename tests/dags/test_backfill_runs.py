@@ -59,7 +59,7 @@ def open_window(tmp_path: Path) -> Any:
 
 
 def run_of(run_type: DagRunType) -> Any:
-    return SimpleNamespace(run_type=run_type, data_interval_start=BEGIN, data_interval_end=END, note=None)
+    return SimpleNamespace(run_type=run_type, data_interval_start=BEGIN, data_interval_end=END, conf={})
 
 
 def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:

@@ -15,7 +15,7 @@ from dag_process import REPOSITORY, DagProcess
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.orchestration.dag_factory import build_dag
-from floodmark.orchestration.pools import on_dag_run_running, require_pools
+from floodmark.orchestration.pools import CONF_KEY, on_dag_run_running, require_pools
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql, pool: shop_reads}, free: {conn_id: free_mssql}}
@@ -39,6 +39,7 @@ class Run:
     dag_id: str = "cdc_shop"
     run_id: str = "scheduled__1"
     note: str | None = None
+    conf: dict[str, Any] | None = None
 
     @property
     def dag(self) -> Any:
@@ -75,7 +76,7 @@ def test_a_missing_pool_stands_in_the_note_of_the_run_and_ends_its_first_task(ai
     airflow_has("default_pool")
     run = Run(("default_pool", "shop_reads"))
     begin(run)
-    assert run.note is not None
+    assert (run.note or "").startswith("there is no pool shop_reads")
     with pytest.raises(ConfigError, match=r"there is no pool shop_reads.*airflow pools set shop_reads"):
         require_pools("shop", run)
 
@@ -86,17 +87,18 @@ def test_a_pool_that_was_made_meanwhile_lets_a_cleared_run_go_on(airflow_has: An
     begin(run)
     airflow_has("default_pool", "shop_reads")
     begin(run)
-    assert run.note is None
+    assert (run.note, run.conf) == (None, {})
     require_pools("shop", run)
 
 
 def test_notes_of_people_and_runs_of_others_are_left_alone(airflow_has: Any) -> None:
     airflow_has("default_pool")
-    theirs = Run(("nowhere",), dag_id="other", note="mine")
+    theirs = Run(("nowhere",), dag_id="other", note="mine", conf={"a": 1})
     begin(theirs)
-    ours = Run(("default_pool",), note="looked at by Ada")
+    ours = Run(("default_pool",), note="looked at by Ada", conf={"table": "dbo.Orders"})
     begin(ours)
-    assert (theirs.note, ours.note) == ("mine", "looked at by Ada")
+    assert (theirs.note, theirs.conf) == ("mine", {"a": 1})
+    assert (ours.note, ours.conf) == ("looked at by Ada", {"table": "dbo.Orders"})
     require_pools("shop", ours)
 
 
@@ -104,7 +106,7 @@ def test_open_window_fails_for_good_with_that_message(tmp_path: Path) -> None:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     task = build_dag(load_config(path), "shop", path).get_task("open_window")
-    run = SimpleNamespace(note="Floodmark: there is no pool shop_reads. Make it.", run_type="scheduled")
+    run = SimpleNamespace(conf={CONF_KEY: "there is no pool shop_reads. Make it."}, run_type="scheduled")
     with pytest.raises(AirflowFailException, match="there is no pool shop_reads"):
         task.python_callable(dag_run=run)
 

@@ -1,7 +1,8 @@
 """A pool that the configuration names and Airflow does not have: one message, instead of a task that waits for ever.
 
 Only the scheduler may ask Airflow's database. It calls this listener when a run begins, which writes what is missing
-into the note of the run; the run's first task, which is in no pool, reads the note and fails with it.
+into the note of the run, for people, and into its conf, which is what a task is told of a run (with Airflow 3.3 not the
+note). The run's first task, which is in no pool, reads it and fails with it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PREFIX = "cdc_"
-_MISSING = "Floodmark: there is no pool "
+_MISSING = "there is no pool "
+CONF_KEY = "floodmark_missing_pool"
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
-    """A note of ours goes when the pool is there: a run may be cleared and begin again."""
+    """What we wrote goes when the pool is there: a run may be cleared and begin again."""
     if not dag_run.dag_id.startswith(_PREFIX) or dag_run.dag is None:
         return
     from airflow.models.pool import Pool  # noqa: PLC0415  (in the scheduler only)
@@ -34,12 +36,16 @@ def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
     if session is None:
         return
     known = {pool.pool for pool in Pool.get_pools(session=session)}
-    note = describe_missing({task.pool for task in dag_run.dag.tasks} - known)
-    if note:
-        _LOG.error("%s, run %s: %s", dag_run.dag_id, dag_run.run_id, note)
-        dag_run.note = note
-    elif (dag_run.note or "").startswith(_MISSING):
-        dag_run.note = None
+    missing = describe_missing({task.pool for task in dag_run.dag.tasks} - known)
+    conf = dict(dag_run.conf or {})
+    if missing:
+        _LOG.error("%s, run %s: %s", dag_run.dag_id, dag_run.run_id, missing)
+        dag_run.note = missing
+        dag_run.conf = conf | {CONF_KEY: missing}
+    elif conf.pop(CONF_KEY, None) is not None:
+        dag_run.conf = conf
+        if (dag_run.note or "").startswith(_MISSING):
+            dag_run.note = None
 
 
 def describe_missing(pools: set[str]) -> str:
@@ -55,6 +61,6 @@ def describe_missing(pools: set[str]) -> str:
 
 def require_pools(pipeline: str, dag_run: Any) -> None:
     """dag_run: as the context of a task has it. Raises ConfigError."""
-    note = getattr(dag_run, "note", None) or ""
-    if note.startswith(_MISSING):
-        raise ConfigError(pipeline, note.removeprefix("Floodmark: "))
+    missing = (dag_run.conf or {}).get(CONF_KEY)
+    if missing:
+        raise ConfigError(pipeline, str(missing))
