@@ -12,15 +12,12 @@ from airflow.sdk import DAG, CronTriggerTimetable, task
 from floodmark.config.stops import planned_stop
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.run_alerts import CAPTURE_RUN_FAILED
-from floodmark.orchestration.callbacks import tells_failure
-from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
+from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.failure import explained
 from floodmark.wiring import source_connection, warehouse_connection
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
-
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
@@ -35,23 +32,16 @@ def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 def _build(config: Config, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
     """A run that was missed is not made up for: the next one does the same."""
-    dag = DAG(
-        dag_id=f"cdc_capture_{source}",
+    dag = make_dag(
+        f"cdc_capture_{source}",
+        source=source,
+        tags=("capture",),
+        config_path=config_path,
+        failed=CAPTURE_RUN_FAILED,
+        subject=source,
         description=f"The capture job of source {source}: its planned stops, its parameters, and whether it is alive",
         doc_md=_describe(source, capture),
         schedule=CronTriggerTimetable(capture.schedule, timezone="UTC"),
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=[OWNER, "cdc", "capture", f"source:{source}"],
-        on_failure_callback=tells_failure(config_path, CAPTURE_RUN_FAILED, source),
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
-        },
     )
     with dag:
 

@@ -7,7 +7,6 @@ is imported when they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,8 @@ from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 from floodmark.core.run_alerts import RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import replays, tasks
-from floodmark.orchestration.callbacks import deadline_of, tells_failure
+from floodmark.orchestration.callbacks import deadline_of
+from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.dag_page import describe_pipeline
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.load_operator import LoadWindow
@@ -27,13 +27,6 @@ from floodmark.wiring import Wiring, wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
-
-OWNER = "floodmark"
-RETRIES = 3
-RETRY_DELAY = timedelta(seconds=20)
-MAX_RETRY_DELAY = timedelta(minutes=5)
-# Runs before the first unpausing are never made up for; the date only has to lie in the past.
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
@@ -46,24 +39,16 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
     """At most one run at a time: two runs of a pipeline would fight for the same watermarks."""
     pipeline = config.pipeline(name)
     wiring = wire(config, name)
-    dag = DAG(
-        dag_id=dag_id(name),
+    dag = make_dag(
+        dag_id(name),
+        source=pipeline.source,
+        config_path=config_path,
+        failed=RUN_FAILED,
+        subject=name,
         description=f"SQL Server changes of {len(pipeline.tables)} tables into the warehouse, window by window",
         doc_md=describe_pipeline(name, pipeline, wiring.settings),
         schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=[OWNER, "cdc", f"source:{pipeline.source}"],
-        on_failure_callback=tells_failure(config_path, RUN_FAILED, name),
         deadline=deadline_of(config_path, name, pipeline),
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
-        },
     )
     with dag:
         _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)

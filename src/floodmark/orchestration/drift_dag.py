@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from floodmark.core.run_alerts import DRIFT_RUN_FAILED
-from floodmark.orchestration.callbacks import tells_failure
-from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
+from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.failure import explained
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
 
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 _PAGE = """
 # Schema drift of {source}
 
@@ -43,23 +40,16 @@ def drift_dag_id(source: str) -> str:
 def _build(config: Config, source: str, config_path: Path) -> DAG:
     schedule = config.sources[source].drift.schedule
     pipelines = sorted(name for name, pipeline in config.pipelines.items() if pipeline.source == source)
-    dag = DAG(
-        dag_id=drift_dag_id(source),
+    dag = make_dag(
+        drift_dag_id(source),
+        source=source,
+        tags=("drift",),
+        config_path=config_path,
+        failed=DRIFT_RUN_FAILED,
+        subject=source,
         description=f"Schema drift of the tables of source {source}",
         doc_md=_PAGE.format(source=source, pipelines=", ".join(pipelines)),
         schedule=CronTriggerTimetable(schedule, timezone="UTC") if schedule else None,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=[OWNER, "cdc", "drift", f"source:{source}"],
-        on_failure_callback=tells_failure(config_path, DRIFT_RUN_FAILED, source),
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
-        },
     )
     with dag:
 

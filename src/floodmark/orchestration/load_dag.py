@@ -4,7 +4,6 @@ that somebody asks for with the params of a run."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,16 @@ from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, task
 from floodmark.core.run_alerts import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import loads, tasks
-from floodmark.orchestration.callbacks import tells_failure
-from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY, assets_of
+from floodmark.orchestration.dag_factory import assets_of
+from floodmark.orchestration.dag_frame import make_dag
+from floodmark.orchestration.failure import explained
 from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.pools import require_pools
 from floodmark.wiring import Wiring, wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
 
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 _PAGE = """# Loads of pipeline {name}
 
 A table that is loaded anew leaves the windows of its pipeline for as long as that takes; its old rows stay readable,
@@ -46,16 +46,16 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
     pipeline = config.pipeline(name)
     wiring = wire(config, name)
     tables = [str(table) for table in wiring.settings.sources]
-    dag = DAG(
-        dag_id=f"cdc_load_{name}",
+    dag = make_dag(
+        f"cdc_load_{name}",
+        source=pipeline.source,
+        tags=("load",),
+        config_path=config_path,
+        failed=LOAD_RUN_FAILED,
+        subject=name,
         description=f"Repairs and reloads of single tables of {name}, beside its windows",
         doc_md=_PAGE.format(name=name),
         schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=[OWNER, "cdc", "load", f"source:{pipeline.source}"],
-        on_failure_callback=tells_failure(config_path, LOAD_RUN_FAILED, name),
         params={
             "table": Param(
                 None, type=["null", "string"], enum=[None, *tables], description="The table to load anew."
@@ -64,13 +64,6 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
                 None, type=["null", "string"], maxLength=4000,
                 description="Only rows for which this T-SQL condition over the table's columns is true.",
             ),
-        },
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
         },
     )  # fmt: skip
     with dag:
@@ -83,7 +76,9 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
     name = wiring.settings.name
 
     @task(doc_md="Take up an unfinished load, or plan the one that was asked for.")  # type: ignore[untyped-decorator]
-    def open_load(params: Any = None) -> int:
+    def open_load(params: Any = None, dag_run: Any = None) -> int:
+        with explained():
+            require_pools(name, dag_run)
         return loads.run_open_load(config_path, name, params)
 
     @task(doc_md="Great Expectations on the rows of the load.")  # type: ignore[untyped-decorator]

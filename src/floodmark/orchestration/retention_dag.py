@@ -3,7 +3,6 @@ is left before cleanup passes a watermark, and brings the cleanup job to the sta
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,12 @@ from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from floodmark.config.retention import RetentionConfig
 from floodmark.core.run_alerts import RETENTION_RUN_FAILED
-from floodmark.orchestration.callbacks import tells_failure
-from floodmark.orchestration.dag_factory import MAX_RETRY_DELAY, OWNER, RETRIES, RETRY_DELAY
+from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.failure import explained
 from floodmark.wiring import source_connection, warehouse_connection
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
-
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
@@ -34,23 +30,16 @@ def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 def _build(config: Config, source: str, retention: RetentionConfig, config_path: Path) -> DAG:
     """A run that was missed is not made up for: the next one does the same."""
-    dag = DAG(
-        dag_id=f"cdc_retention_{source}",
+    dag = make_dag(
+        f"cdc_retention_{source}",
+        source=source,
+        tags=("retention",),
+        config_path=config_path,
+        failed=RETENTION_RUN_FAILED,
+        subject=source,
         description=f"How long source {source} keeps its changes, against how far its readers are",
         doc_md=_describe(source, retention),
         schedule=CronTriggerTimetable(retention.schedule, timezone="UTC"),
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=[OWNER, "cdc", "retention", f"source:{source}"],
-        on_failure_callback=tells_failure(config_path, RETENTION_RUN_FAILED, source),
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
-        },
     )
     with dag:
 

@@ -1,0 +1,44 @@
+"""What every DAG of Floodmark has in common: an owner and tags, how often a task is tried, one run at a time, and that
+a failed run is told of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from floodmark.orchestration.callbacks import tells_failure
+
+OWNER = "floodmark"
+RETRIES = 3
+RETRY_DELAY = timedelta(seconds=20)
+MAX_RETRY_DELAY = timedelta(minutes=5)
+# Runs before the first unpausing are never made up for; the date only has to lie in the past.
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_dag(
+    dag_id: str, *, source: str, tags: tuple[str, ...] = (), config_path: Path, failed: str, subject: str, **own: Any
+) -> DAG:
+    """failed: the kind of alert that a failed run raises, about ``subject``. own: what ``DAG`` takes besides.
+
+    A run that was missed is not made up for: the next one does the same.
+    """
+    return DAG(
+        dag_id=dag_id,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=[OWNER, "cdc", *tags, f"source:{source}"],
+        on_failure_callback=tells_failure(config_path, failed, subject),
+        default_args={
+            "owner": OWNER,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
+        },
+        **own,
+    )
