@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 from floodmark.cli import _out, app
 from floodmark.core.alert import Alert
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import LoadKilledError
+from floodmark.core.lane import load_lane
+from floodmark.core.load_chunk import plan_chunks
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
@@ -166,6 +169,68 @@ def test_status_shows_the_last_window_apart_from_the_sum_of_all(
     last = {"window_id": window_id, "read_rows": 5, "inserted_rows": 5, "updated_rows": 0, "deleted_rows": 0}
     assert table["last_window"] == last | {"quarantined_rows": 0}
     assert table["state"] == "settling"
+
+
+def test_status_shows_how_far_a_table_that_is_loaded_anew_has_come(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    table = TablePlan(
+        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, lsn(9),
+        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE, is_reload=True,
+    )  # fmt: skip
+    opened = ledger.open_window("shop", lsn(20), (table,), lane=load_lane(ORDERS))
+    ledger.store_chunks(opened, ORDERS, plan_chunks([(number,) for number in range(6)]))
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute("UPDATE floodmark.load_chunks SET state = 'staged', rows = 400000 WHERE chunk_no < 3")
+    (status,) = json.loads(cli.invoke(app, ["status", "--json"]).stdout)
+    (found,) = status["tables"]
+    assert (found["verdict"], found["load_percent"], found["load_rows"]) == ("repairing", 42, 1_200_000)
+    assert (found["standing"], status["unfinished_window_id"]) == ("attention", None)
+    assert "loads it anew: 42 %, 1,200,000 rows are staged" in " ".join(cli.invoke(app, ["status"]).stdout.split())
+
+
+def test_status_of_a_ledger_of_the_version_before_brings_it_up_to_date(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute("ALTER TABLE floodmark.windows DROP COLUMN lane CASCADE")
+        session.execute("DROP TABLE floodmark.load_chunks, floodmark.gaps")
+        session.execute("UPDATE floodmark.ledger_version SET version = 3")
+    result = cli.invoke(app, ["status"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_first_load(ledger, database)
+    loaded: list[int] = []
+
+    def killed(wiring: Wiring, window_id: int, path: Path) -> None:
+        loaded.append(window_id)
+        raise LoadKilledError("window", "killed.")
+
+    monkeypatch.setattr("floodmark.cli._load", killed)
+    for _ in range(2):
+        assert cli.invoke(app, ["reload", "shop", "dbo.orders"]).exit_code == 75
+    assert len(loaded) == 2
+    assert len(set(loaded)) == 1
+    (opened,) = ledger.list_unfinished("shop")
+    assert (opened.plan.lane, opened.plan.tables[0].is_reload) == (load_lane(ORDERS), True)
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_reload_refuses_what_is_no_table_or_no_condition(cli: CliRunner) -> None:
+    for arguments, words in (
+        (["dbo.Nope"], "it has no table dbo.Nope"), (["Orders"], "not a table name"),
+        (["dbo.Orders", "--where", "1 = 1; DROP TABLE x"], "a semicolon stands in it"),
+    ):  # fmt: skip
+        result = cli.invoke(app, ["reload", "shop", *arguments])
+        assert result.exit_code == 2
+        assert words in " ".join(result.stderr.split())
 
 
 def test_status_check_ends_with_0_while_nothing_is_wrong(cli: CliRunner) -> None:
