@@ -125,7 +125,8 @@ class Stage:
             self.finish(actor, opened.window_id, loses_hold)
 
     def replay(self, actor: Actor) -> None:
-        after, to = sorted(self.chance.sample(range(self.source.min_lsn, self.source.position + 1), 2))
+        known = range(self.source.min_lsn, max(self.watermark(), self.source.min_lsn + 1) + 1)
+        after, to = sorted(self.chance.sample(known, 2))
         log = actor.port(SmallLog(self.source))
         opened = Replay(settings(), actor.port(self.source), log, actor.port(self.shop.ledger)).open(between(after, to))
         if opened.window_id is not None:
@@ -184,21 +185,21 @@ def is_expected(error: BaseException | None) -> bool:
     return error is None or isinstance(error, overtaken)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_runs_that_interleave_at_random_apply_each_window_once_and_move_no_watermark_back(
     database: WarehouseConnection, ledger: PostgresLedger, seed: int
 ) -> None:
     chance = random.Random(seed)
     source = SmallSource()
     stage = Stage(Shop(database, ledger), source, chance)
-    parts = [stage.run, stage.run, stage.zombie, stage.cleared, stage.replay, stage.run]
+    parts = [stage.run, stage.run, stage.zombie, stage.cleared, stage.replay, stage.replay]
     actors: list[Actor] = []
     outcomes: list[BaseException | None] = []
     for _ in range(3):
         stage.write()
     watermark = 0
-    for _ in range(150):
-        if chance.random() < 0.25:
+    for _ in range(300):
+        if chance.random() < 0.1:
             stage.write()
         if len(actors) < 4:
             actors.append(Actor(chance.choice(parts)))
