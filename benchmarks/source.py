@@ -9,6 +9,7 @@ import argparse
 import multiprocessing
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ import psutil
 from benchmarks import wide_table
 from benchmarks.drivers import CLIENTS, Address, connect_pymssql
 from benchmarks.measuring import Report, seconds
+from benchmarks.other_runtimes import read_by_jdbc, read_by_tedious
 from sqlserver_emulator.testing import running_emulator
 
 DATABASE = "Source"
@@ -67,7 +69,7 @@ def measure(address: Address, process: psutil.Process, report: Report, sizes: Si
         wide_table.create(connection, tracked=False)
         wide_table.fill(connection, sizes.rows)
         connection.cursor().execute(_SMALL)
-    figures = [*_clients(address, sizes), *_transactions(address, sizes)]
+    figures = [*_clients(address, sizes), *_other_runtimes(address, sizes), *_transactions(address, sizes)]
     figures.append(_memory(address, process, sizes))
     with connect_pymssql(address, DATABASE) as connection:
         connection.cursor().execute("EXEC sys.sp_cdc_enable_db")
@@ -94,6 +96,18 @@ def _clients(address: Address, sizes: Sizes) -> list[Figure]:
             figures.append((what, f"{sizes.rows / spent:,.0f}", ""))
         finally:
             connection.close()
+    return figures
+
+
+def _other_runtimes(address: Address, sizes: Sizes) -> list[Figure]:
+    statement = f"SELECT {wide_table.COLUMNS} FROM {wide_table.TABLE}"
+    figures: list[Figure] = []
+    for name, read in (("mssql-jdbc, below Spark", read_by_jdbc), ("tedious", read_by_tedious)):
+        what = f"rows/s of 8 columns to {name}"
+        try:
+            figures.append((what, f"{sizes.rows / read(address, DATABASE, statement):,.0f}", ""))
+        except (OSError, subprocess.SubprocessError) as error:
+            figures.append((what, f"not measured: {error}", ""))
     return figures
 
 

@@ -192,5 +192,12 @@ ENCRYPTIONS: dict[str, Callable[[Emulator, str], Any]] = {
     "mssql-python-strict": _mssql_python("strict"),
     **{f"pyodbc-{encrypt}": _pyodbc(encrypt) for encrypt in ("no", "optional", "yes", "mandatory", "strict")},
     "python-tds-without-ca": _connect_pytds,
+    # The chain is verified; to compare the name, python-tds asks pyOpenSSL for what that no longer has.
+    "python-tds-verified": lambda server, database: _connect_pytds(
+        server, database, cafile=str(server.ca_file), validate_host=False
+    ),
+    "python-tds-login-only": lambda server, database: _connect_pytds(
+        server, database, cafile=str(server.ca_file), validate_host=False, enc_login_only=True
+    ),
 }
 """Every way to ask for encryption, or for none, that a driver has."""
