@@ -1,132 +1,37 @@
-"""Gaps and reloads on a real ledger and warehouse: a table leaves the windows, is loaded anew and swept."""
+"""Gaps on a real ledger and warehouse: a table leaves the windows, is loaded anew and swept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
-from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance, lsn
+from repair_runner import REPAIR, Runner, small_runner
+from small_source import NOON, SmallSource, settings
+from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, changes, first_load, instance, lsn
 
-from floodmark.core.alert import Alert
-from floodmark.core.capture import SourceSnapshot
 from floodmark.core.errors import (
-    ConfigError,
     InstanceReplacedError,
     NotHarvestedYetError,
     OperatorError,
     SourceRewoundError,
-    WindowBusyError,
     WindowExpiredError,
 )
-from floodmark.core.gap import OnGap, repair_key
+from floodmark.core.gap import repair_key
 from floodmark.core.lane import load_lane
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window import Deletes, OnFailure, Rule, WindowState
 from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.sync.repair import end_repair
+from floodmark.sync.open_window import open_window
 from floodmark.warehouse.connection import WarehouseConnection
-
-REPAIR = {"on_gap": OnGap.REPAIR}
-
-
-@dataclass
-class Told:
-    """``Alerts`` that only remember."""
-
-    open: dict[str, Alert] = field(default_factory=dict)
-    ended: list[str] = field(default_factory=list)
-
-    def raise_alert(self, alert: Alert) -> None:
-        self.open[alert.event_key] = alert
-
-    def end_alert(self, event_key: str) -> None:
-        if self.open.pop(event_key, None):
-            self.ended.append(event_key)
-
-    def end_alerts(self, kind: str, subject: str) -> None:
-        raise AssertionError("nobody asks for that here")
-
-
-@dataclass
-class Runner:
-    shop: Shop
-    source: SmallSource
-    told: Told = field(default_factory=Told)
-    stager: SmallStager = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stager = SmallStager(self.shop, self.source)
-
-    def run(self, **chosen: Any) -> OpenResult:
-        """One run of the pipeline, as its DAG does it."""
-        opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.told)
-        self._finish(opened)
-        return opened
-
-    def desk(self, **chosen: Any) -> LoadDesk:
-        return LoadDesk(
-            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.told
-        )  # fmt: skip
-
-    def load(self, **chosen: Any) -> OpenResult:
-        """One run of the load DAG without params."""
-        opened = self.desk(**chosen).open_pending()
-        self._finish(opened)
-        return opened
-
-    def reload(self, where: str = "", **chosen: Any) -> None:
-        self._finish(self.desk(**chosen).open_reload(ORDERS, where))
-
-    def _finish(self, opened: OpenResult) -> None:
-        if opened.window_id is None:
-            return
-        ledger = self.shop.ledger
-        load_window(opened.window_id, ledger, self.shop.warehouse, self.source, self.stager)
-        check_window(opened.window_id, ledger, NoChecks())
-        advance_window(opened.window_id, ledger, self.shop.warehouse)
-        end_repair(ledger.read_window(opened.window_id).plan, self.told)
-
-    def equal(self) -> bool:
-        found = {key: row[0] for key, row in self.shop.target().items()}
-        return found == {key: Decimal(amount) for key, amount in self.source.rows.items()}
-
-    def watermark(self) -> int:
-        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
-        assert state.watermark is not None
-        return int.from_bytes(state.watermark.value)
-
-    def expire(self) -> None:
-        """Changes that nobody has read, and that cleanup then took."""
-        self.source.write(1, 111)
-        self.source.write(2, None)
-        self.source.write(9, 90)
-        self.source.min_lsn = self.source.position
-        self.source.idle()
-
-    def verdict(self) -> tuple[str, str]:
-        (found,) = self.shop.rows("SELECT verdict, cause FROM floodmark.verdicts")
-        return found["verdict"], found["cause"]
 
 
 @pytest.fixture
 def runner(database: WarehouseConnection, ledger: PostgresLedger) -> Runner:
-    source = SmallSource()
-    for key in range(1, 6):
-        source.write(key, key * 10)
-    return Runner(Shop(database, ledger), source)
+    return small_runner(database, ledger)
 
 
 @contextmanager
@@ -238,10 +143,13 @@ def test_rewound_source_wins_over_what_the_target_has_of_the_lost_time(runner: R
     runner.source.write(2, None)
     runner.source.write(3, None)
     runner.source.write(7, 70)
+    runner.source.write(8, 80)
+    runner.run(**chosen)
     for _ in range(20):
         runner.source.idle()
     runner.source.write(4, 400)
     runner.source.write(5, None)
+    runner.source.write(8, None)
     runner.run(**chosen)
     assert runner.equal()
     lost_to = runner.watermark()
@@ -254,7 +162,7 @@ def test_rewound_source_wins_over_what_the_target_has_of_the_lost_time(runner: R
     (gap,) = runner.shop.rows("SELECT verdict, after_lsn, to_lsn FROM floodmark.gaps")
     assert gap == {"verdict": "ahead_of_source", "after_lsn": lsn(point + 1).value, "to_lsn": lsn(lost_to).value}
     # All of it far below what the target had: every row must take it, living, dead and never seen.
-    for key, amount in ((1, 12), (2, 22), (3, None), (4, 42), (5, 52), (7, 72)):
+    for key, amount in ((1, 12), (2, 22), (3, None), (4, 42), (5, 52), (7, 72), (8, 82)):
         runner.source.write(key, amount)
     runner.run(**chosen)
     assert runner.equal()
@@ -293,78 +201,6 @@ def test_row_that_a_rule_keeps_out_of_the_load_is_not_swept(runner: Runner) -> N
     assert {key: int(row[0]) for key, row in runner.shop.target().items()} == {1: 10, 3: 30, 4: 40, 5: 50}
 
 
-def test_reload_waits_for_the_window_that_holds_the_table(runner: Runner) -> None:
-    runner.run()
-    runner.source.write(1, 11)
-    open_window(settings(), runner.source, runner.shop.ledger)
-    with pytest.raises(WindowBusyError, match="window 2 is unfinished and holds the table"):
-        runner.reload()
-
-
-def test_reload_takes_a_table_out_of_a_window_that_can_no_longer_be_read(runner: Runner) -> None:
-    runner.run()
-    runner.source.write(1, 11)
-    open_window(settings(), runner.source, runner.shop.ledger)
-    runner.expire()
-    runner.reload()
-    assert runner.equal()
-    assert runner.shop.ledger.list_unfinished(PIPELINE) == []
-
-
-def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner: Runner) -> None:
-    runner.run()
-    opened = runner.desk().open_reload(ORDERS)
-    runner.source.write(1, 11)
-    result = runner.run()
-    assert result.window_id is None
-    assert "window 2 (planned) loads it anew: its reading has not begun" in result.reason
-    assert runner.desk().open_reload(ORDERS).window_id == opened.window_id
-    runner.load()
-    assert runner.told.open == {}
-    runner.run()
-    assert runner.equal()
-
-
-def test_part_of_a_table_is_merged_and_nothing_swept_and_no_watermark_moves(runner: Runner) -> None:
-    runner.run()
-    runner.stager.kept = lambda key, where: not where or key < 3
-    before = runner.watermark()
-    runner.source.write(1, 11)
-    runner.source.write(2, None)
-    runner.source.write(5, 55)
-    runner.reload("[Id] < 3")
-    assert {key: int(row[0]) for key, row in runner.shop.target().items()} == {1: 11, 2: 20, 3: 30, 4: 40, 5: 50}
-    assert runner.watermark() == before
-    assert not runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
-    runner.source.write(1, 12)
-    runner.run()
-    assert runner.equal()
-
-
-def test_part_of_a_table_with_a_gap_is_refused(runner: Runner) -> None:
-    with pytest.raises(OperatorError, match="it has not been loaded yet"):
-        runner.reload("[Id] < 3")
-    runner.run()
-    runner.expire()
-    with pytest.raises(OperatorError, match="it is expired, so that a part of it is not enough"):
-        runner.reload("[Id] < 3")
-
-
-def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
-    runner.run()
-    runner.desk().open_reload(ORDERS, "[Id] < 3")
-    with pytest.raises(OperatorError, match=r"window 2 is unfinished and loads the rows where \[Id\] < 3"):
-        runner.reload("[Id] > 3")
-    runner.stager.kept = lambda key, where: key < 3
-    runner.reload()
-    assert runner.shop.ledger.unfinished_window(PIPELINE, load_lane(ORDERS)) is None
-
-
-def test_table_that_the_pipeline_has_not_is_refused_by_name(runner: Runner) -> None:
-    with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. There are: dbo\.Orders"):
-        runner.desk().open_reload(TableName("dbo", "Nope"))
-
-
 def test_table_becomes_consistent_again_after_a_window_that_ends_after_the_load(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
@@ -389,34 +225,6 @@ def test_killed_repair_goes_on_with_the_chunks_that_are_missing(runner: Runner) 
     runner.load(**REPAIR)
     assert runner.stager.chunks_read - before == 3
     assert runner.shop.ledger.read_window(2).state is WindowState.ADVANCED
-
-
-def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Runner) -> None:
-    ledger = runner.shop.ledger
-    names = (ORDERS, TableName("dbo", "Items"))
-    first, second = (
-        ledger.open_window(
-            PIPELINE, lsn(9), [replace(first_load(), source=name, target=TableName("shop", name.name))],
-            lane=load_lane(name),
-        ).window_id
-        for name in names
-    )  # fmt: skip
-    tables = tuple(TableSettings(name, TableName("shop", name.name)) for name in names)
-    desk = replace(runner.desk(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
-    assert desk.open_pending().window_id == first
-    ledger.begin_load(first)
-    assert desk.open_pending().window_id == second
-
-
-@dataclass
-class TwoTables:
-    """Shows every table as the one there is."""
-
-    source: SmallSource
-
-    def read_snapshot(self, tables: Sequence[TableName], instances: object = None) -> SourceSnapshot:
-        seen = self.source.read_snapshot(tables)
-        return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))
 
 
 def test_rows_above_the_load_are_lowered_even_where_they_stay(runner: Runner) -> None:

@@ -1,0 +1,110 @@
+"""Runs and loads of the small source, as the DAGs do them, with alerts that are only remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from small_source import NoChecks, SmallSource, SmallStager, settings
+from warehouse_shop import ORDERS, PIPELINE, Shop
+
+from floodmark.core.alert import Alert
+from floodmark.core.gap import OnGap
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.advance import advance_window
+from floodmark.sync.check import check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_load import LoadDesk
+from floodmark.sync.open_window import OpenResult, open_window
+from floodmark.sync.repair import end_repair
+from floodmark.warehouse.connection import WarehouseConnection
+
+REPAIR = {"on_gap": OnGap.REPAIR}
+
+
+@dataclass
+class Told:
+    """``Alerts`` that only remember."""
+
+    open: dict[str, Alert] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+    def raise_alert(self, alert: Alert) -> None:
+        self.open[alert.event_key] = alert
+
+    def end_alert(self, event_key: str) -> None:
+        if self.open.pop(event_key, None):
+            self.ended.append(event_key)
+
+    def end_alerts(self, kind: str, subject: str) -> None:
+        raise AssertionError("nobody asks for that here")
+
+
+@dataclass
+class Runner:
+    shop: Shop
+    source: SmallSource
+    told: Told = field(default_factory=Told)
+    stager: SmallStager = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stager = SmallStager(self.shop, self.source)
+
+    def run(self, **chosen: Any) -> OpenResult:
+        """One run of the pipeline, as its DAG does it."""
+        opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.told)
+        self._finish(opened)
+        return opened
+
+    def desk(self, **chosen: Any) -> LoadDesk:
+        return LoadDesk(
+            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.told
+        )  # fmt: skip
+
+    def load(self, **chosen: Any) -> OpenResult:
+        """One run of the load DAG without params."""
+        opened = self.desk(**chosen).open_pending()
+        self._finish(opened)
+        return opened
+
+    def reload(self, where: str = "", **chosen: Any) -> None:
+        self._finish(self.desk(**chosen).open_reload(ORDERS, where))
+
+    def _finish(self, opened: OpenResult) -> None:
+        if opened.window_id is None:
+            return
+        ledger = self.shop.ledger
+        load_window(opened.window_id, ledger, self.shop.warehouse, self.source, self.stager)
+        check_window(opened.window_id, ledger, NoChecks())
+        advance_window(opened.window_id, ledger, self.shop.warehouse)
+        end_repair(ledger.read_window(opened.window_id).plan, self.told)
+
+    def equal(self) -> bool:
+        found = {key: row[0] for key, row in self.shop.target().items()}
+        return found == {key: Decimal(amount) for key, amount in self.source.rows.items()}
+
+    def watermark(self) -> int:
+        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
+        assert state.watermark is not None
+        return int.from_bytes(state.watermark.value)
+
+    def expire(self) -> None:
+        """Changes that nobody has read, and that cleanup then took."""
+        self.source.write(1, 111)
+        self.source.write(2, None)
+        self.source.write(9, 90)
+        self.source.min_lsn = self.source.position
+        self.source.idle()
+
+    def verdict(self) -> tuple[str, str]:
+        (found,) = self.shop.rows("SELECT verdict, cause FROM floodmark.verdicts")
+        return found["verdict"], found["cause"]
+
+
+def small_runner(database: WarehouseConnection, ledger: PostgresLedger) -> Runner:
+    """Five rows, not loaded yet."""
+    source = SmallSource()
+    for key in range(1, 6):
+        source.write(key, key * 10)
+    return Runner(Shop(database, ledger), source)

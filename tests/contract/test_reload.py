@@ -1,0 +1,129 @@
+"""Loads on demand: a whole table, or the rows of a condition, beside the windows of its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from repair_runner import Runner, small_runner
+from small_source import SmallSource, settings
+from warehouse_shop import ORDERS, PIPELINE, first_load, lsn
+
+from floodmark.core.capture import SourceSnapshot
+from floodmark.core.errors import (
+    ConfigError,
+    OperatorError,
+    WindowBusyError,
+)
+from floodmark.core.lane import load_lane
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.open_window import open_window
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.fixture
+def runner(database: WarehouseConnection, ledger: PostgresLedger) -> Runner:
+    return small_runner(database, ledger)
+
+
+def test_reload_waits_for_the_window_that_holds_the_table(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(1, 11)
+    open_window(settings(), runner.source, runner.shop.ledger)
+    with pytest.raises(WindowBusyError, match="window 2 is unfinished and holds the table"):
+        runner.reload()
+
+
+def test_reload_takes_a_table_out_of_a_window_that_can_no_longer_be_read(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(1, 11)
+    open_window(settings(), runner.source, runner.shop.ledger)
+    runner.expire()
+    runner.reload()
+    assert runner.equal()
+    assert runner.shop.ledger.list_unfinished(PIPELINE) == []
+
+
+def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner: Runner) -> None:
+    runner.run()
+    opened = runner.desk().open_reload(ORDERS)
+    runner.source.write(1, 11)
+    result = runner.run()
+    assert result.window_id is None
+    assert "window 2 (planned) loads it anew: its reading has not begun" in result.reason
+    assert runner.desk().open_reload(ORDERS).window_id == opened.window_id
+    runner.load()
+    assert runner.told.open == {}
+    runner.run()
+    assert runner.equal()
+
+
+def test_part_of_a_table_is_merged_and_nothing_swept_and_no_watermark_moves(runner: Runner) -> None:
+    runner.run()
+    runner.stager.kept = lambda key, where: not where or key < 3
+    before = runner.watermark()
+    runner.source.write(1, 11)
+    runner.source.write(2, None)
+    runner.source.write(5, 55)
+    runner.reload("[Id] < 3")
+    assert {key: int(row[0]) for key, row in runner.shop.target().items()} == {1: 11, 2: 20, 3: 30, 4: 40, 5: 50}
+    assert runner.watermark() == before
+    assert not runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
+    runner.source.write(1, 12)
+    runner.run()
+    assert runner.equal()
+
+
+def test_part_of_a_table_with_a_gap_is_refused(runner: Runner) -> None:
+    with pytest.raises(OperatorError, match="it has not been loaded yet"):
+        runner.reload("[Id] < 3")
+    runner.run()
+    runner.expire()
+    with pytest.raises(OperatorError, match="it is expired, so that a part of it is not enough"):
+        runner.reload("[Id] < 3")
+
+
+def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
+    runner.run()
+    runner.desk().open_reload(ORDERS, "[Id] < 3")
+    with pytest.raises(OperatorError, match=r"window 2 is unfinished and loads the rows where \[Id\] < 3"):
+        runner.reload("[Id] > 3")
+    runner.stager.kept = lambda key, where: key < 3
+    runner.reload()
+    assert runner.shop.ledger.unfinished_window(PIPELINE, load_lane(ORDERS)) is None
+
+
+def test_table_that_the_pipeline_has_not_is_refused_by_name(runner: Runner) -> None:
+    with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. There are: dbo\.Orders"):
+        runner.desk().open_reload(TableName("dbo", "Nope"))
+
+
+def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Runner) -> None:
+    ledger = runner.shop.ledger
+    names = (ORDERS, TableName("dbo", "Items"))
+    first, second = (
+        ledger.open_window(
+            PIPELINE, lsn(9), [replace(first_load(), source=name, target=TableName("shop", name.name))],
+            lane=load_lane(name),
+        ).window_id
+        for name in names
+    )  # fmt: skip
+    tables = tuple(TableSettings(name, TableName("shop", name.name)) for name in names)
+    desk = replace(runner.desk(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
+    assert desk.open_pending().window_id == first
+    ledger.begin_load(first)
+    assert desk.open_pending().window_id == second
+
+
+@dataclass
+class TwoTables:
+    """Shows every table as the one there is."""
+
+    source: SmallSource
+
+    def read_snapshot(self, tables: Sequence[TableName], instances: object = None) -> SourceSnapshot:
+        seen = self.source.read_snapshot(tables)
+        return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))
