@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down status check test test-clients bench fuzz format
+.PHONY: help setup run up down status check test test-clients torture bench fuzz format
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -28,11 +28,15 @@ check: setup ## lint, types, import contracts, unit tests
 	@.venv/bin/lint-imports
 	@$(PY) -m pytest -q tests/unit
 
-test: check ## everything but the clients of test-clients
-	@$(PY) -m pytest -q -n 3 --dist loadfile --ignore=tests/unit --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
+test: check ## everything but test-clients and torture
+	@$(PY) -m pytest -q -n 3 --dist loadfile --ignore=tests/unit --ignore=tests/torture --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
+
+torture: setup ## kill -9 at FLOODMARK_TORTURE_KILLS (200) moments of runs with Spark, for hours
+	@FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} \
+	  $(PY) -m pytest -q tests/torture
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.naming import staging_table
 from floodmark.core.window import WindowPlan
+from floodmark.spark.carried_errors import CarriedError, recover
 from floodmark.spark.data_source import ChangesPart, SqlServerReader, read_chunk_bounds
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
@@ -26,21 +28,35 @@ class InProcessStager:
     def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
         table = plan.tables[index]
         assert table.interval is not None
-        batches = list(SqlServerReader(table, self.source, 1).read(ChangesPart(table.interval)))
+        with _recovered():
+            batches = list(SqlServerReader(table, self.source, 1).read(ChangesPart(table.interval)))
         if not batches:
             return StagedRows(0, 0)
         # All changes of a key in one batch.
         whole = pa.concat_batches(batches)
         writer = self._writer(plan, index)
-        return StagedRows(whole.num_rows, writer.write(writer.net_rows([whole]), 0))
+        with _recovered():
+            return StagedRows(whole.num_rows, writer.write(writer.net_rows([whole]), 0))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return read_chunk_bounds(plan.tables[index], self.source)
 
     def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
         reader = SqlServerReader(plan.tables[index], self.source, parallel_reads, packed=True, chunks=chunks)
-        for part in reader.partitions():
-            list(ChunkWriter(self._writer(plan, index), plan)(reader.read(part)))
+        with _recovered():
+            for part in reader.partitions():
+                list(ChunkWriter(self._writer(plan, index), plan)(reader.read(part)))
 
     def _writer(self, plan: WindowPlan, index: int) -> StageWriter:
         return StageWriter(plan.tables[index], staging_table(plan, index), plan.to_lsn, self.warehouse)
+
+
+@contextmanager
+def _recovered() -> Iterator[None]:
+    """As ``SparkStager`` does with what its workers raise."""
+    try:
+        yield
+    except CarriedError as error:
+        found = recover(error)
+        assert found is not None
+        raise found from None
