@@ -118,11 +118,12 @@ class Engine:
                 on_close=lambda: self._session_ids.give_back(session_id),
                 faults=SessionFaults(self.faults, login),
             )
+            # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
+            access.fetch("DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
+                         [session_id])  # fmt: skip
             access.fetch(
                 "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
-                " VALUES ($1::int, pg_backend_pid(), $2, $3, $4) ON CONFLICT (session_id) DO UPDATE SET"
-                " backend_pid = excluded.backend_pid, login = excluded.login, application = excluded.application,"
-                " database_name = excluded.database_name, login_time = emulator.now()",
+                " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",
                 [session_id, login, application, database],
             )
         except SqlServerError as error:

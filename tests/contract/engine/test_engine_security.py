@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import psycopg
 import pytest
 from engine_client import SA_PASSWORD, Client
 
@@ -21,6 +23,31 @@ def _refusal(engine: Engine, login: str, password: str, database: str) -> SqlSer
     with pytest.raises(SqlServerError) as refused:
         engine.open_session(login=login, password=password, database=database, application="test")
     return refused.value
+
+
+def test_a_session_is_not_taken_for_an_ended_one_whose_process_had_the_same_number(
+    engine: Engine, connect: Callable[..., Client], client: Client
+) -> None:
+    _make_reader(client, "latecomer")
+    highest = int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii"))
+    own = client.value("SELECT host_process_id FROM sys.dm_exec_sessions WHERE session_id = @@SPID")
+    assert isinstance(own, int)
+    coming = [(own + ahead - 1) % highest + 1 for ahead in range(1, 10_000)]
+    with psycopg.connect(engine.conninfo, autocommit=True) as postgres:
+        postgres.execute(
+            "INSERT INTO emulator.sessions SELECT -row_number() OVER (), pid, 'sa', 'ended', 'master'"
+            " FROM unnest(%s) AS pid ON CONFLICT DO NOTHING",
+            (coming,),
+        )
+        try:
+            late = connect("latecomer", PASSWORD)
+            assert late.value("SELECT SUSER_SNAME()") == "latecomer"
+            assert late.value("SELECT IS_SRVROLEMEMBER('sysadmin')") == 0
+            ended = postgres.execute("SELECT count(*) FROM emulator.sessions WHERE application = 'ended'").fetchone()
+            assert ended is not None
+            assert ended[0] < len(coming)
+        finally:
+            postgres.execute("DELETE FROM emulator.sessions WHERE application = 'ended'")
 
 
 def test_a_wrong_password_and_an_unknown_login_are_told_alike(engine: Engine, database: str) -> None:

@@ -218,7 +218,7 @@ CREATE TABLE emulator.role_members (
 -- Sessions of the running server, for sys.dm_exec_sessions; emptied when the server starts.
 CREATE UNLOGGED TABLE emulator.sessions (
     session_id smallint PRIMARY KEY,
-    backend_pid int NOT NULL,
+    backend_pid int NOT NULL UNIQUE,
     login varchar(128) NOT NULL,
     application varchar(128) NOT NULL,
     database_name varchar(128) NOT NULL,
