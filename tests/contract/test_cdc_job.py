@@ -297,6 +297,21 @@ def test_statement_that_assigns_a_key_is_deferred_when_a_merge_or_of_many_rows(
     assert [row[:2] for row in shop.changes()[2:]] == [*expected, (3, 2), (4, 2)]
 
 
+def test_cleanup_waits_for_whoever_drops_instances_and_holds_nothing_that_they_need(shop: Shop) -> None:
+    """Whatever else they had read before would make a deadlock of it."""
+    job = find_job(runner(shop.sql), shop.database_id, CLEANUP)
+    assert job is not None
+    waits = "SELECT 1 FROM pg_locks WHERE relation = '\"Shop.cdc\".change_tables'::regclass AND NOT granted"
+    with connect(shop.engine.conninfo) as cleaning, connect(shop.engine.conninfo) as dropping:
+        with dropping.transaction():
+            dropping.execute(b'LOCK TABLE "Shop.cdc".change_tables IN EXCLUSIVE MODE')
+            thread = threading.Thread(target=run_cleanup_job, args=(cleaning, job))
+            thread.start()
+            wait_until(lambda: runner(shop.sql)(waits, ()) != [])
+            dropping.execute(b'LOCK TABLE "Shop.cdc".lsn_time_mapping IN ACCESS EXCLUSIVE MODE NOWAIT')
+        thread.join()
+
+
 def test_slot_of_a_rolled_back_enabling_is_dropped_and_a_running_one_is_not(shop: Shop) -> None:
     session = shop.engine.open_session(login="sa", password="a-Password-1", database="master", application="test")
     other = Shop(shop.engine, session, shop.sql)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from sqlserver_emulator.cdc.instances import CdcDatabase
+from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, keep_instances
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import Run
 
@@ -38,6 +38,7 @@ def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes |
         ((mark,),) = run(database.sql(low_end), (object_id,))
         return bytes(mark or b"")
     with atomic():
+        keep_instances(run, database)
         ((mark,),) = run(database.sql(_FIRST_OF_TICK), (mark,))
         run(database.sql(_RAISE_LOW_END), (object_id, mark))
     return bytes(mark)
@@ -45,17 +46,28 @@ def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes |
 
 def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> None:
     """The cleanup job: everything older than the newest entry by more than the retention."""
-    with atomic():
-        rows = run(database.sql(_MARK_OF_RETENTION), (retention_minutes,))
-        mark = rows[0][0] if rows else None
-        if mark is None:
-            return
-        ids = [i for (i,) in run(database.sql("SELECT object_id FROM :cdc.change_tables ORDER BY object_id"), ())]
-        for object_id in ids:
-            run(database.sql(_RAISE_LOW_END), (object_id, bytes(mark)))
+    try:
+        with atomic():
+            mark, ids = _raise_low_ends(run, database, retention_minutes)
+    except CdcDisabledError:
+        return  # with all that there was to clean
     for object_id in ids:
-        delete_changes(run, object_id, bytes(mark), threshold)
-    trim_timeline(run, database, threshold)
+        delete_changes(run, object_id, mark, threshold)
+    if ids:
+        trim_timeline(run, database, threshold)
+
+
+def _raise_low_ends(run: Run, database: CdcDatabase, retention_minutes: int) -> tuple[bytes, list[int]]:
+    """Of every instance. Returns what may go, and of which instances."""
+    keep_instances(run, database)
+    rows = run(database.sql(_MARK_OF_RETENTION), (retention_minutes,))
+    if not rows or rows[0][0] is None:
+        return b"", []
+    mark = bytes(rows[0][0])
+    ids = [i for (i,) in run(database.sql("SELECT object_id FROM :cdc.change_tables ORDER BY object_id"), ())]
+    for object_id in ids:
+        run(database.sql(_RAISE_LOW_END), (object_id, mark))
+    return mark, ids
 
 
 def delete_changes(run: Run, object_id: int, mark: bytes, threshold: int) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from psycopg import errors
+
 from sqlserver_emulator.cdc.lsn import RECORD_SLOT, lsn_at, parse_position
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.rows import CapturedColumn
@@ -77,6 +79,15 @@ class CdcDatabase:
 
 class CdcDisabledError(Exception):
     """CDC of the database was disabled while its log was read."""
+
+
+def keep_instances(run: Run, database: CdcDatabase) -> None:
+    """Keep instances from being dropped until the caller's transaction ends; ``disable`` takes the other side, first of
+    all its locks. So this comes before anything else that is read of them. Raises CdcDisabledError."""
+    try:
+        run(database.sql("LOCK TABLE :cdc.change_tables IN ROW EXCLUSIVE MODE"), ())
+    except (errors.UndefinedTable, errors.InvalidSchemaName):
+        raise CdcDisabledError(database.name) from None
 
 
 def read_database(run: Run, database_id: int) -> CdcDatabase | None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from sqlserver_emulator.cdc import pgoutput
-from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, TrackedTable, read_database
+from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, TrackedTable, keep_instances, read_database
 from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
 from sqlserver_emulator.cdc.lsn import IDLE_SLOT
 from sqlserver_emulator.cdc.pgoutput import LogicalMessage
@@ -104,9 +104,9 @@ class TransactionTaker:
     def open_timeline(self) -> Timeline:
         """``lsn_time_mapping`` as it is now, in the caller's transaction, which is that of one scan.
 
-        The lock keeps instances from being dropped under it (``disable`` takes the other side); new ones may come.
+        No instance is dropped under it; new ones may come.
         """
-        self._run(self._database.sql("LOCK TABLE :cdc.change_tables IN ROW SHARE MODE"), ())
+        keep_instances(self._run, self._database)
         current = read_database(self._run, self._database.database_id)
         if current is None or current.slot != self._database.slot:
             raise CdcDisabledError(self._database.name)

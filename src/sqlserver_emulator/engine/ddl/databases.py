@@ -24,6 +24,10 @@ _FIRST_FIXED_ROLE_ID = 16384
 _FIRST_USER_DATABASE_ID = 5
 
 
+_NUMBERS_LOCK = 0x44424E52
+"""Key of the advisory lock of whoever gives a new database its number."""
+
+
 def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, system: bool = False) -> int:
     """Everything a database consists of; in the caller's transaction. Returns database_id."""
     database_id = _next_database_id(fetch, name, system)
@@ -44,6 +48,8 @@ def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, s
 def _next_database_id(fetch: Fetch, name: str, system: bool) -> int:
     if system:
         return SYSTEM_DATABASES.index(name) + 1
+    # Of two that are made at the same time, the second waits until the first one's number is to be seen.
+    fetch("SELECT pg_advisory_xact_lock($1::bigint)", [_NUMBERS_LOCK])
     used = fetch("SELECT greatest(coalesce(max(database_id), 0) + 1, $1::int) FROM emulator.databases",
                  [_FIRST_USER_DATABASE_ID])  # fmt: skip
     return int(used[0][0])
