@@ -15,12 +15,14 @@ from floodmark.core.capture_job import Action, CaptureSettings, PlannedStop, Ste
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
+    SourceAdminError,
     SourceUnavailableError,
     WarehouseUnavailableError,
 )
 from floodmark.core.schema import TableName
 from floodmark.core.tsql_texts import make_heartbeat
 from floodmark.ledger.upkeep import PostgresUpkeepLedger
+from floodmark.sqlserver import jobs
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.jobs import SqlServerJobs
 from floodmark.sync.keep_capture import keep_capture
@@ -121,6 +123,22 @@ def test_job_that_somebody_stopped_is_started_again(keeper: Keeper) -> None:
     wait_until(lambda: keeper.running is False)
     assert keeper.keep().action is Action.START
     assert keeper.running is True
+
+
+def test_start_that_somebody_else_has_asked_for_meanwhile_is_no_error(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, seen = jobs._is_running, iter([False, False])
+    monkeypatch.setattr(jobs, "_is_running", lambda session: next(seen, look(session)))
+    keeper.control.start_capture()
+    assert keeper.running is True
+
+
+def test_start_that_the_agent_refuses_says_why(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_REFUSED_LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(jobs, "_is_running", lambda _: False)
+    with pytest.raises(SourceAdminError, match="refused because the job is already running from a request by"):
+        keeper.control.start_capture()
 
 
 def test_stop_waits_for_capture_that_is_behind_but_not_beyond_its_limit(keeper: Keeper) -> None:

@@ -20,6 +20,7 @@ from floodmark.sqlserver.tsql import change_table, quote_table
 _CAPTURE = "capture"
 _JOB_COLUMNS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
 _STATE_LIMIT_SECONDS = 30.0
+_REFUSED_LIMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.2
 
 Row = tuple[Any, ...]
@@ -67,8 +68,8 @@ class SqlServerJobs:
         return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
 
     def _bring_to(self, *, running: bool) -> None:
-        """The Agent works on its own time, and refuses without a number of an error what is done already: whether the
-        job runs tells how it went."""
+        """The Agent works on its own time, and refuses without a number of an error what somebody else has asked for,
+        be it done already or not: whether the job runs tells how it went."""
         with self._connect() as session:
             if _is_running(session) == running:
                 return
@@ -77,14 +78,15 @@ class SqlServerJobs:
                 session.fetch_sets(read_sql("source", "start_capture" if running else "stop_capture"))
             except FloodmarkError as error:
                 refusal = error
-            deadline = time.monotonic() + _STATE_LIMIT_SECONDS
+            deadline = time.monotonic() + (_REFUSED_LIMIT_SECONDS if refusal else _STATE_LIMIT_SECONDS)
             while _is_running(session) != running:
-                if refusal is not None:
+                is_late = time.monotonic() > deadline
+                if is_late and refusal is not None:
                     raise SourceAdminError(
                         str(self._connection), f"the capture job was not {'started' if running else 'stopped'}: "
                         f"{refusal.message}", "See the job's history in SQL Server Agent, and whether the Agent runs.",
                     )  # fmt: skip
-                if time.monotonic() > deadline:
+                if is_late:
                     raise SourceUnavailableError(
                         str(self._connection),
                         f"the capture job has not {'begun' if running else 'ended'} in {_STATE_LIMIT_SECONDS:.0f} s.",

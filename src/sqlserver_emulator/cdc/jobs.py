@@ -148,11 +148,11 @@ def request_start(run: Run, job: Job, login: str) -> str:
         raise AgentError(AGENT_STOPPED)
     rows = run(_REQUEST_START, (job.job_id, login))
     if not rows:
-        ((by,),) = run("SELECT requested_by FROM emulator.cdc_job_activity WHERE job_id = $1::uuid", (job.job_id,))
-        raise AgentError(
-            f"Request to run job {job.name} (from User {login}) refused because the job is already running"
-            f" from a request by User {by}."
-        )
+        ((by, is_running),) = run(_RUNNING, (job.job_id,))
+        cause = f"is already running from a request by User {by}" if is_running else (
+            f"already has a pending request from User {by}"
+        )  # fmt: skip
+        raise AgentError(f"Request to run job {job.name} (from User {login}) refused because the job {cause}.")
     notify_agent(run)
     return f"Job '{job.name}' started successfully."
 
@@ -196,6 +196,10 @@ SELECT $1::int, $2::varchar,
                            THEN '.{' || upper(gen_random_uuid()::text) || '}' ELSE '' END,
        $4::int, $5::int, $6::smallint, $7::bigint, $8::bigint, $9::bigint
 RETURNING job_id, job_name::text
+"""
+_RUNNING = """
+SELECT requested_by, start_execution_date IS NOT NULL AND stop_execution_date IS NULL
+FROM emulator.cdc_job_activity WHERE job_id = $1::uuid
 """
 _REQUEST_START = """
 INSERT INTO emulator.cdc_job_activity AS a (job_id, is_requested, requested_by, run_requested_date)
