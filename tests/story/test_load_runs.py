@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
+from command_line import FLOODMARK, command_environment, kill_session
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.config.loading import load_config
@@ -35,7 +32,6 @@ from in_process_stager import InProcessStager
 
 pytestmark = pytest.mark.timeout(600)
 
-_FLOODMARK = str(Path(sys.executable).parent / "floodmark")
 _ROWS = 1000
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -65,7 +61,7 @@ class Runs:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [_FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
 
@@ -124,21 +120,7 @@ def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "load_warehouse") as server:
-        mssql = {
-            "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-            "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
-        }  # fmt: skip
-        warehouse = {
-            "conn_type": "postgres", "host": str(server.socket_dir), "port": 5432, "login": "postgres",
-            "password": "unused", "schema": "postgres",
-        }  # fmt: skip
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
-            "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
-            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse),
-            "FLOODMARK_CONFIG": str(path),
-            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
-            "COLUMNS": "200",
-        }
+        environment = command_environment(emulator, source.name, server, path)
         source.run(
             "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int)",
             "INSERT INTO dbo.Orders SELECT value, 0 FROM GENERATE_SERIES(0, 999)",
@@ -146,15 +128,6 @@ def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
         source.enable("Orders")
         at = WarehouseConnection(str(server.socket_dir), 5432, "postgres", "postgres")
         yield Runs(source, emulator, at, path, environment)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """kill -9 of everything that the run has started: the command, Spark's JVM, its Python driver and workers."""
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if os.getsid(each.pid) == process.pid:
-                each.kill()
-    process.communicate()
 
 
 def last_window(runs: Runs, settings: PipelineSettings) -> None:
@@ -175,7 +148,7 @@ def test_first_load_killed_on_its_way_reads_only_what_is_missing_and_ends_equal(
         runs.source.run("EXEC emulator.slow_statements @seconds = 0.5, @times = 0, @text = N'[Id] >'")
         first = runs.start("run", "shop")
         wait_until(lambda: len(runs.staged()) >= 3)
-        kill(first)
+        kill_session(first)
         before, chunks = runs.staged(), len(runs.chunks())
         assert 3 <= len(before) < chunks
         runs.source.run("EXEC emulator.clear_faults")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,12 +13,12 @@ import psycopg
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
+from command_line import FLOODMARK, command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 
 pytestmark = pytest.mark.timeout(600)
 
-_FLOODMARK = str(Path(sys.executable).parent / "floodmark")
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
 warehouse: {conn_id: warehouse}
@@ -40,7 +37,7 @@ class Runs:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [_FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def call(self, *arguments: str, status: int = 0) -> str:
@@ -82,21 +79,7 @@ def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "replay_warehouse") as server:
-        mssql = {
-            "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-            "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
-        }  # fmt: skip
-        warehouse = {
-            "conn_type": "postgres", "host": str(server.socket_dir), "port": 5432, "login": "postgres",
-            "password": "unused", "schema": "postgres",
-        }  # fmt: skip
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
-            "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
-            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse),
-            "FLOODMARK_CONFIG": str(path),
-            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
-            "COLUMNS": "200",
-        }
+        environment = command_environment(emulator, source.name, server, path)
         source.run(
             "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Note nvarchar(max))",
             "INSERT INTO dbo.Orders SELECT n, CONCAT(N'first ', n) FROM (VALUES (1), (2), (3), (4)) AS v (n)",

@@ -18,6 +18,8 @@ import psycopg
 import pytest
 from torture_rig import TABLES, TortureRig
 
+from command_line import kill_session
+
 KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
 SEED = int(os.environ.get("FLOODMARK_TORTURE_SEED", "20261121"))
 WITH_SPARK = os.environ.get("FLOODMARK_TORTURE_SPARK") == "1"
@@ -90,7 +92,7 @@ class Torturer:
         self.kills[victim] += 1
         self._next_victim = next(self._victims)
         if victim == "command":
-            self._rig.kill_command(command)
+            kill_session(command)
             return
         kill, restart = {
             "source": (self._rig.kill_source, self._rig.restart_source),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,6 +15,7 @@ import psutil
 import pymssql
 
 from cdc_database import wait_until
+from command_line import FLOODMARK, command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
@@ -38,7 +37,7 @@ pipelines:
       - {source: dbo.OrderLines, target: shop.order_lines, deletes: hard}
       - {source: dbo.Payments, target: shop.payments}
 """
-_COMMAND = Path(__file__).with_name("floodmark_without_spark.py")
+_WITHOUT_SPARK = Path(__file__).with_name("floodmark_without_spark.py")
 _PER_SECOND = 20.0
 
 
@@ -98,21 +97,11 @@ class TortureRig:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command, in a session of its own."""
-        program = [str(Path(sys.executable).with_name("floodmark"))] if self._with_spark else [
-            sys.executable, str(_COMMAND)
-        ]  # fmt: skip
+        program = [FLOODMARK] if self._with_spark else [sys.executable, str(_WITHOUT_SPARK)]
         return subprocess.Popen(
             [*program, *arguments], env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, start_new_session=True,
         )  # fmt: skip
-
-    def kill_command(self, command: subprocess.Popen[str]) -> None:
-        """kill -9 of all that it has started."""
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if os.getsid(process.pid) == command.pid:
-                    process.kill()
-        command.communicate()
 
     def kill_source(self) -> None:
         """kill -9 of the emulator, its PostgreSQL, and its capture jobs."""
@@ -136,23 +125,8 @@ class TortureRig:
 
     def _environment(self) -> dict[str, str]:
         """Of now: a source that was started again listens elsewhere."""
-        mssql = {
-            "conn_type": "mssql", "host": self.source.host, "port": self.source.port, "login": self.source.user,
-            "password": self.source.password, "schema": shop.DATABASE, "extra": {"ca_file": str(self.source.ca_file)},
-        }  # fmt: skip
-        warehouse = {
-            "conn_type": "postgres", "host": str(self.warehouse.socket_dir), "port": 5432, "login": "postgres",
-            "password": "unused", "schema": "postgres",
-        }  # fmt: skip
-        tests = Path(__file__).parents[1]
-        return {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
-            "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
-            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse),
-            "FLOODMARK_CONFIG": str(self._folder / "pipelines.yaml"),
-            "FLOODMARK_DATA_DOCS": str(self._folder / "docs"),
-            "PYTHONPATH": str(tests),
-            "COLUMNS": "200",
-        }
+        at = command_environment(self.source, shop.DATABASE, self.warehouse, self._folder / "pipelines.yaml")
+        return at | {"PYTHONPATH": str(Path(__file__).parents[1])}
 
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""

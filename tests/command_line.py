@@ -1,0 +1,46 @@
+"""The command ``floodmark`` as a person starts it: what it finds in its environment, and how it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from embedded_postgres import EmbeddedPostgres
+from emulator_process import Emulator
+
+FLOODMARK = str(Path(sys.executable).with_name("floodmark"))
+
+
+def command_environment(source: Emulator, database: str, warehouse: EmbeddedPostgres, config: Path) -> dict[str, str]:
+    """For a configuration whose connections are ``shop_mssql`` and ``warehouse``. Data docs go beside it."""
+    mssql = {
+        "conn_type": "mssql", "host": source.host, "port": source.port, "login": source.user,
+        "password": source.password, "schema": database, "extra": {"ca_file": str(source.ca_file)},
+    }  # fmt: skip
+    postgres = {
+        "conn_type": "postgres", "host": str(warehouse.socket_dir), "port": 5432, "login": "postgres",
+        "password": "unused", "schema": "postgres",
+    }  # fmt: skip
+    return {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
+        "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
+        "AIRFLOW_CONN_WAREHOUSE": json.dumps(postgres),
+        "FLOODMARK_CONFIG": str(config),
+        "FLOODMARK_DATA_DOCS": str(config.with_name("docs")),
+        "COLUMNS": "200",
+    }
+
+
+def kill_session(leader: subprocess.Popen[str]) -> None:
+    """kill -9 of a command that was started in a session of its own, and of all that it has started: Spark's JVM, its
+    Python driver and workers."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getsid(process.pid) == leader.pid:
+                process.kill()
+    leader.communicate()
