@@ -7,7 +7,6 @@ is imported when they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,7 +20,7 @@ from floodmark.orchestration.callbacks import deadline_of
 from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.dag_page import describe_pipeline
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.load_chain import chain_load
 from floodmark.orchestration.pools import require_pools
 from floodmark.wiring import Wiring, wire
 
@@ -85,23 +84,17 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
             return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
         return tasks.run_open_window(wiring, config_path, assets, asset_state_store)
 
-    @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
-    def check(window_id: int) -> None:
-        tasks.run_check(wiring, window_id)
-
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
         tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
 
-    load = LoadWindow(
-        task_id="load",
-        name=f"floodmark {wiring.settings.name}",
-        config=config_path,
-        window_id="{{ ti.xcom_pull(task_ids='open_window') }}",
-        read_secrets=wiring.job_secrets,
-        is_merged=partial(tasks.is_merged, wiring),
-        **({"pool": pool} if pool else {}),
+    opened = open_window()
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advance(opened),
+        job=f"floodmark {wiring.settings.name}",
         doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
     )
-    opened = open_window()
-    opened >> load >> check(opened) >> advance(opened)

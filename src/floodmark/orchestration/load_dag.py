@@ -4,7 +4,6 @@ that somebody asks for with the params of a run."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, task
 
 from floodmark.core.run_alerts import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
-from floodmark.orchestration import loads, tasks
+from floodmark.orchestration import loads
 from floodmark.orchestration.dag_factory import assets_of
 from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.load_chain import chain_load
 from floodmark.orchestration.pools import require_pools
 from floodmark.wiring import Wiring, wire
 
@@ -81,25 +80,19 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
             require_pools(name, dag_run)
         return loads.run_open_load(config_path, name, params)
 
-    @task(doc_md="Great Expectations on the rows of the load.")  # type: ignore[untyped-decorator]
-    def check(window_id: int) -> None:
-        tasks.run_check(wiring, window_id)
-
     @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
         loads.run_advance_load(
             wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store
         )
 
-    load = LoadWindow(
-        task_id="load",
-        name=f"floodmark load {name}",
-        config=config_path,
-        window_id="{{ ti.xcom_pull(task_ids='open_load') }}",
-        read_secrets=wiring.job_secrets,
-        is_merged=partial(tasks.is_merged, wiring),
-        doc_md="One Spark job: the chunks that are missing, then one transaction that merges and sweeps.",
-        **({"pool": pool} if pool else {}),
-    )
     opened = open_load()
-    opened >> load >> check(opened) >> advance(opened)
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advance(opened),
+        job=f"floodmark load {name}",
+        doc_md="One Spark job: the chunks that are missing, then one transaction that merges and sweeps.",
+    )

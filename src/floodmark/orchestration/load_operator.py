@@ -81,7 +81,7 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 
 
 class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
-    """Loads the window whose id the task ``open_window`` returned.
+    """Loads the window whose id the first task of the run returned.
 
     read_secrets: called while the task runs, gives the connections of source and warehouse as JSON. is_merged: asks
     the ledger; called before the job (True: there is nothing left to do) and after it.
