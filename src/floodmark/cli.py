@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,24 +60,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
-    from floodmark.orchestration.alerting import alerts_of  # noqa: PLC0415
-    from floodmark.orchestration.drift_watch import drift_watch  # noqa: PLC0415
-    from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
-    from floodmark.sync import open_window  # noqa: PLC0415
+    from floodmark.orchestration.windows import open_next  # noqa: PLC0415
 
     with _explained():
         path = (config or config_path()).resolve()
         loaded = load_config(path)
-        wiring = wire(loaded, pipeline)
-        ledger = wiring.ledger()
-        watch = drift_watch(loaded, loaded.pipeline(pipeline).source)
-        stop = current_stop(loaded, pipeline, datetime.now(UTC))
-        told = alerts_of(loaded)
-        opened = open_window.open_window(wiring.settings, wiring.source(), ledger, watch, stop, alerts=told)
+        opened = open_next(loaded, pipeline)
         if opened.window_id is None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
             return
-        _finish(wiring, opened.window_id, opened.state, path)
+        _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
 
 
 @app.command()

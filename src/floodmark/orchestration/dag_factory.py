@@ -82,7 +82,7 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
         if replays.is_backfill(dag_run):
             begin, end = dag_run.data_interval_start, dag_run.data_interval_end
             return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
-        return tasks.run_open_window(wiring, config_path, assets, asset_state_store)
+        return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:

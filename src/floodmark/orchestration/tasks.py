@@ -5,9 +5,7 @@ The decisions are ``sync``'s, reads and writes the adapters'; this module only t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,41 +19,34 @@ from floodmark.core.run_alerts import RUN_FAILED, RUN_LATE
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
 from floodmark.orchestration.alerting import alerts_of
-from floodmark.orchestration.drift_watch import drift_watch
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.measuring import measure_run
-from floodmark.orchestration.planned_stops import current_stop
-from floodmark.sync import advance, check, open_window
+from floodmark.orchestration.windows import open_next
+from floodmark.sync import advance, check
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.sync.advance import AdvanceResult, PublishedTable
     from floodmark.wiring import Wiring
 
-_log = logging.getLogger(__name__)
 WATERMARK_KEY = "watermark"
 
 
-def run_open_window(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Asset], stores: Any) -> int:
+def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName, Asset], stores: Any) -> int:
     """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
-    name = wiring.settings.name
     with explained():
         # The DAG was built without looking into the rules; a broken one must not cost a load.
         config = load_config(config_path)
         try:
-            watch = drift_watch(config, config.pipeline(name).source)
-            stop = current_stop(config, name, datetime.now(UTC))
-            opened = open_window.open_window(
-                wiring.settings, wiring.source(), wiring.ledger(), watch, stop, alerts=alerts_of(config)
-            )
+            opened = open_next(config, pipeline)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
         except OperatorError:
-            measure_run(config, name)
+            measure_run(config, pipeline)
             raise
     if opened.window_id is None:
-        _end_well(config, name)
+        _end_well(config, pipeline)
         if opened.to_lsn is not None:
             _show_watermarks(assets, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
