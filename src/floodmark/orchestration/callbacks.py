@@ -28,7 +28,8 @@ from floodmark.orchestration.alerting import alerts_of
 _LOG = logging.getLogger(__name__)
 FAILURE_KEY = "floodmark_failure"
 _UNFINISHED = ("queued", "running")
-_BACKFILL = "backfill"
+BACKFILL = "backfill"
+"""The type of the runs that ``airflow backfill`` makes, and of those that it runs again."""
 
 
 def leave_failure(error: FloodmarkError) -> None:
@@ -76,7 +77,7 @@ async def tell_late_run(config: str, pipeline: str, limit_seconds: float, contex
     """Airflow's word comes too when the run failed before its deadline; that is another alert. A backfill brings rows
     once more, and is never late."""
     run = context["dag_run"]
-    if run["state"] not in _UNFINISHED or run["run_type"] == _BACKFILL:
+    if run["state"] not in _UNFINISHED or run["run_type"] == BACKFILL:
         return
     queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
     alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)

@@ -16,7 +16,7 @@ from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 from floodmark.core.run_alerts import RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import replays, tasks
-from floodmark.orchestration.callbacks import deadline_of
+from floodmark.orchestration.callbacks import BACKFILL, deadline_of
 from floodmark.orchestration.dag_frame import make_dag
 from floodmark.orchestration.dag_page import describe_pipeline
 from floodmark.orchestration.failure import explained
@@ -79,7 +79,7 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
     def open_window(asset_state_store: Any = None, dag_run: Any = None) -> int:
         with explained():
             require_pools(wiring.settings.name, dag_run)
-        if replays.is_backfill(dag_run):
+        if dag_run.run_type == BACKFILL:
             begin, end = dag_run.data_interval_start, dag_run.data_interval_end
             return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
         return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from floodmark.sync.replay import Replay
 
 _LOG = logging.getLogger(__name__)
-_BACKFILL = "backfill"
-"""The type of the runs that ``airflow backfill`` makes, and of those that it runs again."""
 
 
 def replay_of(config: Config, pipeline: str) -> Replay:
@@ -30,11 +28,6 @@ def replay_of(config: Config, pipeline: str) -> Replay:
     wiring = wire(config, pipeline)
     watch = drift_watch(config, config.pipeline(pipeline).source)
     return Replay(wiring.settings, wiring.source(), wiring.replay_source(), wiring.ledger(), watch)
-
-
-def is_backfill(dag_run: Any) -> bool:
-    """dag_run: as the context of a task has it."""
-    return str(getattr(dag_run.run_type, "value", dag_run.run_type)) == _BACKFILL
 
 
 def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:
