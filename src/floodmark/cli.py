@@ -284,17 +284,6 @@ def release_table(
     typer.echo(f"{table} goes on in {pipeline}.")
 
 
-def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> None:
-    """Of a window that has been opened, and what it did as a table."""
-    from floodmark.console.tables import run_table  # noqa: PLC0415
-    from floodmark.sync import advance, check  # noqa: PLC0415
-
-    if state is WindowState.PLANNED:
-        _load(wiring, window_id, path)
-    check.check_window(window_id, wiring.ledger(), wiring.quality())
-    _out.print(run_table(advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())))
-
-
 @alerts_app.command("test")
 def test_alerts(config: ConfigFile = None) -> None:
     """Send a message to every channel of the configuration. Exit status 1 when one of them does not take it."""
@@ -308,6 +297,17 @@ def test_alerts(config: ConfigFile = None) -> None:
         typer.echo("There is no channel.")
     if any(tried.values()):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> None:
+    """Of a window that has been opened, and what it did as a table."""
+    from floodmark.console.tables import run_table  # noqa: PLC0415
+    from floodmark.sync import advance, check  # noqa: PLC0415
+
+    if state is WindowState.PLANNED:
+        _load(wiring, window_id, path)
+    check.check_window(window_id, wiring.ledger(), wiring.quality())
+    _out.print(run_table(advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())))
 
 
 def _load(wiring: Wiring, window_id: int, path: Path) -> None:
