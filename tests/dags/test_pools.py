@@ -37,13 +37,14 @@ class Run:
 
     pools: tuple[str, ...]
     dag_id: str = "cdc_shop"
+    tags: tuple[str, ...] = ("floodmark", "cdc")
     run_id: str = "scheduled__1"
     note: str | None = None
     conf: dict[str, Any] | None = None
 
     @property
     def dag(self) -> Any:
-        return SimpleNamespace(tasks=[SimpleNamespace(pool=pool) for pool in self.pools])
+        return SimpleNamespace(tags=set(self.tags), tasks=[SimpleNamespace(pool=pool) for pool in self.pools])
 
 
 @pytest.fixture
@@ -66,7 +67,9 @@ def test_the_task_that_reads_is_in_the_pool_of_its_source_and_no_other_task_is(t
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     config = load_config(path)
-    pools = {task.task_id: task.pool for task in build_dag(config, "shop", path).tasks}
+    dag = build_dag(config, "shop", path)
+    assert "floodmark" in dag.tags
+    pools = {task.task_id: task.pool for task in dag.tasks}
     assert pools["load"] == "shop_reads"
     assert {pools[name] for name in ("open_window", "check", "advance")} == {"default_pool"}
     assert {task.pool for task in build_dag(config, "free", path).tasks} == {"default_pool"}
@@ -91,9 +94,8 @@ def test_a_pool_that_was_made_meanwhile_lets_a_cleared_run_go_on(airflow_has: An
     require_pools("shop", run)
 
 
-def test_notes_of_people_and_runs_of_others_are_left_alone(airflow_has: Any) -> None:
-    airflow_has("default_pool")
-    theirs = Run(("nowhere",), dag_id="other", note="mine", conf={"a": 1})
+def test_notes_of_people_and_runs_of_others_are_left_alone_and_no_database_is_asked_for_them() -> None:
+    theirs = Run(("nowhere",), dag_id="cdc_theirs", tags=("cdc",), note="mine", conf={"a": 1})
     begin(theirs)
     ours = Run(("default_pool",), note="looked at by Ada", conf={"table": "dbo.Orders"})
     begin(ours)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.listeners import hookimpl
 
 from floodmark.core.errors import ConfigError
+from floodmark.orchestration.dag_frame import OWNER
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
 _LOG = logging.getLogger(__name__)
-_PREFIX = "cdc_"
+_DEFAULT_POOL = "default_pool"
+"""Airflow makes it itself, and lets nobody delete it."""
 _MISSING = "there is no pool "
 CONF_KEY = "floodmark_missing_pool"
 
@@ -26,17 +28,10 @@ CONF_KEY = "floodmark_missing_pool"
 @hookimpl  # type: ignore[untyped-decorator]
 def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
     """What we wrote goes when the pool is there: a run may be cleared and begin again."""
-    if not dag_run.dag_id.startswith(_PREFIX) or dag_run.dag is None:
+    if dag_run.dag is None or OWNER not in dag_run.dag.tags:
         return
-    from airflow.models.pool import Pool  # noqa: PLC0415  (in the scheduler only)
-    from sqlalchemy.orm import object_session  # noqa: PLC0415
-
-    # The scheduler's own session: it forbids everybody to commit meanwhile.
-    session = object_session(dag_run)
-    if session is None:
-        return
-    known = {pool.pool for pool in Pool.get_pools(session=session)}
-    missing = describe_missing({task.pool for task in dag_run.dag.tasks} - known)
+    named = {task.pool for task in dag_run.dag.tasks} - {_DEFAULT_POOL}
+    missing = describe_missing(named - _known_pools(dag_run)) if named else ""
     conf = dict(dag_run.conf or {})
     if missing:
         _LOG.error("%s, run %s: %s", dag_run.dag_id, dag_run.run_id, missing)
@@ -46,6 +41,16 @@ def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
         dag_run.conf = conf
         if (dag_run.note or "").startswith(_MISSING):
             dag_run.note = None
+
+
+def _known_pools(dag_run: DagRun) -> set[str | None]:
+    from airflow.models.pool import Pool  # noqa: PLC0415  (in the scheduler only)
+    from sqlalchemy.orm import object_session  # noqa: PLC0415
+
+    # The scheduler's own session: it forbids everybody to commit meanwhile.
+    session = object_session(dag_run)
+    assert session is not None  # noqa: S101  (the scheduler has just read the run)
+    return {pool.pool for pool in Pool.get_pools(session=session)}
 
 
 def describe_missing(pools: set[str]) -> str:
