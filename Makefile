@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down status check test test-clients torture bench fuzz format
+.PHONY: help setup run up down check test test-clients torture bench fuzz format
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
