@@ -210,24 +210,37 @@ class PostgresLedger(LoadRecords):
 def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
     """Lock the table's row and make sure that the plan was made on the watermark that stands there now."""
     named = {"pipeline": pipeline, **_source(table.source)}
+    target = {"target_schema": table.target.schema, "target_name": table.target.name}
     try:
-        _query(
-            session, "register_table", **named, target_schema=table.target.schema, target_name=table.target.name
-        )  # fmt: skip
+        with session.transaction():
+            _query(session, "register_table", **named, **target)
     except psycopg.errors.UniqueViolation:
-        raise ConfigError(
-            str(table.source), f"another table already fills the target {table.target}.", "Give it a target of its own."
-        ) from None
+        # Of two that register the same table in the same moment one may meet the other at the target instead.
+        if not any(row.items() >= target.items() for row in _query(session, "lock_table", **named)):
+            raise ConfigError(
+                str(table.source), f"another table already fills the target {table.target}.",
+                "Give it a target of its own.",
+            ) from None  # fmt: skip
     row = _query(session, "lock_table", **named)[0]
     if row["watermark"] != _bytes(table.watermark):
         raise WatermarkConflictError(
             str(table.source), f"its watermark is {_text(row['watermark'])}, not {table.watermark or 'unset'}.",
             "Another run moved it; run again.",
         )  # fmt: skip
-    if (target := TableName(row["target_schema"], row["target_name"])) != table.target:
+    if (known := TableName(row["target_schema"], row["target_name"])) != table.target:
         raise ConfigError(
-            str(table.source), f"its target was {target} and is now {table.target}.",
+            str(table.source), f"its target was {known} and is now {table.target}.",
             "A table that has been loaded stays where it is; rename it back, or start it as a new one.",
+        )  # fmt: skip
+    identity = table.instance.identity
+    gone_over = _query(
+        session, "gone_over", **named, instance_name=identity.name, instance_object_id=identity.object_id,
+        instance_created_at=identity.created_at,
+    )  # fmt: skip
+    if gone_over:
+        raise WatermarkConflictError(
+            str(table.source), f"it is read from capture instance {gone_over[0]['new_name']} now, not {identity.name}.",
+            "It was switched meanwhile; run again.",
         )  # fmt: skip
 
 
