@@ -8,6 +8,7 @@ error; results go to standard output.
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 import subprocess
@@ -263,13 +264,38 @@ def list_drift(
 
 @drift_app.command("approve")
 def approve_drift(event: Annotated[int, typer.Argument(help="Its number.")], config: ConfigFile = None) -> None:
-    """Take note of an EVENT: its alert is over, and the tables that it holds go on with the next run."""
-    from floodmark.orchestration import drift_approval  # noqa: PLC0415
+    """Take note of an EVENT: its alert is over, and the tables that it holds go on with the next run. Where a second
+    capture instance is proposed, it is made, and the table goes over to it."""
+    from floodmark.orchestration import drift_approval, switches  # noqa: PLC0415
 
     with _explained():
-        found = drift_approval.approve_drift(load_config(config or config_path()), event)
+        loaded = load_config(config or config_path())
+        if switches.is_proposal(loaded, event):
+            typer.echo(switches.approve_switch(loaded, event, getpass.getuser()))
+            return
+        found = drift_approval.approve_drift(loaded, event)
     held = f"; {found.table} goes on in {', '.join(found.held)}" if found.held else ""
     typer.echo(f"Event {event} is approved{held}.")
+
+
+@drift_app.command("reject")
+def reject_drift(event: Annotated[int, typer.Argument(help="Its number.")], config: ConfigFile = None) -> None:
+    """Turn down what an EVENT proposes: its alert is over, and the table goes on without the column."""
+    from floodmark.orchestration import switches  # noqa: PLC0415
+
+    with _explained():
+        typer.echo(switches.reject_switch(load_config(config or config_path()), event, getpass.getuser()))
+
+
+@drift_app.command("switch")
+def switch_instances(
+    source: Annotated[str, typer.Argument(help="Its name in the configuration.")], config: ConfigFile = None
+) -> None:
+    """Take the approved switches of capture instances of SOURCE as far as they go now, as its drift DAG does."""
+    from floodmark.orchestration import switches  # noqa: PLC0415
+
+    with _explained():
+        typer.echo(switches.run_switches(load_config(config or config_path()), source))
 
 
 @drift_app.command("release")

@@ -227,6 +227,49 @@ CREATE INDEX IF NOT EXISTS drift_events_of_table ON floodmark.drift_events (sour
 COMMENT ON COLUMN floodmark.drift_events.ddl IS 'The statements behind it, from the DDL history of the capture instance';
 COMMENT ON COLUMN floodmark.drift_events.policies IS 'By pipeline, what the configuration said when it was found';
 
+ALTER TABLE floodmark.drift_events ADD COLUMN IF NOT EXISTS is_rejected boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN floodmark.drift_events.is_rejected IS 'Its proposal was turned down';
+
+CREATE TABLE IF NOT EXISTS floodmark.instance_switches (
+    switch_id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    source         text        NOT NULL,
+    source_schema  text        NOT NULL,
+    source_name    text        NOT NULL,
+    old_name       text        NOT NULL,
+    old_object_id  integer     NOT NULL,
+    old_created_at timestamp   NOT NULL,
+    new_name       text        NOT NULL,
+    new_object_id  integer,
+    new_created_at timestamp,
+    added          text[]      NOT NULL,
+    columns        text[]      NOT NULL,
+    enabling       text        NOT NULL,
+    drops          text        NOT NULL,
+    since_lsn      floodmark.lsn,
+    state          text        NOT NULL DEFAULT 'approved'
+        CONSTRAINT known_state CHECK (state IN ('approved', 'made', 'done', 'given_up')),
+    approved_at    timestamptz NOT NULL DEFAULT now(),
+    approved_by    text        NOT NULL,
+    made_at        timestamptz,
+    finished_at    timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_switch_per_table ON floodmark.instance_switches
+    (source, source_schema, source_name) WHERE state IN ('approved', 'made');
+COMMENT ON TABLE floodmark.instance_switches IS
+    'From a capture instance that lacks columns to a second one that has them; each was approved by somebody';
+COMMENT ON COLUMN floodmark.instance_switches.since_lsn IS 'Of the oldest DDL behind it';
+
+CREATE TABLE IF NOT EXISTS floodmark.switched_pipelines (
+    switch_id   bigint        NOT NULL REFERENCES floodmark.instance_switches ON DELETE CASCADE,
+    pipeline    text          NOT NULL,
+    watermark   floodmark.lsn NOT NULL,
+    switched_at timestamptz   NOT NULL DEFAULT now(),
+    window_id   bigint,
+    PRIMARY KEY (switch_id, pipeline)
+);
+COMMENT ON COLUMN floodmark.switched_pipelines.watermark IS 'Up to here the table was read from the first instance';
+COMMENT ON COLUMN floodmark.switched_pipelines.window_id IS 'The load of the new columns';
+
 CREATE TABLE IF NOT EXISTS floodmark.drift_holds (
     event_id      bigint      NOT NULL REFERENCES floodmark.drift_events ON DELETE CASCADE,
     pipeline      text        NOT NULL,

@@ -25,6 +25,7 @@ from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.gap import OnGap
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.switch import Backfill
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 
 
@@ -80,6 +81,7 @@ class TableConfig(_Frozen):
     partitions: NonNegativeInt | None = None
     first_load: FirstLoadConfig | None = None
     on_gap: OnGap | None = None
+    backfill: Backfill | None = None
     drift: DriftConfig = DriftConfig()
 
 
@@ -99,6 +101,7 @@ class PipelineConfig(_Frozen):
     partitions: NonNegativeInt = 0
     first_load: FirstLoadConfig = FirstLoadConfig()
     on_gap: OnGap = OnGap.FAIL
+    backfill: Backfill = Backfill.ALL
     freshness: Duration = timedelta(hours=1)
     lag_limit: Duration = timedelta(minutes=15)
     max_lag: Duration | None = None
@@ -148,4 +151,5 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         first_load_parallel_reads=first_load.parallel_reads,
         drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
         on_gap=on_gap,
+        backfill=table.backfill or pipeline.backfill,
     )

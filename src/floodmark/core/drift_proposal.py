@@ -1,7 +1,7 @@
-"""The T-SQL that makes a second capture instance with the columns that the first one lacks.
+"""The second capture instance that a table needs to have more of its columns captured, and the T-SQL that makes it.
 
-The text is for a person to read and run: Floodmark does not run it. What the first instance was made with (gating role,
-index, filegroup, net changes) is taken over, so that nothing else changes with it.
+What the first instance was made with (gating role, index, filegroup, net changes) is taken over, so that nothing else
+changes with it. Floodmark runs the text when somebody has approved it (see ``sync.switch``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.schema import TableName
+from floodmark.core.tsql_texts import disable_instance, literal, quote
 
 MOST_INSTANCES = 2
 """Of one table (error 22962)."""
@@ -29,33 +30,69 @@ class LivingInstance:
     filegroup: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """old: the instance that is read. name: of the second one. added: the columns that it has more. columns: all that
+    it captures, in their order. drops: the instance that has its place now. is_there: it needs not be made."""
+
+    old: LivingInstance
+    name: str
+    added: tuple[str, ...]
+    columns: tuple[str, ...]
+    drops: LivingInstance | None = None
+    is_there: bool = False
+
+    @property
+    def enabling(self) -> str:
+        table, old = self.old.table, self.old
+        columns = ", ".join(map(quote, self.columns))
+        return "\n".join(
+            [
+                "EXEC sys.sp_cdc_enable_table",
+                f"    @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},",
+                f"    @capture_instance = {literal(self.name)},",
+                f"    @supports_net_changes = {int(old.supports_net_changes)},",
+                f"    @role_name = {literal(old.role) if old.role is not None else 'NULL'},",
+                *([f"    @index_name = {literal(old.index)},"] if old.index else []),
+                *([f"    @filegroup_name = {literal(old.filegroup)},"] if old.filegroup else []),
+                f"    @captured_column_list = {literal(columns)};",
+            ]
+        )
+
+    @property
+    def text(self) -> str:
+        """All of it, for a person."""
+        lines = [f"-- {self.name} is there and captures them." if self.is_there else self.enabling]
+        if self.drops is not None:
+            lines = [
+                "-- A table has at most two capture instances: the other one goes first. See that nobody reads it.",
+                disable_instance(self.drops.table, self.drops.identity.name),
+                *lines,
+            ]
+        lines += [
+            f"-- When every pipeline of Floodmark reads {self.name}, {self.old.identity.name} goes:",
+            disable_instance(self.old.table, self.old.identity.name),
+        ]
+        return "\n".join(lines)
+
+
 def build_proposal(
-    instance: LivingInstance, captured: Sequence[str], added: Sequence[str], living: Sequence[LivingInstance]
-) -> str:
-    """captured: the columns to go on with, in their order. added: those to take along. living: of the database."""
+    instance: LivingInstance,
+    captured: Sequence[str],
+    added: Sequence[str],
+    living: Sequence[LivingInstance],
+    able: LivingInstance | None = None,
+) -> Proposal:
+    """captured: the columns to go on with, in their order. added: those to take along. living: of the database. able:
+    one of them that captures all of these."""
     names = {other.identity.name.casefold() for other in living}
     siblings = [other for other in living if other.table == instance.table and other != instance]
-    lines = []
-    if len(siblings) + 1 >= MOST_INSTANCES:
-        other = siblings[0]
-        lines += [
-            "-- A table has at most two capture instances: the other one goes first. Make sure that nobody reads it.",
-            "EXEC sys.sp_cdc_disable_table",
-            f"    @source_schema = {_text(other.table.schema)}, @source_name = {_text(other.table.name)},",
-            f"    @capture_instance = {_text(other.identity.name)};",
-        ]
-    columns = ", ".join(_bracketed(name) for name in (*captured, *(name for name in added if name not in captured)))
-    lines += [
-        "EXEC sys.sp_cdc_enable_table",
-        f"    @source_schema = {_text(instance.table.schema)}, @source_name = {_text(instance.table.name)},",
-        f"    @capture_instance = {_text(_new_name(instance.table, names))},",
-        f"    @supports_net_changes = {int(instance.supports_net_changes)},",
-        f"    @role_name = {_text(instance.role)},",
-        *([f"    @index_name = {_text(instance.index)},"] if instance.index else []),
-        *([f"    @filegroup_name = {_text(instance.filegroup)},"] if instance.filegroup else []),
-        f"    @captured_column_list = {_text(columns)};",
-    ]
-    return "\n".join(lines)
+    more = tuple(name for name in added if name not in captured)
+    columns = (*captured, *more)
+    if able is not None:
+        return Proposal(instance, able.identity.name, more, columns, is_there=True)
+    drops = siblings[0] if len(siblings) + 1 >= MOST_INSTANCES else None
+    return Proposal(instance, _new_name(instance.table, names), more, columns, drops)
 
 
 def _new_name(table: TableName, taken: set[str]) -> str:
@@ -67,11 +104,3 @@ def _new_name(table: TableName, taken: set[str]) -> str:
         if name.casefold() not in taken:
             return name
         number += 1
-
-
-def _text(value: str | None) -> str:
-    return "NULL" if value is None else "N'" + value.replace("'", "''") + "'"
-
-
-def _bracketed(name: str) -> str:
-    return "[" + name.replace("]", "]]") + "]"

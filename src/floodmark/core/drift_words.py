@@ -40,7 +40,7 @@ _NEXT = {
     DriftClass.UNKNOWN: "As far as Floodmark can see, nothing changes for the target.",
 }
 _DO = {
-    DriftClass.COLUMN_ADDED: "If the column is wanted, have the DBA make the second capture instance below.",
+    DriftClass.COLUMN_ADDED: "Decide whether the column is wanted.",
     DriftClass.COLUMN_DROPPED: "Drop the target's column by hand if its old values are not wanted.",
     DriftClass.TYPE_WIDENED: "Make sure that whoever reads the target can take the wider type.",
     DriftClass.TYPE_NARROWED: "Ask the owner of the table whether values were cut.",
@@ -111,7 +111,13 @@ def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: st
     """What to do, with the command that ends it."""
     words = _DO[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else "Nothing."
     command = f"floodmark drift approve {event_id}"
-    if difference.kind in GONE:
+    if proposal:
+        words += (
+            f" To take it along: {command} (or answer in the Airflow UI, DAG cdc_switch_...): Floodmark then runs "
+            "the T-SQL below, goes over to the second capture instance and drops the first. To go on without it: "
+            f"floodmark drift reject {event_id}."
+        )
+    elif difference.kind in GONE:
         words += f" The hold ends by itself when the table is back; to end it by hand: {command}."
     else:
         words += f" To {'end the hold' if is_held else 'close this alert'}: {command}."

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from floodmark.core.drift import DEFAULT_POLICIES, DriftPolicies
 from floodmark.core.gap import OnGap
 from floodmark.core.schema import TableName
+from floodmark.core.switch import Backfill
 from floodmark.core.window import Deletes, NetSource, Rule, TemporalPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
     """key: declared key columns, () for the server's. capture_instance: the one to read, None for the table's newest
-    (or the one that was read before). partitions: 0 lets the reader choose."""
+    (or the one that was read before). partitions: 0 lets the reader choose. backfill: see ``core.switch``."""
 
     source: TableName
     target: TableName
@@ -29,6 +30,7 @@ class TableSettings:
     drift: DriftPolicies = DEFAULT_POLICIES
     first_load_parallel_reads: int = 4
     on_gap: OnGap = OnGap.FAIL
+    backfill: Backfill = Backfill.ALL
 
 
 @dataclass(frozen=True, slots=True)

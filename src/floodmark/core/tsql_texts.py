@@ -1,7 +1,10 @@
-"""T-SQL that people are shown, to read and to run themselves. Floodmark never runs it."""
+"""T-SQL that people are shown, to read and to run themselves. Floodmark runs of it only what somebody has approved."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
 
@@ -26,6 +29,19 @@ def disable_instance(table: TableName, instance: str) -> str:
         f"EXEC sys.sp_cdc_disable_table @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},"
         f" @capture_instance = {literal(instance)};"
     )
+
+
+def filled_rows(columns: Sequence[str]) -> str:
+    """The condition of the rows that have something in one of the columns."""
+    return " OR ".join(f"{quote(column)} IS NOT NULL" for column in columns)
+
+
+def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn | None) -> str:
+    """The condition of the rows that a capture instance has a change of, from an LSN on; None: of all its changes."""
+    conditions = [f"c.{quote(column)} = {quote(table.name)}.{quote(column)}" for column in key]
+    if since is not None:
+        conditions.insert(0, f"c.[__$start_lsn] >= {since}")
+    return f"EXISTS (SELECT 1 FROM [cdc].{quote(instance + '_CT')} AS c WHERE {' AND '.join(conditions)})"  # noqa: S608
 
 
 def grant_select(schema: str, name: str, user: str) -> str:

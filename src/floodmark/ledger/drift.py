@@ -99,6 +99,15 @@ class PostgresDriftLedger:
             _query(session, "approve_drift_event", event_id=event_id, by=by)
         return event
 
+    def reject(self, event_id: int, by: str) -> None:
+        with open_transaction(self._at, f"drift event {event_id}") as session:
+            if _query(session, "reject_drift_event", event_id=event_id, by=by):
+                _query(session, "release_event_holds", event_id=event_id, by=by)
+
+    def replace_proposal(self, event_id: int, proposal: str) -> None:
+        with open_transaction(self._at, f"drift event {event_id}") as session:
+            _query(session, "replace_proposal", event_id=event_id, proposal=proposal)
+
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
         ensure_schema(self._at)
         with open_transaction(self._at, str(table)) as session:

@@ -59,6 +59,7 @@ def event_of(row: Mapping[str, Any]) -> DriftEvent:
         approved_at=row["approved_at"],
         approved_by=row["approved_by"],
         told=row["told_at"] is not None,
+        is_rejected=row["is_rejected"],
     )
 
 

@@ -94,14 +94,14 @@ class Findings:
         if not mine:
             return ""
         earlier = [event.explained.difference for event in self.ledger.list_events()
-                   if event.identity == seen.identity and event.table == self.table]  # fmt: skip
+                   if event.approved_at is None and event.table == self.table]  # fmt: skip
         wanted = {
             difference.column
             for difference in (*earlier, *(each.difference for each in found))
             if difference.kind is DriftClass.COLUMN_ADDED
         }
         added = [column.name for column in seen.uncaptured if column.name in wanted]
-        return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances)
+        return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances).text
 
     def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
         return {

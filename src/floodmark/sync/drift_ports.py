@@ -54,7 +54,7 @@ class KnownTable:
 @dataclass(frozen=True, slots=True)
 class DriftEvent:
     """One event of the ledger. policies: by pipeline that reads the table. held: the pipelines that it holds up.
-    proposal: T-SQL, "" for none. told: whether the alert has been raised."""
+    proposal: T-SQL, "" for none. told: whether the alert has been raised. is_rejected: the proposal was turned down."""
 
     event_id: int
     source: str
@@ -68,6 +68,7 @@ class DriftEvent:
     approved_at: datetime | None = None
     approved_by: str | None = None
     told: bool = False
+    is_rejected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,12 @@ class DriftLedger(Protocol):
 
     def approve(self, event_id: int, by: str) -> DriftEvent:
         """Somebody has seen the event: the holds of it end. Raises OperatorError for an unknown one."""
+
+    def reject(self, event_id: int, by: str) -> None:
+        """Somebody turns its proposal down. Nothing is written where it has been decided already."""
+
+    def replace_proposal(self, event_id: int, proposal: str) -> None:
+        """As long as nobody has decided about it."""
 
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
         """End every hold on a table of a pipeline; the events whose last hold that was count as approved."""

@@ -191,14 +191,25 @@ def test_a_column_is_named_in_brackets_quotation_marks_or_as_a_word(text: str, n
 def test_a_proposal_takes_over_what_the_first_instance_was_made_with() -> None:
     first = LivingInstance(IDENTITY, ORDERS, True, "read'er", "PK_Orders", "FG1")
     other = LivingInstance(replace(IDENTITY, name="dbo_Orders_2"), ORDERS)
-    text = build_proposal(first, ["Id", "a]b"], ["Colour"], [first, other])
-    assert "@capture_instance = N'dbo_Orders_2';" in text.splitlines()[3]
+    text = build_proposal(first, ["Id", "a]b"], ["Colour"], [first, other]).text
+    lines = text.splitlines()
+    assert "sp_cdc_disable_table" in lines[1]
+    assert "@capture_instance = N'dbo_Orders_2';" in lines[1]
     assert "@capture_instance = N'dbo_Orders_3'," in text
+    assert f"@capture_instance = N'{IDENTITY.name}';" in lines[-1]
     for part in (
         "@supports_net_changes = 1,", "@role_name = N'read''er',", "@index_name = N'PK_Orders',",
         "@filegroup_name = N'FG1',", "@captured_column_list = N'[Id], [a]]b], [Colour]';",
     ):  # fmt: skip
         assert part in text
+
+
+def test_an_instance_that_captures_the_columns_already_is_not_made() -> None:
+    first = LivingInstance(IDENTITY, ORDERS)
+    other = LivingInstance(replace(IDENTITY, name="by_hand"), ORDERS)
+    text = build_proposal(first, ["Id"], ["Colour"], [first, other], other).text
+    assert text.splitlines()[0] == "-- by_hand is there and captures them."
+    assert "sp_cdc_enable_table" not in text
 
 
 def test_a_shape_is_the_same_after_json() -> None:

@@ -1,0 +1,113 @@
+"""A switch of capture instances: from the one that lacks a column to a second one that has it, without a change lost.
+
+Both instances capture every change from their own start on, under the same LSNs (reference cdc.md B.9). So a pipeline
+may go over as soon as its watermark has reached the start of the second: what comes after it is in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from floodmark.core.alert import Alert
+from floodmark.core.capture import InstanceIdentity
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.tsql_texts import filled_rows, touched_rows
+from floodmark.core.window import WindowState
+
+KIND = "instance_switch"
+
+
+class Backfill(Enum):
+    """The rows whose new columns are loaded after a switch. all: wherever they hold something. touched: of the rows
+    that were changed since the column was there; the others get theirs with their next change."""
+
+    ALL = "all"
+    TOUCHED = "touched"
+
+
+class SwitchState(Enum):
+    """APPROVED: the second instance is to be made. MADE: it is there. DONE: the first one is gone."""
+
+    APPROVED = "approved"
+    MADE = "made"
+    DONE = "done"
+    GIVEN_UP = "given_up"
+    """The first instance went away before every pipeline had gone over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedPipeline:
+    """A pipeline that reads the second instance, after ``watermark``. window_id: of the load of its new columns, None
+    until that is opened; window_state None: there is no such window any more."""
+
+    pipeline: str
+    watermark: Lsn
+    window_id: int | None = None
+    window_state: WindowState | None = None
+
+    @property
+    def is_filled(self) -> bool:
+        return self.window_state is WindowState.ADVANCED
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSwitch:
+    """As the ledger has it. new: None until it is made. added: the new columns; columns: all that the second instance
+    must capture. drops: the name of the instance whose place it takes, "" for none. since: of the oldest DDL behind it.
+    """
+
+    switch_id: int
+    source: str
+    table: TableName
+    old: InstanceIdentity
+    name: str
+    added: tuple[str, ...]
+    columns: tuple[str, ...]
+    enabling: str
+    drops: str
+    since: Lsn | None
+    state: SwitchState
+    approved_by: str
+    approved_at: datetime
+    new: InstanceIdentity | None = None
+    pipelines: tuple[SwitchedPipeline, ...] = ()
+
+    def of(self, pipeline: str) -> SwitchedPipeline | None:
+        return next((each for each in self.pipelines if each.pipeline == pipeline), None)
+
+
+def rows_to_fill(switch: InstanceSwitch, key: tuple[str, ...], backfill: Backfill) -> str:
+    """The condition, in T-SQL, of the rows to load after the switch. A row that holds nothing in the new columns is
+    right as it is: so does the target."""
+    if backfill is Backfill.ALL:
+        return filled_rows(switch.added)
+    return touched_rows(switch.table, key, switch.old.name, switch.since)
+
+
+def may_go_over(watermark: Lsn, start: Lsn) -> bool:
+    """start: ``sys.fn_cdc_get_min_lsn`` of the second instance, which the capture job has come to know."""
+    return watermark.next() >= start
+
+
+def switch_key(switch_id: int) -> str:
+    """The event key of the alert."""
+    return f"{KIND}:{switch_id}"
+
+
+def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Alert:
+    """A switch that cannot go on by itself."""
+    return Alert(
+        kind=KIND,
+        subject=switch.source,
+        table=switch.table,
+        what=f"The switch of {switch.table} from capture instance {switch.old.name} to {switch.name} does not go on: "
+        f"{problem}",
+        where=f"source {switch.source}, table {switch.table}, switch {switch.switch_id}",
+        means=f"What {', '.join(switch.added)} holds does not reach the target yet; all other columns do, and no "
+        "change is lost.",
+        do=f"{advice} The drift DAG, or floodmark drift switch {switch.source}, then goes on where it was.",
+        event_key=switch_key(switch.switch_id),
+    )

@@ -1,0 +1,143 @@
+"""Switches of capture instances, put together from the configuration: for the command line, and for the DAGs that ask
+somebody in the Airflow UI (``cdc_switch_<source>``) and take the steps (``cdc_drift_<source>``)."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.core.drift_words import describe, describe_ddl
+from floodmark.orchestration.alerting import alerts_of
+from floodmark.orchestration.drift_watch import drift_source, pipelines_of
+from floodmark.wiring import source_connection, warehouse_connection, wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.core.schema import TableName
+    from floodmark.sync.drift_ports import DriftEvent
+    from floodmark.sync.switch import SwitchDesk
+    from floodmark.sync.switch_ports import InstanceControl
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedSwitch:
+    """A question for somebody. key: of this event with this proposal. body: Markdown with the T-SQL."""
+
+    event_id: int
+    key: str
+    subject: str
+    body: str
+
+
+def list_proposed(config: Config, source: str) -> list[ProposedSwitch]:
+    """One for each table of which somebody has to decide."""
+    if not pipelines_of(config, source):
+        return []
+    return [_question(event) for event in switch_desk(config, source).list_proposed()]
+
+
+def approve_switch(config: Config, event_id: int, by: str) -> str:
+    """Raises OperatorError where there is nothing to approve, or the proposal has changed since."""
+    switch = switch_desk(config, _source_of(config, event_id)).approve(event_id, by)
+    return (
+        f"{switch.table} goes over from capture instance {switch.old.name} to {switch.name}, with "
+        f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps, and so does floodmark drift "
+        f"switch {switch.source}."
+    )
+
+
+def reject_switch(config: Config, event_id: int, by: str) -> str:
+    """Raises OperatorError where there is nothing to reject."""
+    event = switch_desk(config, _source_of(config, event_id)).reject(event_id, by)
+    return f"{event.table} goes on without {event.explained.difference.column}."
+
+
+def run_switches(config: Config, source: str) -> str:
+    """Every approved switch as far as it goes now, in sentences. Where a person has to act, an alert is raised."""
+    from floodmark.sqlserver.instances import SqlServerInstances  # noqa: PLC0415
+    from floodmark.sync.switch_steps import SwitchSteps  # noqa: PLC0415
+
+    if not pipelines_of(config, source):
+        return "no pipeline reads this source."
+    desk = switch_desk(config, source)
+
+    def control() -> InstanceControl:
+        return SqlServerInstances(source_connection(config.sources[source].conn_id))
+
+    steps = SwitchSteps(
+        source_name=source,
+        pipelines=desk.pipelines,
+        source=desk.source,
+        drift_source=desk.drift_source,
+        control=control,
+        open_load=lambda pipeline, table, where: _open_load(config, pipeline, table, where),
+        ledger=desk.ledger,
+        switches=desk.switches,
+        alerts=desk.alerts,
+    )
+    return " | ".join(steps.take()) or "no switch of a capture instance is under way."
+
+
+def switch_desk(config: Config, source: str) -> SwitchDesk:
+    """Of a source that a pipeline reads. Nothing is connected to before it is asked."""
+    from floodmark.ledger.drift import PostgresDriftLedger  # noqa: PLC0415
+    from floodmark.ledger.switches import PostgresSwitchLedger  # noqa: PLC0415
+    from floodmark.sync.switch import SwitchDesk  # noqa: PLC0415
+
+    warehouse = warehouse_connection(config.warehouse.conn_id)
+    names = pipelines_of(config, source)
+    wiring = wire(config, names[0])
+    return SwitchDesk(
+        source_name=source,
+        pipelines=[config.settings(name) for name in names],
+        source=wiring.source,
+        drift_source=lambda: drift_source(config, source),
+        ledger=wiring.ledger(),
+        drift=PostgresDriftLedger(warehouse),
+        switches=PostgresSwitchLedger(warehouse),
+        alerts=alerts_of(config),
+    )
+
+
+def is_proposal(config: Config, event_id: int) -> bool:
+    """Whether the event proposes a switch, so that to approve it is to start that."""
+    return any(event.event_id == event_id and event.proposal for event in _events(config))
+
+
+def _source_of(config: Config, event_id: int) -> str:
+    read = [pipeline.source for pipeline in config.pipelines.values()]
+    found = [event.source for event in _events(config) if event.event_id == event_id and event.source in read]
+    # Where there is none, the desk of any source says so.
+    return found[0] if found else read[0]
+
+
+def _events(config: Config) -> list[DriftEvent]:
+    from floodmark.ledger.drift import PostgresDriftLedger  # noqa: PLC0415
+
+    return list(PostgresDriftLedger(warehouse_connection(config.warehouse.conn_id)).list_events())
+
+
+def _open_load(config: Config, pipeline: str, table: TableName, where: str) -> int:
+    from floodmark.orchestration.loads import load_desk  # noqa: PLC0415
+
+    opened = load_desk(config, pipeline).open_reload(table, where)
+    assert opened.window_id is not None  # noqa: S101  (a reload always has a window)
+    return opened.window_id
+
+
+def _question(event: DriftEvent) -> ProposedSwitch:
+    column = event.explained.difference.column
+    body = (
+        f"{event.table}: {describe(event.explained.difference)}. {describe_ddl(event.explained)}\n\n"
+        "**Approve**: Floodmark runs this at the source, reads the table from the second capture instance as soon as "
+        "it has read the first one up to its start, loads the new column, and drops the first one. No change is "
+        "lost.\n\n"
+        f"```sql\n{event.proposal}\n```\n\n"
+        f"**Reject**: the table goes on without {column}."
+    )
+    key = f"{event.event_id}-{zlib.crc32(event.proposal.encode()):08x}"
+    return ProposedSwitch(event.event_id, key, f"{event.table}: take the new column {column} along?", body)

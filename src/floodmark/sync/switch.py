@@ -1,0 +1,151 @@
+"""What is proposed about new columns, and what somebody decides: a switch to a second capture instance, or none.
+
+A proposal is made when a column is found (``sync.drift_events``) and made anew when somebody looks at it: what is
+approved is run word by word, so that it has to fit the source as it is then. One proposal serves all new columns of a
+table. The steps of a switch are ``sync.switch_steps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.drift import DriftClass, DriftPolicy, stored
+from floodmark.core.drift_proposal import Proposal, build_proposal
+from floodmark.core.errors import OperatorError
+from floodmark.core.planning import pinned_instances
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.switch import InstanceSwitch
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift_events import alert_key
+from floodmark.sync.drift_ports import DriftEvent, DriftLedger, DriftSource
+from floodmark.sync.ports import Ledger, Source
+from floodmark.sync.switch_ports import PlannedSwitch, SwitchLedger
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDesk:
+    """Of one source. pipelines: all that read it."""
+
+    source_name: str
+    pipelines: Sequence[PipelineSettings]
+    source: Callable[[], Source]
+    drift_source: Callable[[], DriftSource]
+    ledger: Ledger
+    drift: DriftLedger
+    switches: SwitchLedger
+    alerts: Alerts
+
+    def list_proposed(self) -> list[DriftEvent]:
+        """Of each table the newest event that somebody has to decide about; its proposal is the source's of now."""
+        under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
+        newest = {event.table: event for event in self._undecided() if event.table not in under_way}
+        proposals = {table: self._refresh(table) for table in newest}
+        return [
+            replace(event, proposal=proposal.text)
+            for table, event in newest.items() if (proposal := proposals[table]) is not None
+        ]  # fmt: skip
+
+    def approve(self, event_id: int, by: str) -> InstanceSwitch:
+        """Start the switch that the event proposes. Raises OperatorError where there is nothing to decide (any more),
+        or where the proposal that somebody has read is not the one of now."""
+        event = self._find(event_id)
+        proposal = self._refresh(event.table)
+        if proposal is None:
+            raise OperatorError(
+                f"drift event {event_id}", f"{event.table} has no new column any more that a second capture instance "
+                "would have to capture.", f"Close it: floodmark drift reject {event_id}.",
+            )  # fmt: skip
+        if proposal.text != event.proposal:
+            raise OperatorError(
+                f"drift event {event_id}", "the source has changed since this was proposed; nothing was done. Proposed "
+                f"is now:\n{proposal.text}", "Read it and approve again.",
+            )  # fmt: skip
+        events = [each for each in self._undecided() if each.table == event.table]
+        since = [entry.lsn for each in events for entry in each.explained.entries]
+        planned = PlannedSwitch(
+            source=self.source_name,
+            table=event.table,
+            old=proposal.old.identity,
+            name=proposal.name,
+            added=proposal.added,
+            columns=proposal.columns,
+            enabling=proposal.enabling,
+            drops=proposal.drops.identity.name if proposal.drops else "",
+            since=min(since, default=None) if all(each.explained.entries for each in events) else None,
+        )
+        switch = self.switches.open_switch(planned, [each.event_id for each in events], by)
+        for each in events:
+            self.alerts.end_alert(alert_key(each.event_id))
+        return switch
+
+    def reject(self, event_id: int, by: str) -> DriftEvent:
+        """Go on without the columns that the event proposes to take along."""
+        event = self._find(event_id)
+        for each in self._undecided():
+            if each.table == event.table and each.event_id <= event_id:
+                self.drift.reject(each.event_id, by)
+                self.alerts.end_alert(alert_key(each.event_id))
+        return event
+
+    def _undecided(self) -> list[DriftEvent]:
+        return [
+            event for event in self.drift.list_events(self.source_name)
+            if event.approved_at is None and event.proposal and DriftPolicy.PROPOSE in event.policies.values()
+        ]  # fmt: skip
+
+    def _find(self, event_id: int) -> DriftEvent:
+        event = next((each for each in self.drift.list_events(self.source_name) if each.event_id == event_id), None)
+        if event is None:
+            raise OperatorError(
+                f"drift event {event_id}", f"source {self.source_name} has no such event.", "See: floodmark drift list."
+            )
+        if event.approved_at is not None:
+            decided = "rejected" if event.is_rejected else "approved"
+            raise OperatorError(
+                f"drift event {event_id}", f"{event.approved_by} has {decided} it already.", "Nothing is to be done."
+            )
+        if not event.proposal:
+            raise OperatorError(f"drift event {event_id}", "nothing is proposed about it.")
+        return event
+
+    def _refresh(self, table: TableName) -> Proposal | None:
+        """The proposal of now, which the undecided events of the table have from now on. None: there is none now."""
+        events = [event for event in self._undecided() if event.table == table]
+        proposal = self._propose(table, events)
+        for event in events:
+            if proposal is not None and event.proposal != proposal.text:
+                self.drift.replace_proposal(event.event_id, proposal.text)
+        return proposal
+
+    def _propose(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
+        asking = {name for event in events for name, policy in event.policies.items() if policy is DriftPolicy.PROPOSE}
+        settings = next((each for each in self.pipelines if each.name in asking and table in each.sources), None)
+        if settings is None:
+            return None
+        pinned = pinned_instances(settings, self.ledger.read_tables(settings.name))
+        sighting = self.source().read_snapshot([table], pinned).tables[0]
+        instance = sighting.instance
+        if instance is None:
+            return None
+        look = self.drift_source().read_drift
+        living = look({}).instances
+        names = [each.identity.name for each in living if each.table == instance.table.name]
+        sight = look(dict.fromkeys(names, instance.table.name))
+        mine = next((each for each in living if each.identity == instance.identity), None)
+        details = sight.details.get(instance.identity.name)
+        if mine is None or details is None:
+            return None
+        wanted = {each.explained.difference.column for each in events
+                  if each.explained.difference.kind is DriftClass.COLUMN_ADDED}  # fmt: skip
+        captured = [column.name for column in stored(instance.table, details.lost).columns]
+        added = [column.name for column in details.uncaptured if column.name in wanted]
+        if not added:
+            return None
+        able = [
+            each for each in living
+            if each.table == mine.table and each != mine and each.identity.name in sight.details
+            and not {column.name for column in sight.details[each.identity.name].uncaptured} & {*captured, *added}
+        ]  # fmt: skip
+        return build_proposal(mine, captured, added, living, able[0] if able else None)

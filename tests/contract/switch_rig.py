@@ -1,0 +1,163 @@
+"""Pipelines of one table whose capture instance is switched: source, warehouse and steps as they are, but no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from cdc_database import CdcDatabase
+from emulator_process import Emulator
+from floodmark.core.alert import Alert
+from floodmark.core.capture import InstanceIdentity
+from floodmark.core.planning import pinned_instances
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.switch import Backfill
+from floodmark.ledger.drift import PostgresDriftLedger
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.ledger.switches import PostgresSwitchLedger
+from floodmark.spark.verify import verify_tables
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.drift import SqlServerDriftSource
+from floodmark.sqlserver.instances import SqlServerInstances
+from floodmark.sqlserver.source import SqlServerSource
+from floodmark.sync.advance import advance_window
+from floodmark.sync.drift import DriftWatch
+from floodmark.sync.load import load_window
+from floodmark.sync.open_load import LoadDesk
+from floodmark.sync.open_window import OpenResult, open_window
+from floodmark.sync.switch import SwitchDesk
+from floodmark.sync.switch_steps import SwitchSteps
+from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.warehouse.postgres import PostgresWarehouse
+from in_process_stager import InProcessStager
+
+ORDERS = TableName("dbo", "Orders")
+
+
+@dataclass
+class OpenAlerts:
+    """``Alerts`` that only remembers."""
+
+    open: dict[str, Alert] = field(default_factory=dict)
+
+    def raise_alert(self, alert: Alert) -> None:
+        self.open[alert.event_key] = alert
+
+    def end_alert(self, event_key: str) -> None:
+        self.open.pop(event_key, None)
+
+    def end_alerts(self, kind: str, subject: str) -> None:
+        raise AssertionError("nobody asks for that here")
+
+    @property
+    def kinds(self) -> list[str]:
+        return sorted(alert.kind for alert in self.open.values())
+
+
+class SwitchRig:
+    """names: of the pipelines, each with a target of its own."""
+
+    def __init__(
+        self, emulator: Emulator, database: CdcDatabase, warehouse: WarehouseConnection, *names: str,
+        backfill: Backfill = Backfill.ALL,
+    ) -> None:  # fmt: skip
+        self.at = SqlServerConnection(
+            emulator.host, emulator.port, database.name, emulator.user, emulator.password,
+            ca_file=str(emulator.ca_file),
+        )  # fmt: skip
+        self.database = database
+        self.connection = warehouse
+        self.warehouse = PostgresWarehouse(warehouse)
+        self.ledger = PostgresLedger(warehouse)
+        self.drift = PostgresDriftLedger(warehouse)
+        self.switches = PostgresSwitchLedger(warehouse)
+        self.alerts = OpenAlerts()
+        self.pipelines = [
+            PipelineSettings(
+                name, (TableSettings(ORDERS, TableName(name, "orders"), backfill=backfill, first_load_chunk_rows=50),)
+            )
+            for name in names or ("shop",)
+        ]
+
+    @property
+    def watch(self) -> DriftWatch:
+        return DriftWatch(
+            "shop", self.pipelines, source=lambda: SqlServerDriftSource(self.at), ledger=self.drift, alerts=self.alerts,
+            drop_staging=self.warehouse.drop_staging,
+        )  # fmt: skip
+
+    @property
+    def desk(self) -> SwitchDesk:
+        return SwitchDesk(
+            "shop", self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
+            self.ledger, self.drift, self.switches, self.alerts,
+        )  # fmt: skip
+
+    @property
+    def steps(self) -> SwitchSteps:
+        return SwitchSteps(
+            "shop", self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
+            lambda: SqlServerInstances(self.at), self.open_load, self.ledger, self.switches, self.alerts,
+        )  # fmt: skip
+
+    def change(self, *statements: str) -> None:
+        """By somebody at the source; captured."""
+        self.database.run(*statements)
+        self.database.scan()
+
+    def open(self, name: str = "shop") -> OpenResult:
+        return open_window(self._settings(name), SqlServerSource(self.at), self.ledger, self.watch)
+
+    def finish(self, opened: OpenResult) -> OpenResult:
+        if opened.window_id is not None:
+            stager = InProcessStager(self.at, self.connection)
+            load_window(opened.window_id, self.ledger, self.warehouse, SqlServerSource(self.at), stager)
+            self.ledger.mark_checked(opened.window_id)
+            advance_window(opened.window_id, self.ledger, self.warehouse)
+        return opened
+
+    def watch_closely(self, name: str = "shop") -> None:
+        """As the drift DAG does."""
+        settings, states = self._settings(name), self.ledger.read_tables(name)
+        snapshot = SqlServerSource(self.at).read_snapshot(settings.sources, pinned_instances(settings, states))
+        self.watch.examine(settings, snapshot, states, closely=True)
+
+    def run(self, name: str = "shop") -> OpenResult:
+        return self.finish(self.open(name))
+
+    def open_load(self, name: str, table: TableName, where: str) -> int:
+        window_id = self.load_desk(name).open_reload(table, where).window_id
+        assert window_id is not None
+        return window_id
+
+    def load_desk(self, name: str = "shop") -> LoadDesk:
+        return LoadDesk(
+            self._settings(name), SqlServerSource(self.at), self.ledger, self.warehouse, self.watch, self.alerts
+        )
+
+    def approve(self) -> None:
+        (event,) = self.desk.list_proposed()
+        self.desk.approve(event.event_id, "somebody")
+
+    def pinned(self, name: str = "shop") -> InstanceIdentity | None:
+        return self.ledger.read_tables(name)[ORDERS].identity
+
+    def instances(self) -> list[str]:
+        rows = self.database.query("EXEC sys.sp_cdc_help_change_data_capture")
+        return sorted(row["capture_instance"] for row in rows)
+
+    def differing(self) -> list[TableName]:
+        return [
+            each.target for settings in self.pipelines for each in verify_tables(settings, self.at, self.connection)
+            if not each.equal
+        ]  # fmt: skip
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.connection.conninfo()) as session:
+            return session.execute(sql).fetchall()
+
+    def _settings(self, name: str) -> PipelineSettings:
+        return next(each for each in self.pipelines if each.name == name)

@@ -1,0 +1,262 @@
+"""Switches of capture instances on a running source and a real ledger: proposed, decided, carried out, interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from switch_rig import ORDERS, SwitchRig
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.core.errors import OperatorError
+from floodmark.core.switch import Backfill, SwitchState
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount int)",
+            "INSERT INTO dbo.Orders VALUES (1, 10), (2, 20), (3, 30)",
+        )
+        made.enable("Orders")
+        yield made
+
+
+@pytest.fixture
+def rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) -> SwitchRig:
+    made = SwitchRig(emulator, source, database)
+    made.run()
+    return made
+
+
+def add_column(rig: SwitchRig, declaration: str = "Note nvarchar(20) NULL") -> None:
+    rig.change(f"ALTER TABLE dbo.Orders ADD {declaration}", "INSERT INTO dbo.Orders (Id, Amount) VALUES (4, 40)")
+    rig.run()
+
+
+def test_new_column_is_taken_along_and_nothing_is_lost_or_doubled(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.change("UPDATE dbo.Orders SET Note = N'before' WHERE Id = 2")
+    rig.approve()
+    assert rig.alerts.open == {}
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+    rig.change("UPDATE dbo.Orders SET Note = N'after' WHERE Id = 3", "DELETE FROM dbo.Orders WHERE Id = 1")
+    rig.run()
+    (said,) = rig.steps.take()
+    assert "shop reads dbo_Orders_2; window" in said
+    rig.change("INSERT INTO dbo.Orders VALUES (5, 50, N'five')")
+    rig.finish(rig.load_desk().open_pending())
+    rig.run()
+    (said,) = rig.steps.take()
+    assert said.endswith("done; dbo_Orders is gone.")
+    assert rig.instances() == ["dbo_Orders_2"]
+    assert rig.steps.take() == []
+    assert rig.differing() == []
+    assert rig.rows('SELECT "Id", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [
+        (2, "before"), (3, "after"), (4, None), (5, "five"),
+    ]  # fmt: skip
+
+
+def test_pipeline_reads_the_first_instance_until_it_has_reached_the_start_of_the_second(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.database.scan()
+    (said,) = rig.steps.take()
+    assert "shop reads dbo_Orders up to" in said
+    first = rig.pinned()
+    assert first is not None
+    assert first.name == "dbo_Orders"
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    opened = rig.open()
+    (said,) = rig.steps.take()
+    assert "shop reads dbo_Orders up to" in said
+    rig.finish(opened)
+    rig.steps.take()
+    second = rig.pinned()
+    assert second is not None
+    assert second.name == "dbo_Orders_2"
+
+
+def test_window_of_the_first_instance_cannot_be_opened_after_the_switch(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    plan = rig.ledger.read_window(rig.run().window_id or 0).plan
+    rig.steps.take()
+    tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
+    with pytest.raises(OperatorError, match="read from capture instance dbo_Orders_2 now, not dbo_Orders"):
+        rig.ledger.open_window("shop", plan.to_lsn, tables, lane="replay x")
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_column_with_a_default_fills_all_rows_or_those_that_were_touched(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, backfill: Backfill
+) -> None:
+    rig = SwitchRig(emulator, source, database, backfill=backfill)
+    rig.run()
+    add_column(rig, "Rank int NOT NULL DEFAULT 7")
+    rig.change("UPDATE dbo.Orders SET Rank = 8, Amount = 0 WHERE Id = 2")
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Rank = 9 WHERE Id = 1")
+    rig.run()
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    untouched = 7 if backfill is Backfill.ALL else None
+    # The row that was changed only after the column was there, and in that column alone, left no trace in the first
+    # instance; the second has it where it began before.
+    assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1')[1:] == [(2, 8), (3, untouched), (4, 7)]
+    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+
+
+def test_every_pipeline_goes_over_before_the_first_instance_goes(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = SwitchRig(emulator, source, database, "shop", "copy")
+    rig.run()
+    rig.run("copy")
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Note = N'x', Amount = 1")
+    rig.run()
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    (said,) = rig.steps.take()
+    assert "copy reads dbo_Orders up to" in said
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+    rig.run("copy")
+    rig.steps.take()
+    rig.finish(rig.load_desk("copy").open_pending())
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders_2"]
+    assert rig.differing() == []
+
+
+def test_process_that_dies_between_any_two_steps_leaves_nothing_to_repair(
+    rig: SwitchRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    add_column(rig, "Rank int NOT NULL DEFAULT 7")
+    rig.approve()
+    for place in ("mark_made", "go_over", "record_backfill", "finish"):
+        if place == "go_over":
+            rig.change("UPDATE dbo.Orders SET Amount = 12 WHERE Id = 1")
+            rig.run()
+        if place == "finish":
+            rig.steps.take()
+            rig.finish(rig.load_desk().open_pending())
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(rig.switches, place, die)
+            rig.steps.take()
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders_2"]
+    assert rig.rows("SELECT state FROM floodmark.instance_switches") == [(SwitchState.DONE.value,)]
+    rig.change("INSERT INTO dbo.Orders VALUES (5, 50, 5)")
+    rig.run()
+    assert rig.differing() == []
+
+
+def test_instance_that_somebody_has_made_by_hand_is_taken(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.database.enable("Orders", capture_instance="N'by_hand'")
+    (event,) = rig.desk.list_proposed()
+    assert "-- by_hand is there and captures them." in event.proposal
+    rig.approve()
+    rig.change("UPDATE dbo.Orders SET Note = N'x'")
+    rig.run()
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    rig.steps.take()
+    assert rig.instances() == ["by_hand"]
+    assert rig.differing() == []
+
+
+def test_other_instance_in_the_second_place_goes_only_where_that_was_approved(rig: SwitchRig) -> None:
+    rig.database.enable("Orders", capture_instance="N'other'", captured_column_list="N'Id'")
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+
+
+def test_other_instance_that_came_after_the_approval_is_an_alert_until_it_goes(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.database.enable("Orders", capture_instance="N'late'", captured_column_list="N'Id'")
+    (said,) = rig.steps.take()
+    assert "it has two capture instances, the most that there can be: dbo_Orders and late" in said
+    assert rig.alerts.kinds == ["instance_switch"]
+    rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'late'")
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+    assert rig.alerts.open == {}
+
+
+def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: SwitchRig) -> None:
+    add_column(rig)
+    (event,) = rig.desk.list_proposed()
+    rig.change("ALTER TABLE dbo.Orders ADD Second int NULL")
+    rig.watch_closely()
+    with pytest.raises(OperatorError, match="changed since this was proposed") as refused:
+        rig.desk.approve(event.event_id, "somebody")
+    assert "[Note], [Second]" in str(refused.value)
+    rig.desk.approve(event.event_id, "somebody")
+    assert rig.desk.list_proposed() == []
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Note = N'x', Second = 2 WHERE Id = 1")
+    rig.run()
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    assert rig.differing() == []
+
+
+def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRig) -> None:
+    add_column(rig)
+    (event,) = rig.desk.list_proposed()
+    rig.desk.reject(event.event_id, "somebody")
+    assert rig.desk.list_proposed() == []
+    assert rig.alerts.open == {}
+    with pytest.raises(OperatorError, match="somebody has rejected it already"):
+        rig.desk.approve(event.event_id, "another")
+    assert rig.steps.take() == []
+    assert rig.instances() == ["dbo_Orders"]
+
+
+def test_second_instance_that_is_dropped_before_anybody_reads_it_is_made_again(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders_2'")
+    (said,) = rig.steps.take()
+    assert said.endswith("dbo_Orders_2 is gone again; it is made anew.")
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+
+
+def test_first_instance_that_is_dropped_too_early_ends_the_switch(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders'")
+    (said,) = rig.steps.take()
+    assert "given up, as dbo_Orders is gone" in said
+    assert rig.steps.take() == []
+
+
+def test_two_processes_do_not_take_steps_at_the_same_time(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    with rig.switches.hold_switches("shop") as mine:
+        assert mine
+        assert rig.steps.take() == ["another process is at work on the switches."]
+    assert rig.instances() == ["dbo_Orders"]
+    assert ORDERS in rig.ledger.read_tables("shop")
