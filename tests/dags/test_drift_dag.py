@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+
 from floodmark.config.loading import load_config
 from floodmark.orchestration.drift_dag import build_drift_dags
 
@@ -20,14 +25,36 @@ pipelines:
 """
 
 
-def test_every_source_that_is_read_has_one_dag_with_one_task(tmp_path: Path) -> None:
+@pytest.fixture
+def dags(tmp_path: Path) -> dict[str, DAG]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    dags = build_drift_dags(load_config(path), path)
+    return build_drift_dags(load_config(path), path)
+
+
+def test_every_source_that_is_read_has_one_dag(dags: dict[str, DAG]) -> None:
     assert sorted(dags) == ["cdc_drift_rare", "cdc_drift_shop"]
     shop = dags["cdc_drift_shop"]
-    assert [task.task_id for task in shop.tasks] == ["watch_drift"]
     assert (shop.max_active_runs, shop.catchup) == (1, False)
     assert type(shop.timetable).__name__ == "CronTriggerTimetable"
     assert "tables of more, shop" in str(shop.doc_md)
     assert dags["cdc_drift_rare"].schedule is None
+
+
+def test_drift_is_looked_for_first_and_switches_neither_stop_the_look_nor_the_questions(dags: dict[str, DAG]) -> None:
+    upstream = {task.task_id: task.upstream_task_ids for task in dags["cdc_drift_shop"].tasks}
+    assert upstream == {
+        "watch_drift": set(),
+        "switch_instances": {"watch_drift"},
+        "list_questions": {"watch_drift"},
+        "ask": {"list_questions"},
+    }
+
+
+def test_question_is_asked_by_a_run_of_its_own_that_is_started_once(dags: dict[str, DAG]) -> None:
+    ask = dags["cdc_drift_shop"].get_task("ask")
+    assert isinstance(ask, MappedOperator)
+    assert ask.operator_class is TriggerDagRunOperator
+    fixed = ask.partial_kwargs
+    assert (fixed["trigger_dag_id"], fixed["logical_date"]) == ("cdc_switch_shop", None)
+    assert fixed["skip_when_already_exists"] is True

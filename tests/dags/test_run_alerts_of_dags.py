@@ -24,6 +24,7 @@ from floodmark.orchestration.dag_factory import build_dags
 from floodmark.orchestration.drift_dag import build_drift_dags
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.retention_dag import build_retention_dags
+from floodmark.orchestration.switch_dag import build_switch_dags
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql, capture: {}, retention: {keep: 3d}}}
@@ -72,7 +73,7 @@ def config_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def dags(config_file: Path) -> dict[str, DAG]:
     config = load_config(config_file)
-    built = (build_dags, build_capture_dags, build_drift_dags, build_retention_dags)
+    built = (build_dags, build_capture_dags, build_drift_dags, build_retention_dags, build_switch_dags)
     return {name: dag for build in built for name, dag in build(config, config_file).items()}
 
 
@@ -106,6 +107,7 @@ def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
         ("cdc_capture_shop", "capture run failed: shop"),
         ("cdc_drift_shop", "drift run failed: shop"),
         ("cdc_retention_shop", "retention run failed: shop"),
+        ("cdc_switch_shop", "switch run failed: shop"),
     ],
 )
 def test_run_whose_task_was_killed_is_told_all_the_same(
@@ -115,6 +117,23 @@ def test_run_whose_task_was_killed_is_told_all_the_same(
     fail(dags[dag_id], None)
     assert [text.splitlines()[0] for text in posts.texts] == [f"*Floodmark: {title}*"] * 2
     assert "it was killed" in posts.texts[0]
+
+
+@pytest.mark.parametrize(
+    ("task_id", "title"),
+    [
+        ("watch_drift", "drift run failed: shop"),
+        ("switch_instances", "switch run failed: shop"),
+        ("list_questions", "switch run failed: shop"),
+        ("ask", "switch run failed: shop"),
+    ],
+)
+def test_drift_run_that_failed_at_a_switch_is_told_as_that(
+    dags: dict[str, DAG], posts: Posts, task_id: str, title: str
+) -> None:
+    assert dags["cdc_drift_shop"].has_task(task_id)
+    fail(dags["cdc_drift_shop"], Task(task_id))
+    assert [text.splitlines()[0] for text in posts.texts] == [f"*Floodmark: {title}*"]
 
 
 def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> None:

@@ -17,12 +17,14 @@ CAPTURE_RUN_FAILED = "capture_run_failed"
 DRIFT_RUN_FAILED = "drift_run_failed"
 LOAD_RUN_FAILED = "load_run_failed"
 RETENTION_RUN_FAILED = "retention_run_failed"
+SWITCH_RUN_FAILED = "switch_run_failed"
 _MEANS = {
     RUN_FAILED: "No new rows arrive until a run succeeds. Nothing is lost as long as the source keeps its changes.",
     CAPTURE_RUN_FAILED: "Nobody keeps the source's capture job, or looks whether it is alive, until a run succeeds.",
     RETENTION_RUN_FAILED: "Nobody looks whether cleanup is about to pass a watermark until a run succeeds.",
     LOAD_RUN_FAILED: "A table that is loaded anew shows what it had until a run succeeds. What is staged is kept.",
     DRIFT_RUN_FAILED: "Schema drift is only seen by the runs of the pipelines until a run succeeds.",
+    SWITCH_RUN_FAILED: "A switch of capture instances stays where it is. Pipelines go on with the instance they read.",
 }
 _NAMED_TABLES = 3
 

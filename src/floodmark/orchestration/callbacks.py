@@ -44,15 +44,19 @@ def leave_failure(error: FloodmarkError) -> None:
         _LOG.warning("An alert about this failure will not say why: %s", problem)
 
 
-def tells_failure(config_path: Path, kind: str, subject: str) -> Callable[[Mapping[str, Any]], None]:
-    """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``; subject: the pipeline or the source."""
+def tells_failure(
+    config_path: Path, kind: str, subject: str, kind_by_task: Mapping[str, str]
+) -> Callable[[Mapping[str, Any]], None]:
+    """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``, as kind_by_task's for single tasks; subject:
+    the pipeline or the source."""
 
     def tell(context: Mapping[str, Any]) -> None:
         ti, dag = context.get("ti"), context["dag"]
-        left = ti.xcom_pull(task_ids=ti.task_id, key=FAILURE_KEY) if ti else None
+        task_id = ti.task_id if ti else ""
+        left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY) if ti else None
         alert = run_failed(
-            kind, subject, RunFailure.parse(left),
-            dag_id=dag.dag_id, run_id=context["run_id"], task_id=ti.task_id if ti else "",
+            kind_by_task.get(task_id, kind), subject, RunFailure.parse(left),
+            dag_id=dag.dag_id, run_id=context["run_id"], task_id=task_id,
         )  # fmt: skip
         alerts_of(load_config(config_path, parse_rules=False)).raise_alert(alert)
 

@@ -3,6 +3,7 @@ a failed run is told of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,19 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def make_dag(
-    dag_id: str, *, source: str, tags: tuple[str, ...] = (), config_path: Path, failed: str, subject: str, **own: Any
+    dag_id: str,
+    *,
+    source: str,
+    tags: tuple[str, ...] = (),
+    config_path: Path,
+    failed: str,
+    failed_by_task: Mapping[str, str] | None = None,
+    subject: str,
+    max_active_runs: int = 1,
+    **own: Any,
 ) -> DAG:
-    """failed: the kind of alert that a failed run raises, about ``subject``. own: what ``DAG`` takes besides.
+    """failed: the kind of alert that a failed run raises, about ``subject``; failed_by_task: another one, by the id of
+    the task that failed. own: what ``DAG`` takes besides.
 
     A run that was missed is not made up for: the next one does the same.
     """
@@ -30,9 +41,9 @@ def make_dag(
         dag_id=dag_id,
         start_date=_START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=max_active_runs,
         tags=[OWNER, "cdc", *tags, f"source:{source}"],
-        on_failure_callback=tells_failure(config_path, failed, subject),
+        on_failure_callback=tells_failure(config_path, failed, subject, failed_by_task or {}),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,
