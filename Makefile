@@ -29,7 +29,7 @@ check: setup ## lint, types, import contracts, unit tests
 	@$(PY) -m pytest -q tests/unit
 
 test: check ## everything but test-clients and torture
-	@$(PY) -m pytest -q -n 3 --dist loadfile --ignore=tests/unit --ignore=tests/torture --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
+	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/unit --ignore=tests/torture --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients

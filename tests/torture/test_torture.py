@@ -16,9 +16,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from torture_rig import TABLES, TortureRig
 
 from command_line import kill_session
+from torture_rig import TABLES, TortureRig
 
 KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
 SEED = int(os.environ.get("FLOODMARK_TORTURE_SEED", "20261121"))

@@ -13,10 +13,11 @@ import pyarrow as pa
 from floodmark.core.capture import Verdict
 from floodmark.core.errors import NotHarvestedYetError
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import classify_tables, plan_table
+from floodmark.core.planning import classify_tables, pinned_instances, plan_table
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.validity import incident
 from floodmark.core.window import TablePlan
+from floodmark.ledger.postgres import PostgresLedger
 from floodmark.spark.columns import carried_columns, to_staging
 from floodmark.spark.data_source import arrow_schema, batch_rows, cast_batch
 from floodmark.spark.statements import select_rows
@@ -36,16 +37,21 @@ def verify_tables(
     listed_keys: int = DEFAULT_LISTED_KEYS,
 ) -> Iterator[TableVerification]:
     """One result after the other, in the order of the configuration. Raises from ``core.errors``."""
-    for table in _plan(settings, source):
+    for table in _plan(settings, source, warehouse):
         columns = carried_columns(table.instance.table, table.temporal)
         schema = pa.schema([(column.name, column.staging_type) for column in columns])
         yield verify_table(warehouse, table, schema, _read(source, table, schema), listed_keys)
 
 
-def _plan(settings: PipelineSettings, source: SqlServerConnection) -> list[TablePlan]:
-    """Each table as for a first load."""
-    pinned = {table.source: table.capture_instance for table in settings.tables if table.capture_instance}
+def _plan(settings: PipelineSettings, source: SqlServerConnection, warehouse: WarehouseConnection) -> list[TablePlan]:
+    """Each table as for a first load, with the columns of the capture instance that the pipeline reads: a newer one may
+    have more. Where that one is gone, of the newest."""
+    ledger = PostgresLedger(warehouse)
+    ledger.ensure_schema()
+    pinned = pinned_instances(settings, ledger.read_tables(settings.name))
     snapshot = SqlServerSource(source).read_snapshot(settings.sources, pinned)
+    if any(sighting.instance is None for sighting in snapshot.tables):
+        snapshot = SqlServerSource(source).read_snapshot(settings.sources, pinned_instances(settings, {}))
     validities = classify_tables(settings, snapshot, {})
     # Rows can be read while capture stands still.
     validities = tuple(each for each in validities if each.verdict is not Verdict.CAPTURE_STOPPED)

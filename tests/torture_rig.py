@@ -126,7 +126,7 @@ class TortureRig:
     def _environment(self) -> dict[str, str]:
         """Of now: a source that was started again listens elsewhere."""
         at = command_environment(self.source, shop.DATABASE, self.warehouse, self._folder / "pipelines.yaml")
-        return at | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        return at | {"PYTHONPATH": str(Path(__file__).parent)}
 
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""
