@@ -139,7 +139,7 @@ class SwitchRig:
         )
 
     def approve(self) -> None:
-        (event,) = self.desk.list_proposed()
+        ((event, _),) = self.desk.list_proposed()
         self.desk.approve(event.event_id, "somebody")
 
     def pinned(self, name: str = "shop") -> InstanceIdentity | None:

@@ -169,7 +169,7 @@ def test_process_that_dies_between_any_two_steps_leaves_nothing_to_repair(
 def test_instance_that_somebody_has_made_by_hand_is_taken(rig: SwitchRig) -> None:
     add_column(rig)
     rig.database.enable("Orders", capture_instance="N'by_hand'")
-    (event,) = rig.desk.list_proposed()
+    ((event, _),) = rig.desk.list_proposed()
     assert "-- by_hand is there and captures them." in event.proposal
     rig.approve()
     rig.change("UPDATE dbo.Orders SET Note = N'x'")
@@ -204,7 +204,7 @@ def test_other_instance_that_came_after_the_approval_is_an_alert_until_it_goes(r
 
 def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: SwitchRig) -> None:
     add_column(rig)
-    (event,) = rig.desk.list_proposed()
+    ((event, _),) = rig.desk.list_proposed()
     rig.change("ALTER TABLE dbo.Orders ADD Second int NULL")
     rig.watch_closely()
     with pytest.raises(OperatorError, match="changed since this was proposed") as refused:
@@ -222,7 +222,7 @@ def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: Swi
 
 def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRig) -> None:
     add_column(rig)
-    (event,) = rig.desk.list_proposed()
+    ((event, _),) = rig.desk.list_proposed()
     rig.desk.reject(event.event_id, "somebody")
     assert rig.desk.list_proposed() == []
     assert rig.alerts.open == {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.schema import TableName
-from floodmark.core.tsql_texts import disable_instance, literal, quote
+from floodmark.core.tsql_texts import literal, quote
 
 MOST_INSTANCES = 2
 """Of one table (error 22962)."""
@@ -66,14 +66,26 @@ class Proposal:
         if self.drops is not None:
             lines = [
                 "-- A table has at most two capture instances: the other one goes first. See that nobody reads it.",
-                disable_instance(self.drops.table, self.drops.identity.name),
+                _dropping(self.drops),
                 *lines,
             ]
         lines += [
             f"-- When every pipeline of Floodmark reads {self.name}, {self.old.identity.name} goes:",
-            disable_instance(self.old.table, self.old.identity.name),
+            _dropping(self.old),
         ]
         return "\n".join(lines)
+
+
+def _dropping(instance: LivingInstance) -> str:
+    """An argument a line, so that all of it is in sight where it is shown."""
+    table = instance.table
+    return "\n".join(
+        [
+            "EXEC sys.sp_cdc_disable_table",
+            f"    @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},",
+            f"    @capture_instance = {literal(instance.identity.name)};",
+        ]
+    )
 
 
 def build_proposal(

@@ -102,6 +102,8 @@ class PostgresSwitchLedger:
         state = SwitchState.GIVEN_UP if given_up else SwitchState.DONE
         with open_transaction(self._at, f"switch {switch_id}") as session:
             _query(session, "finish_switch", switch_id=switch_id, state=state.value)
+            if given_up:
+                _query(session, "reopen_drift_events", switch_id=switch_id)
 
 
 def _switch(row: DictRow) -> InstanceSwitch:

@@ -15,6 +15,7 @@ from floodmark.wiring import source_connection, warehouse_connection, wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
+    from floodmark.core.drift_proposal import Proposal
     from floodmark.core.schema import TableName
     from floodmark.sync.drift_ports import DriftEvent
     from floodmark.sync.switch import SwitchDesk
@@ -37,7 +38,7 @@ def list_proposed(config: Config, source: str) -> list[ProposedSwitch]:
     """One for each table of which somebody has to decide."""
     if not pipelines_of(config, source):
         return []
-    return [_question(event) for event in switch_desk(config, source).list_proposed()]
+    return [_question(event, proposal) for event, proposal in switch_desk(config, source).list_proposed()]
 
 
 def approve_switch(config: Config, event_id: int, by: str) -> str:
@@ -129,15 +130,15 @@ def _open_load(config: Config, pipeline: str, table: TableName, where: str) -> i
     return opened.window_id
 
 
-def _question(event: DriftEvent) -> ProposedSwitch:
-    column = event.explained.difference.column
+def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
+    columns = ", ".join(proposal.added)
     body = (
         f"{event.table}: {describe(event.explained.difference)}. {describe_ddl(event.explained)}\n\n"
+        f"To take along: **{columns}**.\n\n"
         "**Approve**: Floodmark runs this at the source, reads the table from the second capture instance as soon as "
-        "it has read the first one up to its start, loads the new column, and drops the first one. No change is "
-        "lost.\n\n"
-        f"```sql\n{event.proposal}\n```\n\n"
-        f"**Reject**: the table goes on without {column}."
+        "it has read the first one up to its start, loads what is new, and drops the first one. No change is lost.\n\n"
+        f"```sql\n{proposal.text}\n```\n\n"
+        f"**Reject**: the table goes on without {columns}."
     )
-    key = f"{event.event_id}-{zlib.crc32(event.proposal.encode()):08x}"
-    return ProposedSwitch(event.event_id, key, f"{event.table}: take the new column {column} along?", body)
+    key = f"{event.event_id}-{zlib.crc32(proposal.text.encode()):08x}"
+    return ProposedSwitch(event.event_id, key, f"{event.table}: take {columns} along?", body)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import SourceSnapshot, TableSighting
-from floodmark.core.ddl import DdlEntry, Explained, explain, mentions
+from floodmark.core.ddl import DdlEntry, Explained, explain, is_behind, mentions
 from floodmark.core.drift import (
     Absence,
     Difference,
@@ -53,7 +53,8 @@ class Findings:
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
         found = explain(compare_shapes(before, seen, self._temporal()), fresh)
-        return [self._finding(each, seen, found, sight) for each in found if not self._is_late(each, seen)]
+        news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
+        return [self._finding(each, seen, news, sight) for each in news]
 
     def _of_first_look(self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight) -> list[Finding]:
         """What the history and the column ids still tell of the time before. A column left out on purpose, when the
@@ -78,6 +79,22 @@ class Findings:
         if each.difference.kind is not DriftClass.UNKNOWN:
             return False
         return self.ledger.explain_later(seen.identity, each.entries[0])
+
+    def _named(self, each: Explained, seen: TableShape) -> Explained:
+        """A column that was there at the first look, before the history told of it, looked like one left out on
+        purpose."""
+        if each.difference.kind is not DriftClass.UNKNOWN:
+            return each
+        told = {
+            event.explained.difference.column
+            for event in self.ledger.list_events()
+            if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
+        }
+        for column in seen.uncaptured:
+            added = Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
+            if column.name not in told and is_behind(each.entries[0], added):
+                return Explained(added, each.entries)
+        return each
 
     def _finding(
         self, each: Explained, seen: TableShape, found: Sequence[Explained], sight: DriftSight

@@ -37,13 +37,13 @@ class SwitchDesk:
     switches: SwitchLedger
     alerts: Alerts
 
-    def list_proposed(self) -> list[DriftEvent]:
-        """Of each table the newest event that somebody has to decide about; its proposal is the source's of now."""
+    def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
+        """Of each table the newest event that somebody has to decide about, with what is proposed now."""
         under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
         newest = {event.table: event for event in self._undecided() if event.table not in under_way}
         proposals = {table: self._refresh(table) for table in newest}
         return [
-            replace(event, proposal=proposal.text)
+            (replace(event, proposal=proposal.text), proposal)
             for table, event in newest.items() if (proposal := proposals[table]) is not None
         ]  # fmt: skip
 

@@ -61,4 +61,5 @@ class SwitchLedger(Protocol):
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
         """The pipelines that read it, also those that no configuration names any more."""
 
-    def finish(self, switch_id: int, *, given_up: bool = False) -> None: ...
+    def finish(self, switch_id: int, *, given_up: bool = False) -> None:
+        """Of one that is given up the events are to be decided again."""

@@ -77,6 +77,9 @@ class SwitchSteps:
         if not any(each.identity == switch.old for each in living) and self.switches.list_readers(switch.old):
             self.switches.finish(switch.switch_id, given_up=True)
             return f"given up, as {switch.old.name} is gone; the verdicts of its readers say what to do."
+        if switch.new is None and (gone := self._gone_columns(switch)):
+            self.switches.finish(switch.switch_id, given_up=True)
+            return f"given up, as {', '.join(gone)} was dropped or renamed meanwhile; what is left is proposed anew."
         if switch.new is None:
             switch = replace(switch, new=self._make(switch, living), state=SwitchState.MADE)
             living = self.drift_source().read_drift({}).instances
@@ -116,6 +119,14 @@ class SwitchSteps:
         self.switches.mark_made(switch.switch_id, found.identity)
         _LOG.info("%s: capture instance %s is there.", switch.table, found.identity.name)
         return found.identity
+
+    def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
+        """Of those that the second instance is to capture; its making would fail for ever."""
+        details = self.drift_source().read_drift({switch.old.name: switch.table}).details.get(switch.old.name)
+        if details is None:
+            return []
+        left = {column.name for column in details.uncaptured}
+        return [name for name in switch.columns if name in details.lost or (name in switch.added and name not in left)]
 
     def _able(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> LivingInstance | None:
         """Another instance of the table that captures all that the second one is to capture."""

@@ -194,7 +194,7 @@ def test_a_proposal_takes_over_what_the_first_instance_was_made_with() -> None:
     text = build_proposal(first, ["Id", "a]b"], ["Colour"], [first, other]).text
     lines = text.splitlines()
     assert "sp_cdc_disable_table" in lines[1]
-    assert "@capture_instance = N'dbo_Orders_2';" in lines[1]
+    assert "@capture_instance = N'dbo_Orders_2';" in lines[3]
     assert "@capture_instance = N'dbo_Orders_3'," in text
     assert f"@capture_instance = N'{IDENTITY.name}';" in lines[-1]
     for part in (
