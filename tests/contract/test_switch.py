@@ -10,7 +10,7 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import OperatorError
+from floodmark.core.errors import OperatorError, TableHeldError
 from floodmark.core.switch import Backfill, SwitchState
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -250,6 +250,38 @@ def test_first_instance_that_is_dropped_too_early_ends_the_switch(rig: SwitchRig
     (said,) = rig.steps.take()
     assert "given up, as dbo_Orders is gone" in said
     assert rig.steps.take() == []
+
+
+def test_type_that_changes_while_a_table_goes_over_holds_it_as_ever(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount nvarchar(20)")
+    (said,) = rig.steps.take()
+    assert "dbo.Orders: held: " in said
+    with pytest.raises(TableHeldError, match="column Amount became another kind of value: int, now nvarchar"):
+        rig.run()
+
+
+def test_rejected_column_is_not_asked_about_again_by_the_next_switch(rig: SwitchRig) -> None:
+    add_column(rig)
+    ((event, _),) = rig.desk.list_proposed()
+    rig.desk.reject(event.event_id, "somebody")
+    rig.change("ALTER TABLE dbo.Orders ADD Wanted int NULL")
+    rig.watch_closely()
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Wanted = 1")
+    rig.run()
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    rig.watch_closely()
+    assert rig.desk.list_proposed() == []
+    columns = rig.rows("SELECT column_name FROM information_schema.columns WHERE table_schema = 'shop'")
+    assert ("Wanted",) in columns
+    assert ("Note",) not in columns
 
 
 def test_two_processes_do_not_take_steps_at_the_same_time(rig: SwitchRig) -> None:

@@ -7,7 +7,7 @@ DDL behind a difference in ``ddl``, the sentences for people in ``drift_words``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from floodmark.core.capture import InstanceIdentity, TableSighting
@@ -158,6 +158,16 @@ def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy
         before, after = _instance(known.identity), _instance(seen.identity)
         return (Difference(DriftClass.INSTANCE_REPLACED, None, before, after),)
     return (*_table_differences(known, seen), *_captured(known, seen, temporal), *_uncaptured(known, seen, temporal))
+
+
+def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
+    """The columns that both instances capture as the other one was last seen with them; the rest as it is now."""
+    before = {column.name: column for column in elsewhere.captured}
+    captured = tuple(
+        replace(before[column.name], ordinal=column.ordinal) if column.name in before else column
+        for column in seen.captured
+    )
+    return replace(seen, captured=captured, key=elsewhere.key)
 
 
 def classify_absence(known: TableShape, absence: Absence) -> Difference:

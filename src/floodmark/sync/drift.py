@@ -36,11 +36,12 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """A table and what was known of it. name: of its capture instance."""
+    """A table and what was known of it. name: of its capture instance. elsewhere: as it was last seen under another."""
 
     sighting: TableSighting
     name: str
     known: KnownTable | None
+    elsewhere: TableShape | None = None
 
     @property
     def table(self) -> TableName:
@@ -111,11 +112,13 @@ class DriftWatch:
         pinned = pinned_instances(settings, states)
         looked = []
         for sighting in snapshot.tables:
-            names = [name for table, name in known if table == sighting.table]
-            last = names[-1] if names else None
+            shapes = {name: each.shape for (table, name), each in known.items() if table == sighting.table}
+            last = list(shapes)[-1] if shapes else None
             name = sighting.instance.identity.name if sighting.instance else pinned.get(sighting.table) or last
             if name is not None:
-                looked.append(_Looked(sighting, name, known.get((sighting.table, name))))
+                others = [shape for other, shape in shapes.items() if other != name]
+                newest_other = max(others, key=lambda shape: shape.identity.created_at, default=None)
+                looked.append(_Looked(sighting, name, known.get((sighting.table, name)), newest_other))
         return looked
 
     def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
@@ -136,7 +139,7 @@ class DriftWatch:
         seen = KnownTable(replace(shape, ddl_lsn=last))
         if seen == each.known:
             return seen.shape
-        found_all = findings.of_change(each.known, seen.shape, details.history, sight)
+        found_all = findings.of_change(each.known, seen.shape, details.history, sight, each.elsewhere)
         if self._ledger.record(self._name, each.table, each.known, seen, found_all):
             for finding in found_all:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))

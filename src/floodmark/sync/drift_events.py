@@ -14,6 +14,7 @@ from floodmark.core.drift import (
     DriftClass,
     DriftPolicy,
     TableShape,
+    as_captured_by,
     classify_absence,
     compare_shapes,
     select_policy,
@@ -45,10 +46,12 @@ class Findings:
         return Finding(explained, self._policies(explained.difference, known.identity.name))
 
     def of_change(
-        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight
-    ) -> list[Finding]:
+        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight,
+        elsewhere: TableShape | None = None,
+    ) -> list[Finding]:  # fmt: skip
+        """elsewhere: how the table was last seen under another capture instance."""
         if known is None:
-            return self._of_first_look(seen, history, sight)
+            return self._of_first_look(seen, history, sight, elsewhere)
         before = known.shape
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
@@ -56,16 +59,21 @@ class Findings:
         news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
         return [self._finding(each, seen, news, sight) for each in news]
 
-    def _of_first_look(self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight) -> list[Finding]:
+    def _of_first_look(
+        self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight, elsewhere: TableShape | None
+    ) -> list[Finding]:
         """What the history and the column ids still tell of the time before. A column left out on purpose, when the
-        instance was made, is no drift; types before are not known, and a target made now has those of now."""
+        instance was made, is no drift; types before are known only of a table that was read from another instance, and
+        a target made now has those of now."""
+        told = self._told_columns()
         added = [
             Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
             for column in seen.uncaptured
-            if any(mentions(entry.text, column.name) for entry in history)
+            if column.name not in told and any(mentions(entry.text, column.name) for entry in history)
         ]
         dropped = [Difference(DriftClass.COLUMN_DROPPED, name) for name in seen.lost]
-        found = explain([*added, *dropped], history)
+        changed = compare_shapes(as_captured_by(seen, elsewhere), seen, self._temporal()) if elsewhere else ()
+        found = explain([*added, *dropped, *changed], history)
         findings = [self._finding(each, seen, found, sight) for each in found]
         return [
             Finding(each.explained, dict.fromkeys(each.policies, DriftPolicy.IGNORE))
@@ -85,16 +93,20 @@ class Findings:
         purpose."""
         if each.difference.kind is not DriftClass.UNKNOWN:
             return each
-        told = {
-            event.explained.difference.column
-            for event in self.ledger.list_events()
-            if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
-        }
+        told = self._told_columns()
         for column in seen.uncaptured:
             added = Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
             if column.name not in told and is_behind(each.entries[0], added):
                 return Explained(added, each.entries)
         return each
+
+    def _told_columns(self) -> set[str | None]:
+        """New columns that somebody has decided about, or is to decide."""
+        return {
+            event.explained.difference.column
+            for event in self.ledger.list_events()
+            if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
+        }
 
     def _finding(
         self, each: Explained, seen: TableShape, found: Sequence[Explained], sight: DriftSight
