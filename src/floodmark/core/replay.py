@@ -4,7 +4,7 @@ may be merged into which table.
 The merge proves itself against overlap, so that an interval may be wider than asked for, and never narrower. Times of
 the source are local and without a zone: an hour that its clock repeats, or a clock that was set back, makes them go
 back while LSNs rise. The first entry not before the beginning and the last one not after the end cover everything that
-was committed in between, on whichever pass.
+was committed in between, if the beginning is moved back, and the end forth, by what the clock is set back near them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_RE
 
 @dataclass(frozen=True, slots=True)
 class LocalSpan:
-    """Between these the source's clock stood at a moment; they are the same where its time zone is known."""
+    """earliest: nothing from the moment on was written at an earlier local time; latest: nothing up to it at a later
+    one. They are the same where the time zone is known and the clock is not set back near the moment."""
 
     earliest: datetime
     latest: datetime
@@ -65,13 +66,13 @@ class ReplayPlan:
         return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
 
 
-def local_span(at_utc: datetime, local: datetime | None, offset_minutes: int) -> LocalSpan:
+def local_span(at_utc: datetime, local: LocalSpan | None, offset_minutes: int) -> LocalSpan:
     """at_utc: without a zone. local: what the server's own time zone makes of it, None where it cannot tell.
 
     offset_minutes: of the server's clock today.
     """
     if local is not None:
-        return LocalSpan(local, local)
+        return local
     today = at_utc + timedelta(minutes=offset_minutes)
     return LocalSpan(today - _UNKNOWN_ZONE, today + _UNKNOWN_ZONE)
 

@@ -26,8 +26,8 @@ class SqlServerReplaySource:
     def read_local_time(self, at: datetime) -> LocalSpan:
         at_utc = at.astimezone(UTC).replace(tzinfo=None)
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
-            local, offset = session.fetch(read_sql("source", "read_local_time"), (_text(at_utc),))[0]
-        return local_span(at_utc, local, offset)
+            earliest, latest, offset = session.fetch(read_sql("source", "read_local_time"), (_text(at_utc),))[0]
+        return local_span(at_utc, LocalSpan(earliest, latest) if earliest else None, offset)
 
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 from source_sights import ITEMS, ORDERS, lsn, settings, sighting, snapshot, state
 
@@ -37,12 +38,29 @@ CHANGES_OF_THE_CLOCK = [
 ]  # fmt: skip
 """In UTC, of the zones above."""
 TICK = timedelta(milliseconds=10) / 3
+QUARTER = timedelta(minutes=15)
 
 
 def local_clock(at_utc: datetime, zone: ZoneInfo) -> datetime:
     """What a server in the zone writes: local, without an offset, in the ticks of datetime."""
-    local = at_utc.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+    local = in_zone(at_utc, zone)
     return local.replace(microsecond=0) + round(timedelta(microseconds=local.microsecond) / TICK) * TICK
+
+
+def earliest_from(at_utc: datetime, zone: ZoneInfo) -> datetime:
+    """As ``read_local_time.sql`` asks the server for it."""
+    quarter = at_utc.replace(minute=at_utc.minute // 15 * 15, second=0, microsecond=0)
+    return min(in_zone(moment, zone) for moment in (at_utc, *(quarter + n * QUARTER for n in range(1, 9))))
+
+
+def latest_until(at_utc: datetime, zone: ZoneInfo) -> datetime:
+    quarter = at_utc.replace(minute=at_utc.minute // 15 * 15, second=0, microsecond=0)
+    ends = (quarter - n * QUARTER - timedelta(microseconds=1) for n in range(8))
+    return max(in_zone(moment, zone) for moment in (at_utc, *ends))
+
+
+def in_zone(at_utc: datetime, zone: ZoneInfo) -> datetime:
+    return at_utc.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
 
 
 def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetime) -> MappedTimes:
@@ -61,6 +79,9 @@ near_a_change = st.builds(
 )  # fmt: skip
 
 
+@example(ZONES[2], True, [datetime(2026, 4, 4, 15)], [datetime(2026, 4, 4, 14, 59, 59), datetime(2026, 10, 25, 1)])
+@example(ZONES[2], True, [datetime(2026, 4, 4, 14, 59, 59)], [datetime(2026, 3, 29, 1), datetime(2026, 4, 4, 15)])
+@settings_of(max_examples=300)
 @given(
     st.sampled_from(ZONES), st.booleans(), st.lists(near_a_change, min_size=1, max_size=20),
     st.tuples(near_a_change, near_a_change).map(sorted),
@@ -74,8 +95,8 @@ def test_everything_committed_in_an_interval_is_replayed_whatever_the_clock_did(
     assert today is not None
 
     def span(at_utc: datetime) -> LocalSpan:
-        at_local = at_utc.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
-        return local_span(at_utc, at_local if zone_is_known else None, int(today.total_seconds() // 60))
+        local = LocalSpan(earliest_from(at_utc, zone), latest_until(at_utc, zone)) if zone_is_known else None
+        return local_span(at_utc, local, int(today.total_seconds() // 60))
 
     begin, end = asked
     from_at, to_at = covering_times(span(begin), span(end))
