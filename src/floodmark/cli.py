@@ -247,12 +247,15 @@ def list_drift(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """The events that nobody has approved yet, with their DDL, what is held, and the T-SQL that is proposed."""
-    from floodmark.console.drift import drift_details, drift_json, drift_table  # noqa: PLC0415
-    from floodmark.orchestration import drift_approval  # noqa: PLC0415
+    """The events that nobody has decided about yet, with their DDL, what is held, and the T-SQL that is proposed; then
+    the switches of capture instances that are under way."""
+    from floodmark.console.drift import drift_details, drift_json, drift_table, switch_lines  # noqa: PLC0415
+    from floodmark.orchestration import drift_approval, switches  # noqa: PLC0415
 
     with _explained():
-        events = drift_approval.list_drift(load_config(config or config_path()), everything=everything)
+        loaded = load_config(config or config_path())
+        events = drift_approval.list_drift(loaded, everything=everything)
+        under_way = switches.list_switches(loaded)
     if as_json:
         typer.echo(drift_json(events))
     elif not events:
@@ -260,6 +263,8 @@ def list_drift(
     else:
         _out.print(drift_table(events))
         typer.echo(drift_details(events))
+    if under_way and not as_json:
+        typer.echo(switch_lines(under_way))
 
 
 @drift_app.command("approve")

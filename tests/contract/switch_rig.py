@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
-from floodmark.core.alert import Alert
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import TableName
@@ -33,28 +31,9 @@ from floodmark.sync.switch_steps import SwitchSteps
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.postgres import PostgresWarehouse
 from in_process_stager import InProcessStager
+from open_alerts import OpenAlerts
 
 ORDERS = TableName("dbo", "Orders")
-
-
-@dataclass
-class OpenAlerts:
-    """``Alerts`` that only remembers."""
-
-    open: dict[str, Alert] = field(default_factory=dict)
-
-    def raise_alert(self, alert: Alert) -> None:
-        self.open[alert.event_key] = alert
-
-    def end_alert(self, event_key: str) -> None:
-        self.open.pop(event_key, None)
-
-    def end_alerts(self, kind: str, subject: str) -> None:
-        raise AssertionError("nobody asks for that here")
-
-    @property
-    def kinds(self) -> list[str]:
-        return sorted(alert.kind for alert in self.open.values())
 
 
 class SwitchRig:

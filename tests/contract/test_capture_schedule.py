@@ -10,7 +10,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
-from floodmark.core.alert import Alert
 from floodmark.core.capture_job import Action, CaptureSettings, PlannedStop, Step
 from floodmark.core.errors import (
     CaptureStoppedError,
@@ -27,29 +26,10 @@ from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.jobs import SqlServerJobs
 from floodmark.sync.keep_capture import keep_capture
 from floodmark.warehouse.connection import WarehouseConnection
+from open_alerts import OpenAlerts
 
 NOW = datetime(2026, 5, 1, 9, tzinfo=UTC)
 STOP = PlannedStop(NOW - timedelta(minutes=1), NOW + timedelta(hours=8))
-
-
-class Told:
-    """``Alerts`` that only remembers."""
-
-    def __init__(self) -> None:
-        self.open: dict[str, Alert] = {}
-
-    def raise_alert(self, alert: Alert) -> None:
-        self.open[alert.event_key] = alert
-
-    def end_alert(self, event_key: str) -> None:
-        self.open.pop(event_key, None)
-
-    def end_alerts(self, kind: str, subject: str) -> None:
-        self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}
-
-    @property
-    def kinds(self) -> list[str]:
-        return sorted(alert.kind for alert in self.open.values())
 
 
 class Keeper:
@@ -59,7 +39,7 @@ class Keeper:
         self.database = database
         self.control = control
         self.ledger = ledger
-        self.told = Told()
+        self.told = OpenAlerts()
 
     def keep(
         self, stop: PlannedStop | None = None, settings: CaptureSettings | None = None, now: datetime = NOW

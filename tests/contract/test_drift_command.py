@@ -95,6 +95,35 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     assert cli.invoke(app, ["drift", "list", "--all"]).stdout.count("approved") >= 1
 
 
+def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: Path, source: CdcDatabase) -> None:
+    cli, loaded = CliRunner(), load_config(config)
+    assert cli.invoke(app, ["drift", "switch", "shop"]).stdout == "no switch of a capture instance is under way.\n"
+    run_watch(loaded, "shop")
+    source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20)", "ALTER TABLE dbo.Plain ADD Hidden int")
+    source.scan()
+    run_watch(loaded, "shop")
+    by_column = {
+        each["column"]: str(each["event_id"])
+        for each in json.loads(cli.invoke(app, ["drift", "list", "--json"]).stdout)
+    }
+    assert "@captured_column_list = N'[Id], [Code], [Note]';" in cli.invoke(app, ["drift", "list"]).stdout
+    rejected = cli.invoke(app, ["drift", "reject", by_column["Hidden"]])
+    assert rejected.stdout == "dbo.Plain goes on without Hidden.\n"
+    approved = cli.invoke(app, ["drift", "approve", by_column["Note"]]).stdout
+    assert approved.startswith("dbo.Orders goes over from capture instance dbo_Orders to dbo_Orders_2, with Note.")
+    for number in by_column.values():
+        again = cli.invoke(app, ["drift", "approve", number])
+        assert again.exit_code == 1
+        assert "already" in again.stderr
+    # No run has read the table yet, so that nobody has to go over, and nothing has to be loaded.
+    switched = cli.invoke(app, ["drift", "switch", "shop"])
+    assert switched.stdout == "dbo.Orders, dbo_Orders to dbo_Orders_2: done; dbo_Orders is gone.\n"
+    instances = source.query("EXEC sys.sp_cdc_help_change_data_capture")
+    assert sorted(row["capture_instance"] for row in instances) == ["dbo_Orders_2", "dbo_Plain"]
+    listed = cli.invoke(app, ["drift", "list", "--all"]).stdout
+    assert ("rejected" in listed, "approved" in listed, "Switch" in listed) == (True, True, False)
+
+
 def test_what_is_not_there_is_refused_by_name(config: Path) -> None:
     cli = CliRunner()
     for arguments, words in (

@@ -11,7 +11,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.alert import Alert
 from floodmark.core.errors import CdcNotEnabledError, WarehouseUnavailableError
 from floodmark.core.lsn import Lsn
 from floodmark.core.retention import HOLD_MINUTES, OnLow, RetentionSettings, RetentionStep
@@ -22,31 +21,12 @@ from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.retention import SqlServerRetention
 from floodmark.sync.retention import keep_retention
 from floodmark.warehouse.connection import WarehouseConnection
+from open_alerts import OpenAlerts
 
 DAY = 1440
 HOUR = 3600
 ORDERS, LINES = TableName("dbo", "Orders"), TableName("dbo", "Lines")
 RAISE = RetentionSettings(keep_minutes=3 * DAY, on_low=OnLow.RAISE_RETENTION)
-
-
-@dataclass
-class Told:
-    """``Alerts`` that only remembers."""
-
-    open: dict[str, Alert] = field(default_factory=dict)
-
-    def raise_alert(self, alert: Alert) -> None:
-        self.open[alert.event_key] = alert
-
-    def end_alert(self, event_key: str) -> None:
-        self.open.pop(event_key, None)
-
-    def end_alerts(self, kind: str, subject: str) -> None:
-        self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}
-
-    @property
-    def kinds(self) -> list[str]:
-        return sorted(alert.kind for alert in self.open.values())
 
 
 @dataclass
@@ -56,7 +36,7 @@ class Guard:
     database: CdcDatabase
     control: SqlServerRetention
     warehouse: WarehouseConnection
-    told: Told = field(default_factory=Told)
+    told: OpenAlerts = field(default_factory=OpenAlerts)
 
     def keep(self, settings: RetentionSettings = RAISE) -> RetentionStep:
         return keep_retention(

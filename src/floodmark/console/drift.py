@@ -12,20 +12,22 @@ from rich.table import Table
 from floodmark.core.drift_words import describe, describe_ddl, describe_effect
 
 if TYPE_CHECKING:
+    from floodmark.core.switch import InstanceSwitch
     from floodmark.sync.drift_ports import DriftEvent
 
 
 def drift_table(events: Sequence[DriftEvent]) -> Table:
     """One row per event; the statements that are proposed are in ``drift_details``."""
     table = Table(title="schema drift", title_justify="left")
-    for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "approved"):
+    for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "decided"):
         table.add_column(name, overflow="fold")
     for event in events:
         policies = ", ".join(f"{pipeline}: {policy.value}" for pipeline, policy in sorted(event.policies.items()))
-        approved = f"{event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
+        how = "rejected" if event.is_rejected else "approved"
+        decided = f"{how} {event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
         cells = (
             str(event.event_id), event.source, str(event.table), describe(event.explained.difference), policies,
-            ", ".join(event.held) or "-", f"{event.found_at:%Y-%m-%d %H:%M}", approved,
+            ", ".join(event.held) or "-", f"{event.found_at:%Y-%m-%d %H:%M}", decided,
         )  # fmt: skip
         table.add_row(*map(escape, cells), style="red" if event.held else "")
     return table
@@ -38,7 +40,23 @@ def drift_details(events: Sequence[DriftEvent]) -> str:
         lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
         lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
         if event.proposal and event.approved_at is None:
-            lines += ["  To take the column along, at the source:", event.proposal]
+            lines += [f"  To take it along, floodmark drift approve {event.event_id} runs:", event.proposal]
+    return "\n".join(lines)
+
+
+def switch_lines(switches: Sequence[InstanceSwitch]) -> str:
+    """How far each has come, as far as the ledger knows."""
+    lines = []
+    for switch in switches:
+        lines.append(
+            f"Switch {switch.switch_id} of {switch.table}: from {switch.old.name} to {switch.name}, with "
+            f"{', '.join(switch.added)}; {switch.state.value}, approved by {switch.approved_by}."
+        )
+        for each in switch.pipelines:
+            filled = (
+                "its new columns are loaded" if each.is_filled else f"window {each.window_id} loads the new columns"
+            )
+            lines.append(f"  {each.pipeline} reads {switch.name} after {each.watermark}; {filled}.")
     return "\n".join(lines)
 
 
@@ -66,4 +84,5 @@ def _document(event: DriftEvent) -> dict[str, Any]:
         "found_at": event.found_at.isoformat(),
         "approved_at": event.approved_at.isoformat() if event.approved_at else None,
         "approved_by": event.approved_by,
+        "is_rejected": event.is_rejected,
     }

@@ -53,13 +53,12 @@ class SwitchedPipeline:
         return self.window_state is WindowState.ADVANCED
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceSwitch:
-    """As the ledger has it. new: None until it is made. added: the new columns; columns: all that the second instance
-    must capture. drops: the name of the instance whose place it takes, "" for none. since: of the oldest DDL behind it.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSwitch:
+    """A proposal that somebody approves. old, name: the two instances. added: the new columns; columns: all that the
+    second one must capture. enabling: the T-SQL that makes it. drops: the name of the instance whose place it takes, ""
+    for none. since: of the oldest DDL behind it, None where the history does not tell."""
 
-    switch_id: int
     source: str
     table: TableName
     old: InstanceIdentity
@@ -69,6 +68,13 @@ class InstanceSwitch:
     enabling: str
     drops: str
     since: Lsn | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSwitch(PlannedSwitch):
+    """As the ledger has it. new: the second instance, None until it is made; it may have another name than planned."""
+
+    switch_id: int
     state: SwitchState
     approved_by: str
     approved_at: datetime

@@ -18,12 +18,11 @@ from floodmark.core.capture import InstanceIdentity
 from floodmark.core.errors import OperatorError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.switch import InstanceSwitch, SwitchedPipeline, SwitchState
+from floodmark.core.switch import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
 from floodmark.core.window import WindowState
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_session, open_transaction
 from floodmark.sqlfiles import read_sql
-from floodmark.sync.switch_ports import PlannedSwitch
 
 # Names our advisory locks apart from those of others. Arbitrary, and fixed.
 _STEPS_LOCK = 0x46_4C_53_57

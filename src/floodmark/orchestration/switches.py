@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.core.drift_proposal import Proposal
     from floodmark.core.schema import TableName
+    from floodmark.core.switch import InstanceSwitch
     from floodmark.sync.drift_ports import DriftEvent
     from floodmark.sync.switch import SwitchDesk
     from floodmark.sync.switch_ports import InstanceControl
@@ -81,6 +82,14 @@ def run_switches(config: Config, source: str) -> str:
         alerts=desk.alerts,
     )
     return " | ".join(steps.take()) or "no switch of a capture instance is under way."
+
+
+def list_switches(config: Config) -> list[InstanceSwitch]:
+    """Those under way, of all sources."""
+    from floodmark.ledger.switches import PostgresSwitchLedger  # noqa: PLC0415
+
+    ledger = PostgresSwitchLedger(warehouse_connection(config.warehouse.conn_id))
+    return [switch for source in config.sources for switch in ledger.list_switches(source)]
 
 
 def switch_desk(config: Config, source: str) -> SwitchDesk:

@@ -16,12 +16,12 @@ from floodmark.core.errors import OperatorError
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.switch import InstanceSwitch
+from floodmark.core.switch import InstanceSwitch, PlannedSwitch
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift_events import alert_key
 from floodmark.sync.drift_ports import DriftEvent, DriftLedger, DriftSource
 from floodmark.sync.ports import Ledger, Source
-from floodmark.sync.switch_ports import PlannedSwitch, SwitchLedger
+from floodmark.sync.switch_ports import SwitchLedger
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.switch import InstanceSwitch
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSwitch:
-    """A proposal that somebody approves. since: as in ``InstanceSwitch``; drops: "" for none."""
-
-    source: str
-    table: TableName
-    old: InstanceIdentity
-    name: str
-    added: tuple[str, ...]
-    columns: tuple[str, ...]
-    enabling: str
-    drops: str
-    since: Lsn | None
+from floodmark.core.switch import InstanceSwitch, PlannedSwitch
 
 
 class InstanceControl(Protocol):

@@ -1,0 +1,27 @@
+"""``Alerts`` that only remembers what is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from floodmark.core.alert import Alert
+
+
+@dataclass
+class OpenAlerts:
+    """open: by event key."""
+
+    open: dict[str, Alert] = field(default_factory=dict)
+
+    def raise_alert(self, alert: Alert) -> None:
+        self.open[alert.event_key] = alert
+
+    def end_alert(self, event_key: str) -> None:
+        self.open.pop(event_key, None)
+
+    def end_alerts(self, kind: str, subject: str) -> None:
+        self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}
+
+    @property
+    def kinds(self) -> list[str]:
+        return sorted(alert.kind for alert in self.open.values())
