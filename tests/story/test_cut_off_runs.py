@@ -1,0 +1,88 @@
+"""A load that is killed or cut off, or that meets another, is finished by the next run, and every row is there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+from mishaps import Mishaps, table
+
+from cutting_proxy import cutting_proxy
+
+pytestmark = pytest.mark.timeout(600)
+
+_CUT_BYTES = 1_000_000
+"""More than all that a run says and hears but the rows themselves."""
+_MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
+
+
+def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mishaps: Mishaps) -> None:
+    mishaps.maketable("Killed")
+    config = mishaps.config("killed", table("Killed"))
+    process = mishaps.start(config)
+    _kill_the_java_below(process)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode != 0, output
+    assert "Traceback (most recent call last)" not in output.splitlines()[-1]
+    ((opened, state),) = mishaps.windows(config)
+    assert state == "planned"
+    mishaps.succeeds(config)
+    assert mishaps.windows(config) == [(opened, "advanced")]
+    mishaps.assert_equal(config)
+
+
+def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
+    mishaps.maketable("Twice")
+    config = mishaps.config("twice", table("Twice"))
+    runs = [mishaps.start(config), mishaps.start(config)]
+    outputs = [run.communicate(timeout=300)[0] for run in runs]
+    assert 0 in [run.returncode for run in runs], outputs
+    mishaps.assert_equal(config)
+    mishaps.source("UPDATE dbo.Twice SET V = N'later' WHERE ID = 1")
+    mishaps.wait_until_captured("Twice", "V = N'later'")
+    mishaps.succeeds(config)
+    mishaps.assert_equal(config)
+
+
+@pytest.mark.parametrize("cut", ["source", "warehouse"])
+def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishaps: Mishaps, cut: str) -> None:
+    name = f"Cut{cut}"
+    mishaps.maketable(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
+    config = mishaps.config(name.lower(), table(name))
+    mishaps.succeeds(config)
+    mishaps.source(
+        f"INSERT INTO dbo.{name} (ID, V) SELECT 2 + ROW_NUMBER() OVER (ORDER BY a.ID), REPLICATE(N'flood', 200) "
+        f"FROM (SELECT TOP 100 ID FROM {_MANY}) a CROSS JOIN (SELECT TOP 100 ID FROM {_MANY}) b"
+    )
+    mishaps.wait_until_captured(name, "ID = 10002")
+    variable = {"source": "AIRFLOW_CONN_BAD_MSSQL", "warehouse": "AIRFLOW_CONN_WAREHOUSE"}[cut]
+    connection = json.loads(mishaps.stack.airflow.environment()[variable])
+    with cutting_proxy(connection["port"], _CUT_BYTES) as proxy:
+        output = mishaps.fails(config, **{variable: json.dumps(connection | {"port": proxy.port})})
+        assert proxy.cuts > 0, output
+    assert f"the {cut} " in output.splitlines()[-1], output
+    *_, (opened, state) = mishaps.windows(config)
+    assert state == "planned"
+    mishaps.succeeds(config)
+    assert mishaps.windows(config)[-1] == (opened, "advanced")
+    mishaps.assert_equal(config)
+
+
+def _kill_the_java_below(process: subprocess.Popen[str]) -> None:
+    """As soon as the load's JVM has been seen, which is long before the merge."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                if child.name() == "java":
+                    os.kill(child.pid, signal.SIGKILL)
+                    return
+            except (psutil.Error, ProcessLookupError):
+                continue
+        process.poll()
+    raise AssertionError("no JVM was seen")
