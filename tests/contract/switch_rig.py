@@ -100,6 +100,7 @@ class SwitchRig:
 
     def watch_closely(self, name: str = "shop") -> None:
         """As the drift DAG does."""
+        self.ledger.ensure_schema()
         settings, states = self._settings(name), self.ledger.read_tables(name)
         snapshot = SqlServerSource(self.at).read_snapshot(settings.sources, pinned_instances(settings, states))
         self.watch.examine(settings, snapshot, states, closely=True)
