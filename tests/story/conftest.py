@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mishaps import DATABASE, Mishaps
 
 from floodmark_laptop.stack import Stack
+from mishaps import DATABASE, Mishaps
 
 
 @pytest.fixture

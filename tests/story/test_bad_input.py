@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from mishaps import Mishaps, table
 
 pytestmark = pytest.mark.timeout(600)
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_run_names_the_tables_that_do_not_exist_or_have_no_cdc(mishaps: Mishaps) -> None:
     mishaps.source("CREATE TABLE dbo.Untracked (ID int NOT NULL PRIMARY KEY)")
-    mishaps.maketable("Tracked")
+    mishaps.make_table("Tracked")
     config = mishaps.config("missing", table("Tracked"), table("Untracked"), table("Nowhere"))
     output = mishaps.fails(config)
     assert "dbo.Untracked" in output
@@ -21,7 +22,7 @@ def test_run_names_the_tables_that_do_not_exist_or_have_no_cdc(mishaps: Mishaps)
 
 
 def test_run_names_the_table_without_a_key(mishaps: Mishaps) -> None:
-    mishaps.maketable("Keyless", "ID int NOT NULL, V nvarchar(50) NULL")
+    mishaps.make_table("Keyless", "ID int NOT NULL, V nvarchar(50) NULL")
     output = mishaps.fails(mishaps.config("keyless", table("Keyless")))
     assert "dbo.Keyless" in output
     assert "key" in output
@@ -31,7 +32,7 @@ def test_run_names_the_table_without_a_key(mishaps: Mishaps) -> None:
 
 
 def test_run_says_that_the_source_refused_the_password_without_showing_it(mishaps: Mishaps) -> None:
-    mishaps.maketable("Secret")
+    mishaps.make_table("Secret")
     connection = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_BAD_MSSQL"])
     connection["password"] = "entirely-wrong-password"
     output = mishaps.fails(mishaps.config("secret", table("Secret")), AIRFLOW_CONN_BAD_MSSQL=json.dumps(connection))
@@ -41,7 +42,7 @@ def test_run_says_that_the_source_refused_the_password_without_showing_it(mishap
 
 
 def test_run_says_which_table_a_login_may_not_read(mishaps: Mishaps) -> None:
-    mishaps.maketable("Guarded")
+    mishaps.make_table("Guarded")
     mishaps.source("CREATE LOGIN poor WITH PASSWORD = 'Poor-but-honest-1'")
     mishaps.source("CREATE USER poor FOR LOGIN poor")
     connection = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_BAD_MSSQL"])
@@ -51,7 +52,7 @@ def test_run_says_which_table_a_login_may_not_read(mishaps: Mishaps) -> None:
 
 
 def test_run_ends_expired_when_cleanup_has_passed_the_watermark(mishaps: Mishaps) -> None:
-    mishaps.maketable("Aged")
+    mishaps.make_table("Aged")
     config = mishaps.config("aged", table("Aged"))
     mishaps.succeeds(config)
     before = mishaps.warehouse("SELECT watermark FROM floodmark.tables WHERE pipeline = 'aged'")
@@ -69,7 +70,7 @@ def test_run_ends_expired_when_cleanup_has_passed_the_watermark(mishaps: Mishaps
 
 
 def test_run_stops_at_a_broken_rule_and_merges_nothing(mishaps: Mishaps) -> None:
-    mishaps.maketable("Ruled")
+    mishaps.make_table("Ruled")
     rule = {"name": "v_not_forbidden", "sql": "\"V\" <> 'forbidden'", "on_failure": "stop"}
     config = mishaps.config("ruled", table("Ruled", rules=[rule]))
     mishaps.succeeds(config)
@@ -82,7 +83,7 @@ def test_run_stops_at_a_broken_rule_and_merges_nothing(mishaps: Mishaps) -> None
 
 
 def test_run_that_cannot_reach_the_source_says_so_and_a_later_one_goes_on(mishaps: Mishaps) -> None:
-    mishaps.maketable("Away")
+    mishaps.make_table("Away")
     config = mishaps.config("away", table("Away"))
     connection = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_BAD_MSSQL"]) | {"port": 1}
     output = mishaps.fails(config, AIRFLOW_CONN_BAD_MSSQL=json.dumps(connection))

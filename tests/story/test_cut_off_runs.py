@@ -10,9 +10,9 @@ import time
 
 import psutil
 import pytest
-from mishaps import Mishaps, table
 
 from cutting_proxy import cutting_proxy
+from mishaps import Mishaps, table
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -22,7 +22,7 @@ _MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
 
 
 def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mishaps: Mishaps) -> None:
-    mishaps.maketable("Killed")
+    mishaps.make_table("Killed")
     config = mishaps.config("killed", table("Killed"))
     process = mishaps.start(config)
     _kill_the_java_below(process)
@@ -37,7 +37,7 @@ def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mis
 
 
 def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
-    mishaps.maketable("Twice")
+    mishaps.make_table("Twice")
     config = mishaps.config("twice", table("Twice"))
     runs = [mishaps.start(config), mishaps.start(config)]
     outputs = [run.communicate(timeout=300)[0] for run in runs]
@@ -52,7 +52,7 @@ def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
 @pytest.mark.parametrize("cut", ["source", "warehouse"])
 def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishaps: Mishaps, cut: str) -> None:
     name = f"Cut{cut}"
-    mishaps.maketable(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
+    mishaps.make_table(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
     config = mishaps.config(name.lower(), table(name))
     mishaps.succeeds(config)
     mishaps.source(
