@@ -139,6 +139,22 @@ def plan_reload(
     return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
 
 
+def has_changed(table: TablePlan, snapshot: SourceSnapshot) -> bool:
+    """Whether a table that was to be read itself has other columns by now: the statement that was planned would fail,
+    or bring values of another type. Change tables keep their columns."""
+    if table.kind is not LoadKind.FIRST_LOAD:
+        return False
+    sightings = {sighting.table: sighting.instance for sighting in snapshot.tables}
+    instance = sightings.get(table.source)
+    if instance is None or instance.identity != table.instance.identity:
+        return False
+    return _typed(instance) != _typed(table.instance)
+
+
+def _typed(instance: CaptureInstance) -> list[tuple[str, str]]:
+    return [(column.name, column.declared_type) for column in instance.table.columns]
+
+
 def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
     """The instance with the declared key in the place of the server's, if one is declared."""
     spelling = {column.name.casefold(): column for column in instance.table.columns}

@@ -85,11 +85,11 @@ class InstanceSwitch(PlannedSwitch):
         return next((each for each in self.pipelines if each.pipeline == pipeline), None)
 
 
-def rows_to_fill(switch: InstanceSwitch, key: tuple[str, ...], backfill: Backfill) -> str:
-    """The condition, in T-SQL, of the rows to load after the switch. A row that holds nothing in the new columns is
-    right as it is: so does the target."""
+def rows_to_fill(switch: InstanceSwitch, added: tuple[str, ...], key: tuple[str, ...], backfill: Backfill) -> str:
+    """The condition, in T-SQL, of the rows to load after the switch. added: of the new columns those that are left. A
+    row that holds nothing in them is right as it is: so does the target."""
     if backfill is Backfill.ALL:
-        return filled_rows(switch.added)
+        return filled_rows(added)
     return touched_rows(switch.table, key, switch.old.name, switch.since)
 
 

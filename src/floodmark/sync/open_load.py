@@ -9,11 +9,11 @@ from floodmark.core.capture import Validity, Verdict
 from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
 from floodmark.core.gap import GAPS
-from floodmark.core.planning import classify_tables, pinned_instances, plan_reload
+from floodmark.core.planning import classify_tables, has_changed, pinned_instances, plan_reload
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.validity import incident
-from floodmark.core.window import WindowState
+from floodmark.core.window import WindowPlan, WindowState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift import DriftWatch, held_verdicts
 from floodmark.sync.open_window import OpenResult
@@ -123,6 +123,27 @@ class LoadDesk:
         plan = self._repairs.open(planned, snapshot, state, validity)
         return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
 
+    def _has_changed(self, plan: WindowPlan) -> bool:
+        if self.drift is None:
+            return False
+        states = self.ledger.read_tables(self.settings.name)
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        return has_changed(plan.tables[0], self.drift.examine(self.settings, snapshot, states).snapshot)
+
+    def _replan(self, plan: WindowPlan) -> OpenResult:
+        """The table has other columns by now, so that what was planned can never be read."""
+        table = plan.tables[0]
+        _LOG.warning("Window %s is given up: %s has other columns by now.", plan.window_id, table.source)
+        self.warehouse.drop_staging(plan.window_id)
+        self.ledger.leave_out(plan.window_id, [table.source])
+        if table.where:
+            # The condition may name a column that is gone.
+            raise OperatorError(
+                str(table.source), f"window {plan.window_id}, which was to load the rows where {table.where}, was "
+                "given up: the table has other columns by now.", "Ask for the rows again.",
+            )  # fmt: skip
+        return self._plan(self._find(table.source), "")
+
     def _go_on(self, opened: OpenedWindow) -> OpenResult:
         plan, table = opened.plan, opened.plan.tables[0]
         if opened.state is WindowState.PLANNED:
@@ -135,6 +156,8 @@ class LoadDesk:
                 return self._plan(self._find(table.source), table.where)
             if error := incident(self.settings.name, validities):
                 raise error
+            if self._has_changed(plan):
+                return self._replan(plan)
             rules = {each.source: each.rules for each in self.settings.tables}
             self.ledger.replace_rules(plan.window_id, rules)
         reason = f"window {plan.window_id} on lane {plan.lane} is unfinished: {opened.state.value}."

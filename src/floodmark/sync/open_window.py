@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from floodmark.core.capture import SourceSnapshot, Validity
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, decide, pinned_instances
+from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, decide, has_changed, pinned_instances
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.types import list_losses
@@ -89,7 +89,8 @@ def open_window(
 def _without_held(
     settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None, unfinished: OpenedWindow
 ) -> WindowPlan | None:
-    """The plan without the tables that drifted since it was made: they must not keep the others from being finished.
+    """The plan without the tables that drifted since it was made, be they held or first loads of other columns: they
+    must not keep the others from being finished.
 
     None where nothing is left of it; the rows are still at the source, and a later window has them.
     """
@@ -98,17 +99,20 @@ def _without_held(
         return plan
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
-    _, holds = _examine(settings, snapshot, states, drift)
+    snapshot, holds = _examine(settings, snapshot, states, drift)
     held = [table.source for table in plan.tables if table.source in holds]
-    if not held:
+    changed = [table.source for table in plan.tables if table.source not in held and has_changed(table, snapshot)]
+    if not held and not changed:
         return plan
+    for name in changed:
+        _LOG.warning("Left out of window %s: %s has other columns by now; it is planned anew.", plan.window_id, name)
     validities = held_verdicts(classify_tables(settings, snapshot, states), holds)
     ledger.record_verdicts(settings.name, [validity for validity in validities if validity.table in held])
     for validity in validities:
         if validity.table in held:
             _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
     drift.drop_staging(plan.window_id)
-    return ledger.leave_out(plan.window_id, held)
+    return ledger.leave_out(plan.window_id, [*held, *changed])
 
 
 def _without_gaps(

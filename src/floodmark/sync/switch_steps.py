@@ -224,8 +224,13 @@ class SwitchSteps:
         window_id = gone_over.window_id
         if gone_over.window_state is None:
             assert sighting.instance is not None  # noqa: S101  (the caller saw it)
+            details = self.drift_source().read_drift({sighting.instance.identity.name: switch.table}).details
+            lost = details[sighting.instance.identity.name].lost if details else ()
+            left = tuple(name for name in switch.added if name not in lost)
+            if not left:
+                return
             key = with_key(table, sighting.instance).table.key
-            window_id = self.open_load(settings.name, switch.table, rows_to_fill(switch, key, table.backfill))
+            window_id = self.open_load(settings.name, switch.table, rows_to_fill(switch, left, key, table.backfill))
             self.switches.record_backfill(switch.switch_id, settings.name, window_id)
         yield f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
 
