@@ -26,6 +26,10 @@ class TableDetails:
     uncaptured: tuple[SourceColumn, ...] = ()
     history: tuple[DdlEntry, ...] = ()
 
+    def captures(self, columns: Sequence[str]) -> bool:
+        """Whether the instance has all of these columns of the table."""
+        return not {*self.lost, *(column.name for column in self.uncaptured)} & set(columns)
+
 
 @dataclass(frozen=True, slots=True)
 class DriftSight:

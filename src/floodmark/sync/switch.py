@@ -146,6 +146,6 @@ class SwitchDesk:
         able = [
             each for each in living
             if each.table == mine.table and each != mine and each.identity.name in sight.details
-            and not {column.name for column in sight.details[each.identity.name].uncaptured} & {*captured, *added}
+            and sight.details[each.identity.name].captures([*captured, *added])
         ]  # fmt: skip
         return build_proposal(mine, captured, added, living, able[0] if able else None)

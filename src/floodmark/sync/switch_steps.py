@@ -134,10 +134,7 @@ class SwitchSteps:
         details = self.drift_source().read_drift({each.identity.name: each.table for each in others}).details
         for each in others:
             found = details.get(each.identity.name)
-            if found is None:
-                continue
-            lacking = {*(column.name for column in found.uncaptured), *found.lost}
-            if not lacking & set(switch.columns):
+            if found is not None and found.captures(switch.columns):
                 return each
         return None
 
