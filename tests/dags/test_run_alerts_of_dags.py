@@ -23,6 +23,7 @@ from floodmark.orchestration.capture_dag import build_capture_dags
 from floodmark.orchestration.dag_factory import build_dags
 from floodmark.orchestration.drift_dag import build_drift_dags
 from floodmark.orchestration.failure import explained
+from floodmark.orchestration.load_dag import build_load_dags
 from floodmark.orchestration.retention_dag import build_retention_dags
 from floodmark.orchestration.switch_dag import build_switch_dags
 
@@ -73,8 +74,10 @@ def config_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def dags(config_file: Path) -> dict[str, DAG]:
     config = load_config(config_file)
-    built = (build_dags, build_capture_dags, build_drift_dags, build_retention_dags, build_switch_dags)
-    return {name: dag for build in built for name, dag in build(config, config_file).items()}
+    builders = (
+        build_dags, build_capture_dags, build_drift_dags, build_load_dags, build_retention_dags, build_switch_dags
+    )  # fmt: skip
+    return {name: dag for build in builders for name, dag in build(config, config_file).items()}
 
 
 def fail(dag: DAG, task: Task | None) -> None:
@@ -106,6 +109,7 @@ def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
         ("cdc_shop", "run failed: shop"),
         ("cdc_capture_shop", "capture run failed: shop"),
         ("cdc_drift_shop", "drift run failed: shop"),
+        ("cdc_load_shop", "load run failed: shop"),
         ("cdc_retention_shop", "retention run failed: shop"),
         ("cdc_switch_shop", "switch run failed: shop"),
     ],
