@@ -162,7 +162,7 @@ def test_first_load_publishes_watermark_and_identity(shop: Shop) -> None:
 
 def test_table_is_consistent_after_a_window_that_ends_after_the_read_of_the_first_load(shop: Shop) -> None:
     plan = shop.begin(first_load(), 10)
-    shop.ledger.record_reads(plan.window_id, {ORDERS: 0}, NOON)
+    shop.ledger.record_reads(plan, {ORDERS: 0}, NOON)
     shop.merge(plan)
     shop.finish(plan)
     for to, minutes, consistent in ((20, -1, False), (30, 1, True), (40, 2, True)):
@@ -241,8 +241,16 @@ def test_unfinished_window_takes_the_rules_of_today(shop: Shop) -> None:
 def test_read_of_a_merged_window_is_not_recorded(shop: Shop) -> None:
     plan = shop.begin(first_load(), 10)
     shop.merge(plan)
-    with pytest.raises(WatermarkConflictError, match="another load has merged it"):
-        shop.ledger.record_reads(plan.window_id, {ORDERS: 5})
+    with pytest.raises(WatermarkConflictError, match="another load has brought it to merged"):
+        shop.ledger.record_reads(plan, {ORDERS: 5})
+
+
+def test_read_of_an_overtaken_load_is_not_recorded(shop: Shop) -> None:
+    plan = shop.begin(first_load(), 10)
+    later = shop.ledger.begin_load(plan.window_id).plan
+    shop.ledger.record_reads(later, {ORDERS: 0}, NOON)
+    with pytest.raises(WatermarkConflictError, match="attempt 1, and attempt 2 has begun"):
+        shop.ledger.record_reads(plan, {ORDERS: 0}, NOON - timedelta(hours=1))
 
 
 def test_load_of_a_merged_window_begins_no_attempt(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""``LoadRecords``: the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
+"""``LoadRecords``: what loads read, the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
 
 That a chunk is staged is written where its rows are, by ``spark.stage``, in one transaction with them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -54,6 +55,17 @@ class LoadRecords:
                 read_sql("warehouse", "reset_load_chunks"),
                 {"window_id": plan.window_id, **_source(source), "numbers": list(numbers)},
             )
+
+    def record_reads(
+        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
+    ) -> None:
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            _fence(session, plan)
+            for source, rows in read_rows.items():
+                _query(
+                    session, "record_reads", window_id=plan.window_id, **_source(source), read_rows=rows,
+                    read_finished_at=read_finished_at,
+                )  # fmt: skip
 
     def record_gap(self, pipeline: str, gap: Gap) -> None:
         with open_transaction(self._at, pipeline) as session:

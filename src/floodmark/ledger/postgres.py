@@ -146,20 +146,6 @@ class PostgresLedger(LoadRecords):
                     max_lsn=_bytes(validity.max_lsn),
                 )  # fmt: skip
 
-    def record_reads(
-        self, window_id: int, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
-    ) -> None:
-        with open_transaction(self._at, f"window {window_id}") as session:
-            if _one_window(session, "lock_window", window_id).state is not WindowState.PLANNED:
-                raise WatermarkConflictError(
-                    f"window {window_id}", "another load has merged it.", "Nothing is to be done."
-                )
-            for source, rows in read_rows.items():
-                _query(
-                    session, "record_reads", window_id=window_id, **_source(source), read_rows=rows,
-                    read_finished_at=read_finished_at,
-                )  # fmt: skip
-
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:
             return _counts(session, window_id)

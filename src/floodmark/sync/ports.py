@@ -127,9 +127,9 @@ class Ledger(Protocol):
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None: ...
 
     def record_reads(
-        self, window_id: int, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
+        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
     ) -> None:
-        """Rows read per table, before the merge: what ``check`` compares with.
+        """Rows read per table, before the merge: what ``check`` compares with. A load that was overtaken records nothing.
 
         read_finished_at: server local time after the last row was read, for the consistency of first loads.
         """
