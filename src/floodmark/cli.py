@@ -26,7 +26,7 @@ from floodmark.config.loading import dump_config, load_config
 from floodmark.core.diagnosis import worst
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.finding import Grade
-from floodmark.core.planning import pinned_instances
+from floodmark.core.planning import known_positions, pinned_instances
 from floodmark.core.window import WindowState
 from floodmark.wiring import Wiring, config_path, spark_master, wire
 
@@ -175,7 +175,7 @@ def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
     if not live:
         return reader.read_status()
     instances = pinned_instances(wiring.settings, reader.states)
-    snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances)
+    snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances, known_positions(reader.states))
     return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +35,7 @@ class SmallSource:
     position: int = START
     min_lsn: int = START
     looks: int = 0
+    restored_to: list[int] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=dict)
     """What the next sightings show in the place of the truth."""
 
@@ -49,6 +50,7 @@ class SmallSource:
 
     def restore(self, to: int) -> None:
         """A backup: what came after ``to`` has never been."""
+        self.restored_to.append(to)
         self.log = [row for row in self.log if row.lsn <= to]
         self.position = to
         self.rows.clear()
@@ -61,15 +63,26 @@ class SmallSource:
     def idle(self) -> None:
         self.position += 1
 
+    def committed_at(self, position: int) -> datetime:
+        """What came after a restore came an hour later."""
+        restores = sum(point < position for point in self.restored_to)
+        return NOON + timedelta(seconds=position, hours=restores)
+
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
-    ) -> SourceSnapshot:
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        positions: Collection[Lsn] = (),
+    ) -> SourceSnapshot:  # fmt: skip
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
         sighting = TableSighting(ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last)
-        now = NOON + timedelta(seconds=self.position)
+        now = self.committed_at(self.position)
+        there = range(min(START, self.min_lsn), self.position + 1)
+        entries = {
+            asked: self.committed_at(position) if (position := int.from_bytes(asked.value)) in there else None
+            for asked in positions
+        }
         return SourceSnapshot(
-            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),)
+            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),), entries
         )  # fmt: skip
 
 

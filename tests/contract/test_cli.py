@@ -50,7 +50,7 @@ def instance() -> CaptureInstance:
 class IdleSource:
     """Has captured up to LSN 9, and nothing of the table."""
 
-    def read_snapshot(self, tables: object, instances: object = None) -> SourceSnapshot:
+    def read_snapshot(self, tables: object, instances: object = None, positions: object = ()) -> SourceSnapshot:
         sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,))
 

@@ -124,6 +124,8 @@ class TwoTables:
 
     source: SmallSource
 
-    def read_snapshot(self, tables: Sequence[TableName], instances: object = None) -> SourceSnapshot:
+    def read_snapshot(
+        self, tables: Sequence[TableName], instances: object = None, positions: object = ()
+    ) -> SourceSnapshot:  # fmt: skip
         seen = self.source.read_snapshot(tables)
         return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))

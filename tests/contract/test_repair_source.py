@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -11,9 +11,13 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.core.errors import SourceRewoundError
 from floodmark.core.gap import OnGap
+from floodmark.core.lsn import Lsn
+from floodmark.core.planning import known_positions
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.window import WindowState
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.spark.verify import verify_tables
 from floodmark.sqlserver.condition import parse_condition
@@ -37,6 +41,9 @@ SETTINGS = PipelineSettings(
 )
 
 
+FAILING = replace(SETTINGS, tables=tuple(replace(table, on_gap=OnGap.FAIL) for table in SETTINGS.tables))
+
+
 @dataclass
 class Runner:
     database: CdcDatabase
@@ -55,8 +62,27 @@ class Runner:
         self.database.run(*statements)
         self.database.scan()
 
+    def open(self, settings: PipelineSettings = SETTINGS) -> OpenResult:
+        return open_window(settings, SqlServerSource(self.at), self.ledger)
+
     def run(self) -> OpenResult:
-        return self.finish(open_window(SETTINGS, SqlServerSource(self.at), self.ledger))
+        return self.finish(self.open())
+
+    def newest(self) -> Lsn:
+        return Lsn(self.database.scalar("sys.fn_cdc_get_max_lsn()"))
+
+    def watermark(self) -> Lsn | None:
+        return self.ledger.read_tables("tests")[ORDERS].watermark
+
+    def restore(self, point: Lsn, *, beyond: Lsn) -> None:
+        """The state of then, and then other transactions, until the log is longer than it was."""
+        self.database.run(f"EXEC emulator.restore_database @to_lsn = 0x{point.value.hex()}")
+        assert self.newest() < beyond
+        for number in range(100, 1000):
+            self.change(f"INSERT INTO dbo.Orders VALUES ({number}, N'n', {number})")
+            if self.newest() > beyond:
+                return
+        pytest.fail(f"the log did not come to {beyond}")
 
     def finish(self, opened: OpenResult) -> OpenResult:
         if opened.window_id is not None:
@@ -131,6 +157,87 @@ def test_source_that_was_restored_wins_over_what_the_target_has_of_the_lost_time
     runner.change(
         "UPDATE dbo.Orders SET V = 50", "INSERT INTO dbo.Orders VALUES (7, N's', 70)", "DELETE FROM dbo.Plain"
     )
+    runner.run()
+    assert runner.differing() == []
+
+
+def rewritten(runner: Runner) -> Lsn:
+    """The watermark lies where the source's log has other transactions now."""
+    point = runner.newest()
+    runner.change("UPDATE dbo.Orders SET V = -1", "DELETE FROM dbo.Orders WHERE Id = 2", "DELETE FROM dbo.Plain")
+    runner.change("INSERT INTO dbo.Orders VALUES (7, N'n', 7)", "INSERT INTO dbo.Plain VALUES (8, 8)")
+    runner.run()
+    watermark = runner.watermark()
+    assert watermark is not None
+    assert runner.differing() == []
+    runner.restore(point, beyond=watermark)
+    return watermark
+
+
+def test_source_that_was_restored_and_has_grown_beyond_the_watermark_stops_the_run(runner: Runner) -> None:
+    watermark = rewritten(runner)
+    before = runner.rows('SELECT * FROM shop.orders ORDER BY "Id"')
+    with pytest.raises(SourceRewoundError) as caught:
+        runner.open(FAILING)
+    at = runner.ledger.read_tables("tests")[ORDERS].watermark_at
+    said = str(caught.value)
+    assert "dbo.Orders: ahead_of_source: the source has been restored, or failed over, to an older state" in said
+    assert f"has written on since: at {watermark}" in said
+    assert f"committed at {at}" in said
+    assert runner.ledger.unfinished_window("tests") is None
+    assert runner.watermark() == watermark
+    assert runner.rows('SELECT * FROM shop.orders ORDER BY "Id"') == before
+    verdicts = runner.rows("SELECT verdict, hint ~ 'floodmark reload' FROM floodmark.verdicts")
+    assert verdicts == [("ahead_of_source", True)] * 2
+    # It stays so however far the log grows.
+    runner.change("UPDATE dbo.Orders SET V = 0 WHERE Id = 1")
+    with pytest.raises(SourceRewoundError):
+        runner.open(FAILING)
+
+
+def test_repair_of_a_source_that_was_restored_and_has_grown_ends_equal(runner: Runner) -> None:
+    watermark = rewritten(runner)
+    assert runner.run().window_id is None
+    assert runner.rows("SELECT DISTINCT verdict FROM floodmark.verdicts") == [("repairing",)]
+    runner.change("UPDATE dbo.Orders SET V = 6 WHERE Id = 5")
+    for _ in range(2):
+        assert runner.finish(runner.desk.open_pending()).window_id is not None
+    runner.change("UPDATE dbo.Orders SET V = 50", "INSERT INTO dbo.Orders VALUES (7, N's', 70)")
+    runner.run()
+    assert runner.differing() == []
+    gaps = runner.rows(
+        "SELECT verdict, after_lsn, to_lsn, to_at IS NOT NULL, repaired_at IS NOT NULL FROM floodmark.gaps"
+    )
+    assert gaps == [("ahead_of_source", None, watermark.value, True, True)] * 2
+    # The new watermark is of the log that there is now.
+    runner.change("UPDATE dbo.Orders SET V = 51 WHERE Id = 1")
+    assert runner.open(FAILING).window_id is not None
+
+
+def test_window_that_was_planned_before_a_restore_is_given_up_and_planned_anew(runner: Runner) -> None:
+    """The restored state has all that the target has; only what was planned is gone."""
+    point = runner.newest()
+    runner.change("UPDATE dbo.Orders SET V = -1", "DELETE FROM dbo.Plain")
+    first = runner.open(FAILING)
+    assert first.to_lsn is not None
+    runner.restore(point, beyond=first.to_lsn)
+    second = runner.finish(runner.open(FAILING))
+    assert (second.state, second.window_id != first.window_id) == (WindowState.PLANNED, True)
+    assert runner.differing() == []
+
+
+def test_cleanup_up_to_the_watermark_is_no_restore(runner: Runner) -> None:
+    runner.change("UPDATE dbo.Orders SET V = 7")
+    runner.run()
+    runner.change("UPDATE dbo.Orders SET V = 8")
+    states = runner.ledger.read_tables("tests")
+    (watermark,) = known_positions(states)
+    for instance in ("dbo_Orders", "dbo_Plain"):
+        low = f"0x{watermark.value.hex()}"
+        runner.database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'{instance}', {low}, 100")
+    snapshot = SqlServerSource(runner.at).read_snapshot([ORDERS, PLAIN], None, known_positions(states))
+    assert {sighting.min_lsn for sighting in snapshot.tables} == {watermark}
+    assert snapshot.entries == {watermark: states[ORDERS].watermark_at}
     runner.run()
     assert runner.differing() == []
 

@@ -1,11 +1,13 @@
 -- Everything a run must know of the source before it reads a row, in one round trip and with one constant text,
 -- whatever the number of tables. Nothing here needs more than SELECT on the source tables and on their change tables:
 -- cdc.change_tables and cdc.captured_columns are for db_owner only, so that the instances come from the procedure and
--- the captured columns from the change tables themselves. Result sets, in order (the last five only where CDC is on):
--- 1 database, 2 tables, 3 log position, 4 instances, 5 change tables, 6 columns, 7 primary keys.
+-- the captured columns from the change tables themselves. Parameter: the positions to tell of, ten bytes each, one after
+-- the other. Result sets, in order (the last six only where CDC is on): 1 database, 2 tables, 3 log position, 4 entries
+-- of the log, 5 instances, 6 change tables, 7 columns, 8 primary keys.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
+DECLARE @positions varbinary(max) = ?;
 DECLARE @enabled bit, @max_lsn binary(10), @capture_running bit;
 SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
 
@@ -35,6 +37,18 @@ IF @enabled = 1
 BEGIN
     SET @max_lsn = sys.fn_cdc_get_max_lsn();
     SELECT @max_lsn AS max_lsn, sys.fn_cdc_map_lsn_to_time(@max_lsn) AS max_lsn_at;
+
+    -- Before the low ends below: cleanup raises those first, so that an entry which is missing above a low end that was
+    -- read later has not been cleaned up.
+    WITH numbered (number) AS (
+        SELECT 0 WHERE DATALENGTH(@positions) > 0
+        UNION ALL
+        SELECT number + 1 FROM numbered WHERE (number + 1) * 10 < DATALENGTH(@positions)
+    )
+    SELECT CAST(SUBSTRING(@positions, number * 10 + 1, 10) AS binary(10)) AS lsn,
+        sys.fn_cdc_map_lsn_to_time(CAST(SUBSTRING(@positions, number * 10 + 1, 10) AS binary(10))) AS committed_at
+    FROM numbered
+    OPTION (MAXRECURSION 0);
 
     EXEC sys.sp_cdc_help_change_data_capture;
 

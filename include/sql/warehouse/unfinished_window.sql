@@ -1,3 +1,3 @@
-SELECT window_id, lane, attempt, state, plan
+SELECT window_id, lane, attempt, state, plan, to_lsn_at
 FROM floodmark.windows
 WHERE pipeline = %(pipeline)s AND lane = %(lane)s AND state <> 'advanced'

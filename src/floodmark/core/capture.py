@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
@@ -61,6 +62,8 @@ class SourceSnapshot:
     max_lsn_at: commit time of max_lsn; taken_at: when the server answered; both server local time.
     seconds_behind: age of the newest lsn_time_mapping entry.
     capture_running: whether the capture job runs, None when that cannot be known.
+    entries: of each position that was asked about, the commit time that the log has for exactly that LSN, None where it
+    has none. They must be asked for before the low ends (see ``core.history``).
     """
 
     database: str
@@ -71,6 +74,7 @@ class SourceSnapshot:
     seconds_behind: float | None
     capture_running: bool | None
     tables: tuple[TableSighting, ...]
+    entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
 
 
 class Verdict(Enum):

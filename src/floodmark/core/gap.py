@@ -32,7 +32,8 @@ GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_S
 class Gap:
     """What was lost: changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
 
-    Of a source that was rewound it is the stretch that the target has and the source has no more.
+    Of a source that was rewound it is the stretch that the target has and the source has no more. Once the source has
+    written on beyond it, it is not known any more where it begins.
     """
 
     table: TableName
@@ -49,10 +50,10 @@ def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnaps
     at = state.watermark_at if state else None
     gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
     if validity.verdict is Verdict.AHEAD_OF_SOURCE:
-        newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None
-        return replace(
-            gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=validity.watermark, to_at=at
-        )  # fmt: skip
+        newest, watermark = snapshot.max_lsn, validity.watermark
+        if not isinstance(newest, Lsn) or (watermark and newest >= watermark):
+            return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
+        return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
     if validity.verdict is Verdict.INSTANCE_REPLACED and sighting.instance is not None:
         return replace(gap, to_lsn=sighting.instance.start_lsn, to_at=sighting.instance.identity.created_at)
     return replace(gap, to_lsn=validity.min_lsn, to_at=sighting.min_lsn_at)
@@ -70,8 +71,9 @@ def repair_key(pipeline: str, table: TableName) -> str:
 
 
 def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
-    lost = f"({gap.after_lsn or 'the beginning'}, {gap.to_lsn or 'unknown'}]"
-    times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if gap.after_at else ""
+    lost = f"({gap.after_lsn or 'an unknown beginning'}, {gap.to_lsn or 'unknown'}]"
+    known = gap.after_at or gap.to_at
+    times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if known else ""
     return Alert(
         kind="repair",
         subject=pipeline,

@@ -65,6 +65,11 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
     return pinned
 
 
+def known_positions(states: Mapping[TableName, TableState]) -> list[Lsn]:
+    """The watermarks whose commit times are known, to ask the source whether it still says the same of them."""
+    return sorted({state.watermark for state in states.values() if state.watermark and state.watermark_at})
+
+
 def classify_tables(
     settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
     planned_stop: PlannedStop | None = None,

@@ -9,6 +9,7 @@ without new entries means a capture job that does not run, and not a database wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
@@ -22,6 +23,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
+from floodmark.core.history import explain_rewind
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.state import TableState
@@ -50,20 +52,22 @@ def classify(
     not run is then what was wanted."""
     known = state or TableState(sighting.table, None, None, consistent=False)
     look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop)
-    verdict = look.missing() or look.replaced() or look.not_harvested() or look.out_of_range() or look.capture()
+    verdict = look.unreadable() or look.rewound(known.watermark, known.watermark_at) or look.capture()
     return verdict or look.readable()
 
 
 def classify_read(
-    sighting: TableSighting, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn
-) -> Validity:
+    sighting: TableSighting, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn, *,
+    to_lsn: Lsn | None = None, to_lsn_at: datetime | None = None,
+) -> Validity:  # fmt: skip
     """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.
 
     Cleanup raises the low end before it deletes, so a low end that is still low enough proves it (cdc.md B.4).
+    to_lsn: where the window ends, with the commit time that it had when it was planned: the log must be that one still.
     """
     state = TableState(sighting.table, after_lsn, instance.identity, consistent=False)
     look = _Look(sighting, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS)
-    return look.missing() or look.replaced() or look.not_harvested() or look.out_of_range() or look.readable()
+    return look.unreadable() or look.rewound(to_lsn, to_lsn_at) or look.readable()
 
 
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
@@ -116,6 +120,9 @@ class _Look:
     @property
     def max_lsn(self) -> Lsn | None:
         return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
+
+    def unreadable(self) -> Validity | None:
+        return self.missing() or self.replaced() or self.not_harvested() or self.out_of_range()
 
     def missing(self) -> Validity | None:
         database = self.snapshot.database
@@ -208,6 +215,19 @@ class _Look:
                 "Load the table anew, and raise the retention (sys.sp_cdc_change_job) or run more often.",
             )  # fmt: skip
         return None
+
+    def rewound(self, position: Lsn | None, committed_at: datetime | None) -> Validity | None:
+        """The source was taken back, which its newest LSN does not show any more."""
+        if position is None or self.min_lsn is None:
+            return None
+        cause = explain_rewind(position, committed_at, self.min_lsn, self.snapshot)
+        if cause is None:
+            return None
+        return self._verdict(
+            Verdict.AHEAD_OF_SOURCE, cause,
+            "The target may have rows that the source has lost, and would lack others: load the table anew "
+            f"(floodmark reload PIPELINE {self.table}, or on_gap: repair).",
+        )  # fmt: skip
 
     def capture(self) -> Validity | None:
         """What has been captured is read whatever the job does; a job that does not run shows when nothing is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from floodmark.core.capture import CaptureInstance
@@ -104,7 +105,8 @@ class WindowPlan:
     """One window of one pipeline. ``window_id`` is given by the ledger and grows.
 
     attempt: how many loads of the window have begun; a load works on the plan that ``Ledger.begin_load`` returned.
-    lane: see ``core.lane``; "" is the main one.
+    lane: see ``core.lane``; "" is the main one. to_lsn_at: commit time of to_lsn, local time of the source; None where
+    nobody asked.
     """
 
     window_id: int
@@ -113,6 +115,7 @@ class WindowPlan:
     tables: tuple[TablePlan, ...]
     attempt: int = 0
     lane: str = ""
+    to_lsn_at: datetime | None = None
 
     def moves_watermark(self, table: TablePlan) -> bool:
         """Whether the table's watermark stands at ``to_lsn`` when the window has been published."""

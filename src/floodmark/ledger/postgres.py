@@ -68,7 +68,7 @@ class PostgresLedger(LoadRecords):
                 if not is_replay_lane(lane):
                     _refuse_other_lanes(session, pipeline, lane, table.source)
             window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
-            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane)
+            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for table in tables:
                 _query(
@@ -304,8 +304,9 @@ def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> 
 
 def _opened_window(row: DictRow) -> OpenedWindow:
     plan = dataclasses.replace(
-        plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"], lane=row["lane"]
-    )
+        plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"], lane=row["lane"],
+        to_lsn_at=row["to_lsn_at"],
+    )  # fmt: skip
     return OpenedWindow(plan, WindowState(row["state"]))
 
 

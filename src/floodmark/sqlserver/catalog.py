@@ -78,7 +78,7 @@ def build_catalog(
     columns: Iterable[Row] = (),
     primary_keys: Iterable[Row] = (),
 ) -> Catalog:
-    """From the result sets 2, 4, 5, 6 and 7 of ``read_snapshot.sql``."""
+    """From the result sets 2, 5, 6, 7 and 8 of ``read_snapshot.sql``."""
     columns_of = _grouped(columns)
     keys_of = _grouped(primary_keys)
     change_table_of = {row[0]: row for row in change_tables}

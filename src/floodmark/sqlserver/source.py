@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from floodmark.core.capture import SourceSnapshot, TableSighting
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
@@ -14,6 +14,7 @@ from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, c
 from floodmark.sqlserver.tsql import change_table
 
 _SETS_WITHOUT_CDC = 2
+_SETS_WITHOUT_CATALOG = 4
 
 
 class SqlServerSource:
@@ -23,19 +24,22 @@ class SqlServerSource:
         self._connection = connection
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
-    ) -> SourceSnapshot:
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        positions: Collection[Lsn] = (),
+    ) -> SourceSnapshot:  # fmt: skip
         """Two statements; their texts depend on the set of capture instances only.
 
         The second is sent after the first has answered: what it sees of the change tables is not older than max_lsn.
         """
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
-            sets = session.fetch_sets(read_sql("source", "read_snapshot"))
-            catalog = build_catalog(sets[1], *sets[3:])
+            asked = b"".join(position.value for position in positions)
+            sets = session.fetch_sets(read_sql("source", "read_snapshot"), (asked,))
+            catalog = build_catalog(sets[1], *sets[_SETS_WITHOUT_CATALOG:])
             found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
             last_changes = _read_last_changes(session, [instance for instance in found.values() if instance])
         database, enabled, taken_at, running = sets[0][0]
         max_lsn, max_lsn_at = sets[_SETS_WITHOUT_CDC][0] if enabled else (None, None)
+        entries = sets[_SETS_WITHOUT_CDC + 1] if enabled else []
         return SourceSnapshot(
             database=database,
             cdc_enabled=bool(enabled),
@@ -45,6 +49,7 @@ class SqlServerSource:
             seconds_behind=(taken_at - max_lsn_at).total_seconds() if max_lsn_at else None,
             capture_running=None if running is None else bool(running),
             tables=tuple(_sighting(catalog, table, found[table], last_changes) for table in tables),
+            entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
         )
 
 
@@ -84,5 +89,6 @@ def _read_last_changes(session: SourceSession, found: Sequence[FoundInstance]) -
         f"SELECT {number} AS number, MAX([__$start_lsn]) AS last_lsn FROM {change_table(name)}"  # noqa: S608  (quoted)
         for number, name in enumerate(names)
     ]
-    rows: list[Row] = session.fetch(" UNION ALL ".join(branches))
+    # What a text with parameters sets ends with it, so the limit is set anew.
+    rows: list[Row] = session.fetch("SET LOCK_TIMEOUT 10000; " + " UNION ALL ".join(branches))
     return {names[number]: read_lsn(value) for number, value in rows}

@@ -9,7 +9,7 @@ from floodmark.core.capture import Validity, Verdict
 from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
 from floodmark.core.gap import GAPS
-from floodmark.core.planning import classify_tables, has_changed, pinned_instances, plan_reload
+from floodmark.core.planning import classify_tables, has_changed, known_positions, pinned_instances, plan_reload
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.validity import incident
@@ -98,7 +98,8 @@ class LoadDesk:
 
     def _plan(self, table: TableSettings, where: str) -> OpenResult:
         states = self.ledger.read_tables(self.settings.name)
-        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        pinned = pinned_instances(self.settings, states)
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned, known_positions(states))
         validities = classify_tables(self.settings, snapshot, states)
         if self.drift is not None:
             examined = self.drift.examine(self.settings, snapshot, states)

@@ -6,10 +6,19 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import AdvanceQuiet, Fail, Skip, classify_tables, decide, has_changed, pinned_instances
+from floodmark.core.planning import (
+    AdvanceQuiet,
+    Fail,
+    Skip,
+    classify_tables,
+    decide,
+    has_changed,
+    known_positions,
+    pinned_instances,
+)
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.types import list_losses
@@ -60,7 +69,7 @@ def open_window(
         if plan is not None:
             return _go_on(settings, ledger, plan, unfinished.state)
     states = ledger.read_tables(settings.name)
-    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states), known_positions(states))
     _log_snapshot(snapshot)
     snapshot, holds = _examine(settings, snapshot, states, drift)
     validities = held_verdicts(classify_tables(settings, snapshot, states, planned_stop), holds)
@@ -119,9 +128,17 @@ def _without_gaps(
     repairs: Repairs, source: Source, drift: DriftWatch | None, plan: WindowPlan
 ) -> WindowPlan | None:  # fmt: skip
     """The plan without the tables whose changes have gone meanwhile, where these are to be repaired; None where nothing
-    is left of it. Raises for the others as ``verify_reads`` does."""
+    is left of it. Raises for the others as ``verify_reads`` does.
+
+    A plan whose end is not of the source's log any more is given up: what the target has of the lost time, if anything,
+    shows at the watermarks."""
     settings, ledger = repairs.settings, repairs.ledger
     snapshot, validities = classify_reads(plan, source)
+    if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
+        _LOG.warning("Window %s is given up: %s", plan.window_id, rewound[0])
+        if drift is not None:
+            drift.drop_staging(plan.window_id)
+        return ledger.leave_out(plan.window_id, [table.source for table in plan.tables])
     gaps = [validity for validity in validities if repairs.is_to_repair(validity)]
     left: WindowPlan | None = plan
     if gaps:

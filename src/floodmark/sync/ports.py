@@ -41,11 +41,13 @@ class Source(Protocol):
     """The control queries. The rows themselves are read by ``floodmark.spark``."""
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None
-    ) -> SourceSnapshot:
+        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        positions: Collection[Lsn] = (),
+    ) -> SourceSnapshot:  # fmt: skip
         """At most two statements, whatever the number of tables, with constant texts.
 
         instances: the capture instance to look at, for tables that have pinned one; of the others, the newest.
+        positions: what ``SourceSnapshot.entries`` is to tell of.
         """
 
 
@@ -129,7 +131,7 @@ class Ledger(Protocol):
     def record_reads(
         self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
     ) -> None:
-        """Rows read per table, before the merge: what ``check`` compares with. A load that was overtaken records nothing.
+        """Rows read per table, before the merge: what ``check`` compares with. A load that was overtaken records none.
 
         read_finished_at: server local time after the last row was read, for the consistency of first loads.
         """

@@ -15,7 +15,7 @@ from typing import Protocol
 from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.interval import Interval
 from floodmark.core.lane import is_load_lane, replay_lane
-from floodmark.core.planning import pinned_instances
+from floodmark.core.planning import known_positions, pinned_instances
 from floodmark.core.replay import LocalSpan, MappedTimes, ReplayPlan, covering_times, interval_of, plan_replay
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
@@ -133,7 +133,9 @@ class Replay:
             for table in opened.plan.tables
         }
         states = self._ledger.read_tables(settings.name)
-        snapshot = self._source.read_snapshot(settings.sources, pinned_instances(settings, states))
+        snapshot = self._source.read_snapshot(
+            settings.sources, pinned_instances(settings, states), known_positions(states)
+        )
         if self._drift is not None:
             examined = self._drift.examine(settings, snapshot, states)
             snapshot = examined.snapshot
