@@ -229,6 +229,8 @@ COMMENT ON COLUMN floodmark.drift_events.policies IS 'By pipeline, what the conf
 
 ALTER TABLE floodmark.drift_events ADD COLUMN IF NOT EXISTS is_rejected boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN floodmark.drift_events.is_rejected IS 'Its proposal was turned down';
+ALTER TABLE floodmark.drift_events ADD COLUMN IF NOT EXISTS obstacle text NOT NULL DEFAULT '';
+COMMENT ON COLUMN floodmark.drift_events.obstacle IS 'Why an added column can never be carried; empty where it can';
 
 CREATE TABLE IF NOT EXISTS floodmark.instance_switches (
     switch_id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

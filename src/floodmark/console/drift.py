@@ -75,6 +75,7 @@ def _document(event: DriftEvent) -> dict[str, Any]:
         "column": difference.column,
         "before": difference.before,
         "after": difference.after,
+        "obstacle": difference.obstacle,
         "ddl": [
             {"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in event.explained.entries
         ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from floodmark.core.capture import InstanceIdentity, TableSighting
+from floodmark.core.carried import why_not_carried
 from floodmark.core.drift_types import TypeChange, classify_type
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
@@ -111,7 +112,8 @@ class TableShape:
 class Difference:
     """One thing that changed. column None: the table as a whole. before, after: in words, "" where there is none.
 
-    is_captured False: the column has never reached the target, so that there is nothing to stop for.
+    is_captured False: the column has never reached the target, so that there is nothing to stop for. obstacle: why a
+    column that was added can never reach it, "" where it can.
     """
 
     kind: DriftClass
@@ -119,6 +121,7 @@ class Difference:
     before: str = ""
     after: str = ""
     is_captured: bool = True
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,14 @@ def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy
     return (*_table_differences(known, seen), *_captured(known, seen, temporal), *_uncaptured(known, seen, temporal))
 
 
+def added_column(column: SourceColumn) -> Difference:
+    """A column of the source that the capture instance does not capture."""
+    return Difference(
+        DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False,
+        obstacle=why_not_carried(column),
+    )  # fmt: skip
+
+
 def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
     """The columns that both instances capture as the other one was last seen with them; the rest as it is now."""
     before = {column.name: column for column in elsewhere.captured}
@@ -184,6 +195,8 @@ def select_policy(policies: DriftPolicies, difference: Difference, *, declares_k
     policy = policies.of(difference.kind)
     harmless = not difference.is_captured or (difference.kind is DriftClass.KEY_CHANGED and declares_key)
     if harmless and policy in (DriftPolicy.HOLD, DriftPolicy.EVOLVE):
+        return DriftPolicy.ALERT
+    if difference.obstacle and policy is DriftPolicy.PROPOSE:
         return DriftPolicy.ALERT
     return policy
 
@@ -215,7 +228,7 @@ def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -
             yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type, is_captured=False)
     for place, after in now.items():
         if place not in then:
-            yield Difference(DriftClass.COLUMN_ADDED, after.name, "", after.declared_type, is_captured=False)
+            yield added_column(after)
 
 
 _OF_TYPE = {

@@ -64,6 +64,10 @@ def describe(difference: Difference) -> str:
     words = _HAPPENED[difference.kind].format(
         column=difference.column, before=difference.before, after=difference.after
     )
+    if difference.obstacle:
+        return f"column {difference.column} {difference.after} was added, and cannot be carried, because " + (
+            difference.obstacle
+        )
     if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED:
         return words
     return f"{words}; it was never captured"
@@ -87,6 +91,8 @@ def describe_effect(difference: Difference, policies: Mapping[str, DriftPolicy])
     others = sorted(set(policies) - set(held))
     words = [_NEXT[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else
              "The target has no such column; nothing changes there."]  # fmt: skip
+    if difference.obstacle:
+        words = ["Its values can never reach the target. All other columns go on as before."]
     if held:
         words.append(
             f"The table is held in {_pipelines(held)}: its watermark stays where it is, and nothing is lost as long as "
@@ -110,6 +116,8 @@ def describe_hold(difference: Difference, event_id: int, held_at: datetime) -> t
 def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: str) -> str:
     """What to do, with the command that ends it."""
     words = _DO[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else "Nothing."
+    if difference.obstacle:
+        words = "If its values are wanted, have them put into a column that can be carried."
     command = f"floodmark drift approve {event_id}"
     if proposal:
         words += (

@@ -33,6 +33,7 @@ def event_parameters(
         "before": difference.before,
         "after": difference.after,
         "is_captured": difference.is_captured,
+        "obstacle": difference.obstacle,
         "ddl": Jsonb(entries_to_json(entries)),
         "ddl_lsn": entries[-1].lsn.value if entries else None,
         "proposal": finding.proposal,
@@ -64,7 +65,9 @@ def event_of(row: Mapping[str, Any]) -> DriftEvent:
 
 
 def difference_of(row: Mapping[str, Any]) -> Difference:
-    return Difference(DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"])
+    return Difference(
+        DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"], row["obstacle"]
+    )
 
 
 def _entry(document: Mapping[str, str]) -> DdlEntry:

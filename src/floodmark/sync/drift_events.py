@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import SourceSnapshot, TableSighting
+from floodmark.core.carried import why_not_carried
 from floodmark.core.ddl import DdlEntry, Explained, explain, is_behind, mentions
 from floodmark.core.drift import (
     Absence,
@@ -14,6 +15,7 @@ from floodmark.core.drift import (
     DriftClass,
     DriftPolicy,
     TableShape,
+    added_column,
     as_captured_by,
     classify_absence,
     compare_shapes,
@@ -67,7 +69,7 @@ class Findings:
         a target made now has those of now."""
         told = self._told_columns()
         added = [
-            Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
+            added_column(column)
             for column in seen.uncaptured
             if column.name not in told and any(mentions(entry.text, column.name) for entry in history)
         ]
@@ -95,7 +97,7 @@ class Findings:
             return each
         told = self._told_columns()
         for column in seen.uncaptured:
-            added = Difference(DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False)
+            added = added_column(column)
             if column.name not in told and is_behind(each.entries[0], added):
                 return Explained(added, each.entries)
         return each
@@ -129,7 +131,9 @@ class Findings:
             for difference in (*earlier, *(each.difference for each in found))
             if difference.kind is DriftClass.COLUMN_ADDED
         }
-        added = [column.name for column in seen.uncaptured if column.name in wanted]
+        added = [
+            column.name for column in seen.uncaptured if column.name in wanted and not why_not_carried(column)
+        ]  # fmt: skip
         return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances).text
 
     def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from floodmark.core.carried import why_not_carried
 from floodmark.core.drift import DriftClass, DriftPolicy, stored
 from floodmark.core.drift_proposal import Proposal, build_proposal
 from floodmark.core.errors import OperatorError
@@ -140,7 +141,9 @@ class SwitchDesk:
         wanted = {each.explained.difference.column for each in events
                   if each.explained.difference.kind is DriftClass.COLUMN_ADDED}  # fmt: skip
         captured = [column.name for column in stored(instance.table, details.lost).columns]
-        added = [column.name for column in details.uncaptured if column.name in wanted]
+        added = [
+            column.name for column in details.uncaptured if column.name in wanted and not why_not_carried(column)
+        ]  # fmt: skip
         if not added:
             return None
         able = [

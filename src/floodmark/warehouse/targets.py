@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import psycopg
 
+from floodmark.core.carried import why_not_named
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import (
     DELETED_COLUMN,
-    IDENTIFIER_MAX_BYTES,
     LOADED_AT_COLUMN,
     LSN_COLUMN,
     OPERATION_COLUMN,
@@ -31,7 +31,6 @@ OWN_TYPES = {
     LOADED_AT_COLUMN: "timestamp with time zone",
     DELETED_COLUMN: "boolean",
 }
-_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +67,8 @@ def column_types(table: TablePlan) -> dict[str, str]:
     source = table.instance.table
     types = {}
     for column in source.stored_columns:
-        if len(column.name.encode()) > IDENTIFIER_MAX_BYTES:
-            raise _refused(table, column.name, f"is longer than the {IDENTIFIER_MAX_BYTES} bytes of PostgreSQL's names")
-        if column.name in OWN_TYPES or column.name.lower() in _SYSTEM_COLUMNS:
-            raise _refused(table, column.name, "has a name that the warehouse keeps for itself")
+        if why := why_not_named(column.name):
+            raise _refused(table, column.name, why)
         types[column.name] = postgres_type(warehouse_type(source, column, table.temporal))
     return types
 

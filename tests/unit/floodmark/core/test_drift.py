@@ -19,6 +19,7 @@ from floodmark.core.drift import (
     DriftPolicies,
     DriftPolicy,
     TableShape,
+    added_column,
     classify_absence,
     compare_shapes,
     is_as_known,
@@ -150,6 +151,23 @@ def test_a_hold_needs_something_to_stop_for() -> None:
     key = Difference(DriftClass.KEY_CHANGED, None, "(Id)", "(Other)")
     assert select_policy(DriftPolicies(), key) is DriftPolicy.HOLD
     assert select_policy(DriftPolicies(), key, declares_key=True) is DriftPolicy.ALERT
+
+
+@pytest.mark.parametrize(
+    ("added", "why"),
+    [
+        (SourceColumn("Twice", "int", 3, is_computed=True), "computed"), (SourceColumn("V", "sql_variant", 3), "type"),
+        (SourceColumn("ä" * 32, "int", 3), "63 bytes"), (SourceColumn("__lsn", "int", 3), "keeps for itself"),
+        (SourceColumn("__part", "int", 3), "keeps for itself"), (SourceColumn("XMIN", "int", 3), "keeps for itself"),
+        (SourceColumn("ä" * 31, "int", 3), ""), (SourceColumn("datetimes", "datetimeoffset", 3, scale=7), ""),
+    ],
+)  # fmt: skip
+def test_a_column_that_can_never_arrive_is_not_proposed_and_says_why(added: SourceColumn, why: str) -> None:
+    difference = added_column(added)
+    assert (why in difference.obstacle) if why else not difference.obstacle
+    expected = DriftPolicy.ALERT if why else DriftPolicy.PROPOSE
+    assert select_policy(DriftPolicies(), difference) is expected
+    assert ("cannot be carried" in describe(difference)) is bool(why)
 
 
 def test_a_column_dropped_and_added_again_is_seen_by_the_highest_column_id() -> None:
