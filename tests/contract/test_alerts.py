@@ -22,6 +22,7 @@ ALERT = Alert(
     kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
     means="No new rows arrive.", do="Look at the log.", event_key="run_failed:shop",
 )  # fmt: skip
+OTHER = replace(ALERT, kind="lag", table=None, event_key="lag:shop")
 RAISED = "Floodmark: run failed: shop, dbo.Orders"
 OVER = "Floodmark: over: run failed: shop, dbo.Orders"
 
@@ -33,8 +34,10 @@ class ListChannel:
     name: str = "list"
     titles: list[str] = field(default_factory=list)
     broken: bool = False
+    tried: int = 0
 
     def send(self, message: AlertMessage) -> None:
+        self.tried += 1
         if self.broken:
             raise AlertNotSentError(self.name, "it is broken.")
         self.titles.append(message.title)
@@ -105,6 +108,63 @@ def test_channel_that_never_heard_of_an_alert_does_not_hear_of_its_end(desk: Ale
     desk.raise_alert(ALERT)
     channel.broken = False
     desk.end_alert(ALERT.event_key)
+    assert channel.titles == []
+
+
+def test_channel_that_was_out_of_reach_is_told_although_nobody_raises_the_alert_again(
+    desk: AlertDesk, channel: ListChannel
+) -> None:
+    channel.broken = True
+    desk.raise_alert(ALERT)
+    channel.broken = False
+    desk.raise_alert(OTHER)
+    assert channel.titles == ["Floodmark: lag: shop", RAISED]
+    desk.raise_alert(OTHER)
+    assert channel.titles == ["Floodmark: lag: shop", RAISED]
+
+
+def test_channel_that_missed_the_end_hears_of_it_with_whatever_is_said_or_over_next(
+    desk: AlertDesk, channel: ListChannel
+) -> None:
+    desk.raise_alert(ALERT)
+    channel.broken = True
+    desk.end_alerts(ALERT.kind, ALERT.subject)
+    channel.broken = False
+    desk.end_alerts(ALERT.kind, ALERT.subject)
+    desk.end_alerts("lag", "shop")
+    assert channel.titles == [RAISED, OVER]
+
+
+def test_channel_that_missed_the_end_of_what_has_come_again_hears_that_it_is_there(
+    desk: AlertDesk, channel: ListChannel
+) -> None:
+    desk.raise_alert(ALERT)
+    channel.broken = True
+    desk.end_alert(ALERT.event_key)
+    channel.broken = False
+    desk.raise_alert(ALERT)
+    desk.end_alerts("lag", "shop")
+    assert channel.titles == [RAISED, RAISED]
+
+
+def test_channel_that_stays_silent_is_not_offered_everything_each_time(desk: AlertDesk, channel: ListChannel) -> None:
+    channel.broken = True
+    for number in range(8):
+        desk.raise_alert(replace(ALERT, event_key=f"run_failed:{number}"))
+    channel.tried = 0
+    desk.end_alerts("lag", "shop")
+    assert channel.tried == 3
+    channel.broken = False
+    desk.end_alerts("lag", "shop")
+    assert channel.titles == [RAISED] * 8
+
+
+def test_channels_of_a_configuration_are_owed_nothing_about_the_subjects_of_another(
+    database: WarehouseConnection, channel: ListChannel
+) -> None:
+    AlertDesk(lambda: PostgresAlertLedger(database), []).raise_alert(ALERT)
+    others = AlertDesk(lambda: PostgresAlertLedger(database), [channel], subjects={"hr"})
+    others.end_alerts("lag", "hr")
     assert channel.titles == []
 
 

@@ -19,7 +19,7 @@ from floodmark.core.schema import TableName
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
-from floodmark.sync.alerts import Delivery, OpenAlert
+from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
 
 
 class PostgresAlertLedger:
@@ -45,18 +45,46 @@ class PostgresAlertLedger:
             if not rows:
                 yield None
                 return
-            row = rows[0]
-            delivery = Delivery(
-                _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"])
-            )
+            delivery = _delivery(rows[0])
             yield delivery
-            _query(session, "record_alert_ended", alert_id=row["alert_id"], channels=sorted(delivery.told))
+            _record(session, rows[0], delivery)
 
     def list_open(self) -> Sequence[OpenAlert]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
             rows = _query(session, "list_open_alerts")
         return [OpenAlert(_alert(row), row["raised_at"], row["seen_at"], row["times"]) for row in rows]
+
+    def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            rows = _query(session, "list_owed_alerts", channels=list(channels))
+        return [OwedAlert(row["alert_id"], row["event_key"], row["subject"]) for row in rows]
+
+    @contextmanager
+    def owed(self, alert_id: int) -> Iterator[Delivery | None]:
+        with open_transaction(self._at) as session:
+            rows = _query(session, "lock_alert", alert_id=alert_id)
+            if not rows:
+                yield None
+                return
+            delivery = _delivery(rows[0])
+            yield delivery
+            _record(session, rows[0], delivery)
+
+
+def _delivery(row: DictRow) -> Delivery:
+    """Of an alert as it stands."""
+    if row["ended_at"] is None:
+        return Delivery(_alert(row), row["raised_at"], told=set(row["raised_to"]))
+    return Delivery(
+        _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"])
+    )  # fmt: skip
+
+
+def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> None:
+    statement = "record_alert_raised" if row["ended_at"] is None else "record_alert_ended"
+    _query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.told))
 
 
 def _parameters(alert: Alert) -> dict[str, Any]:

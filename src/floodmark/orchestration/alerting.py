@@ -30,7 +30,7 @@ def alerts_of(config: Config) -> Alerts:
 
         return PostgresAlertLedger(warehouse_connection(config.warehouse.conn_id))
 
-    return AlertDesk(ledger, channels_of(config), VariableNotes())
+    return AlertDesk(ledger, channels_of(config), VariableNotes(), {*config.pipelines, *config.sources})
 
 
 def channels_of(config: Config) -> Sequence[Channel]:

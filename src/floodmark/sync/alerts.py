@@ -2,12 +2,16 @@
 
 ``Alerts`` is the port for whoever has something to say; ``AlertDesk`` is it, over a ledger that remembers what was said
 and channels that say it. Telling somebody never fails the work that it is about: what goes wrong here is logged.
+
+A channel that could not be reached is owed the message, also when nobody raises the alert again, or when it is over by
+now: with whatever is said next about any subject of the desk, it is offered what it is owed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,14 +21,15 @@ from floodmark.core.alert import Alert, AlertMessage, build_over_message, build_
 from floodmark.core.errors import FloodmarkError
 
 _LOG = logging.getLogger(__name__)
+_PATIENCE = 3
+"""How often a channel may refuse while it is offered what it is owed, before it is left alone until the next time."""
 
 
 class Alerts(Protocol):
     """What the rest of Floodmark knows of alerts. No method raises from ``core.errors``."""
 
     def raise_alert(self, alert: Alert) -> None:
-        """Tell every channel that does not know yet. Repeat it for as long as the event lasts: a channel that could
-        not be reached is told the next time."""
+        """Tell every channel that does not know yet. Repeat it for as long as the event lasts."""
 
     def end_alert(self, event_key: str) -> None:
         """The event is over: tell those who were told of it. Harmless when there was none."""
@@ -41,6 +46,13 @@ class OpenAlert:
     raised_at: datetime
     seen_at: datetime
     times: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwedAlert:
+    alert_id: int
+    event_key: str
+    subject: str
 
 
 @dataclass(slots=True)
@@ -68,6 +80,12 @@ class AlertLedger(Protocol):
 
     def list_open(self) -> Sequence[OpenAlert]:
         """The oldest first."""
+
+    def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
+        """Which alerts one of these channels has still to hear of: that they are open, or that they are over."""
+
+    def owed(self, alert_id: int) -> AbstractContextManager[Delivery | None]:
+        """One of ``list_owed``, however it stands now. None: somebody else delivers it."""
 
 
 class AlertNotes(Protocol):
@@ -110,14 +128,19 @@ class LogChannel:
 
 
 class AlertDesk:
-    """``Alerts``. ledger: made when it is first needed, since reaching it can fail too; notes: in its place then."""
+    """``Alerts``. ledger: made when it is first needed, since reaching it can fail too; notes: in its place then.
+
+    subjects: of the alerts that these channels are owed, since several configurations may share a ledger; None: of all.
+    """
 
     def __init__(
-        self, ledger: Callable[[], AlertLedger], channels: Sequence[Channel], notes: AlertNotes | None = None
-    ) -> None:
+        self, ledger: Callable[[], AlertLedger], channels: Sequence[Channel], notes: AlertNotes | None = None,
+        subjects: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         self._ledger = ledger
         self._channels = (LogChannel(), *channels)
         self._notes = notes or NoNotes()
+        self._subjects = subjects
 
     def raise_alert(self, alert: Alert) -> None:
         notes = self._notes.read()
@@ -127,14 +150,15 @@ class AlertDesk:
             with self._ledger().raised(alert) as delivery:
                 if noted is not None:
                     delivery.told |= noted.told
-                self._deliver(delivery, build_raised_message(alert, delivery.raised_at))
+                self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
             # Without any memory the desk rather says it in every run than never. Whom this call has told is known.
             _LOG.warning("The ledger cannot keep alert %s: %s", alert.event_key, error)
-            self._deliver(delivery, build_raised_message(alert, delivery.raised_at))
+            self._deliver(delivery, _message(delivery))
             self._notes.write(notes | {alert.event_key: delivery})
         else:
             self._forget(notes, [alert.event_key])
+            self._tell_owed([alert.event_key])
 
     def end_alert(self, event_key: str) -> None:
         self._end_noted(lambda delivery: delivery.alert.event_key == event_key)
@@ -143,9 +167,8 @@ class AlertDesk:
     def _end_kept(self, event_key: str) -> None:
         try:
             with self._ledger().ended(event_key) as delivery:
-                if delivery is not None and delivery.ended_at is not None:
-                    message = build_over_message(delivery.alert, delivery.raised_at, delivery.ended_at)
-                    self._deliver(delivery, message)
+                if delivery is not None:
+                    self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
             _LOG.warning("The end of alert %s waits for the next time: %s", event_key, error)
 
@@ -156,9 +179,26 @@ class AlertDesk:
         except FloodmarkError as error:
             _LOG.warning("The end of alerts of kind %s about %s waits for the next time: %s", kind, subject, error)
             return
-        for each in found:
-            if (each.alert.kind, each.alert.subject) == (kind, subject):
-                self._end_kept(each.alert.event_key)
+        ended = [
+            each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)
+        ]  # fmt: skip
+        for event_key in ended:
+            self._end_kept(event_key)
+        self._tell_owed(ended)
+
+    def _tell_owed(self, just_tried: Sequence[str]) -> None:
+        """just_tried: event keys of what has been offered a moment ago."""
+        refused: Counter[str] = Counter()
+        try:
+            ledger = self._ledger()
+            for owed in ledger.list_owed([channel.name for channel in self._channels]):
+                if owed.event_key in just_tried or (self._subjects is not None and owed.subject not in self._subjects):
+                    continue
+                with ledger.owed(owed.alert_id) as delivery:
+                    if delivery is not None:
+                        refused.update(self._deliver(delivery, _message(delivery), refused))
+        except FloodmarkError as error:
+            _LOG.warning("What channels are owed waits for the next time: %s", error)
 
     def _end_noted(self, is_over: Callable[[Delivery], bool]) -> None:
         """Of what only the notes know. Who cannot be reached now never hears that it is over."""
@@ -167,7 +207,7 @@ class AlertDesk:
         for key in ended:
             raised = notes[key]
             delivery = Delivery(raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.told))
-            self._deliver(delivery, build_over_message(raised.alert, raised.raised_at, datetime.now(UTC)))
+            self._deliver(delivery, _message(delivery))
         self._forget(notes, ended)
 
     def _forget(self, notes: Mapping[str, Delivery], keys: Sequence[str]) -> None:
@@ -175,13 +215,28 @@ class AlertDesk:
         if left != notes:
             self._notes.write(left)
 
-    def _deliver(self, delivery: Delivery, message: AlertMessage) -> None:
+    def _deliver(
+        self, delivery: Delivery, message: AlertMessage, refused: Mapping[str, int] | None = None
+    ) -> list[str]:
+        """refused: how often channels did so already, to leave out who did too often. Returns who did now."""
+        refusing = []
         for channel in self._channels:
             if channel.name in delivery.told or (delivery.due is not None and channel.name not in delivery.due):
+                continue
+            if refused and refused.get(channel.name, 0) >= _PATIENCE:
                 continue
             try:
                 channel.send(message)
             except FloodmarkError as error:
                 _LOG.warning("Channel %s was not told of alert %s: %s", channel.name, delivery.alert.event_key, error)
+                refusing.append(channel.name)
             else:
                 delivery.told.add(channel.name)
+        return refusing
+
+
+def _message(delivery: Delivery) -> AlertMessage:
+    """Of an alert that is open, or is over."""
+    if delivery.ended_at is None:
+        return build_raised_message(delivery.alert, delivery.raised_at)
+    return build_over_message(delivery.alert, delivery.raised_at, delivery.ended_at)
