@@ -77,6 +77,19 @@ def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> Non
     assert runner.shop.rows(gap) == [lost | {"window_id": 2, "is_open": False}]
 
 
+def test_repair_whose_beginning_nobody_was_told_of_is_told_by_the_next_run(runner: Runner) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    runner.run(**REPAIR)
+    runner.told.open.clear()  # as after a death between the opening of the window and the telling
+    runner.run(**REPAIR)
+    (alert,) = runner.told.open.values()
+    assert alert.event_key == repair_key(PIPELINE, ORDERS)
+    assert "expired" in alert.what
+    runner.load(**REPAIR)
+    assert (runner.told.open, runner.told.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
+
+
 def test_repair_is_told_when_it_begins_and_when_it_is_done(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()

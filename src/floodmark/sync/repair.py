@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from floodmark.core.capture import SourceSnapshot, Validity
-from floodmark.core.gap import GAPS, OnGap, build_gap, build_repair_alert, repair_key, repairing
+from floodmark.core.gap import GAPS, Gap, OnGap, build_gap, build_repair_alert, repair_key, repairing
 from floodmark.core.lane import is_load_lane, load_lane
 from floodmark.core.load_chunk import LoadProgress
 from floodmark.core.lsn import Lsn
@@ -45,7 +45,8 @@ class Repairs:
         """The verdicts, with ``repairing`` for the tables that are loaded anew, or are from now on."""
         loads = self.list_loads()
         return tuple(
-            self._told(validity, loads[validity.table]) if validity.table in loads
+            self._under_way(validity, loads[validity.table], snapshot, states.get(validity.table))
+            if validity.table in loads
             else self._repaired(validity, snapshot, states.get(validity.table)) if self.is_to_repair(validity)
             else validity
             for validity in validities
@@ -63,20 +64,29 @@ class Repairs:
         name = self.settings.name
         gap = None
         if validity.verdict in GAPS and not table.where:
-            sighting = next(each for each in snapshot.tables if each.table == table.source)
-            gap = build_gap(validity, sighting, snapshot, state)
+            gap = _find_gap(validity, snapshot, state)
             # Before the window: a run that dies in between finds the table as it was.
             self.ledger.record_gap(name, gap)
         plan = self.ledger.open_window(
             name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source)
         )  # fmt: skip
         _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
-        if gap is not None and self.alerts is not None:
-            self.alerts.raise_alert(build_repair_alert(name, gap, plan.window_id))
+        if gap is not None:
+            self._tell(gap, plan)
         return plan
 
-    def _told(self, validity: Validity, window: OpenedWindow) -> Validity:
-        return tell_load(validity, window, self.ledger.read_load_progress(window.plan.window_id).get(validity.table))
+    def _under_way(
+        self, validity: Validity, window: OpenedWindow, snapshot: SourceSnapshot, state: TableState | None
+    ) -> Validity:
+        plan = window.plan
+        if validity.verdict in GAPS and not plan.tables[0].where:
+            # Again, for whom the run that opened the window could not tell, or had no time to.
+            self._tell(_find_gap(validity, snapshot, state), plan)
+        return tell_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
+
+    def _tell(self, gap: Gap, plan: WindowPlan) -> None:
+        if self.alerts is not None:
+            self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
 
     def _repaired(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
         settings = next(table for table in self.settings.tables if table.source == validity.table)
@@ -89,6 +99,11 @@ class Repairs:
         found = f"{validity.verdict.value}: {validity.cause}"
         _LOG.warning("%s: %s Window %s loads it anew.", validity.table, found, plan.window_id)
         return repairing(validity, f"window {plan.window_id} loads it anew. It was {found}")
+
+
+def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
+    sighting = next(each for each in snapshot.tables if each.table == validity.table)
+    return build_gap(validity, sighting, snapshot, state)
 
 
 def tell_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
