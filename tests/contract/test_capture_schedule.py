@@ -10,7 +10,7 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
-from floodmark.core.capture_job import Action, CaptureSettings, PlannedStop, Step
+from floodmark.core.capture_job import REPLICATION, Action, CaptureSettings, PlannedStop, Step
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -55,6 +55,10 @@ class Keeper:
     @property
     def running(self) -> bool | None:
         return self.control.read_capture().running
+
+    @property
+    def log_reuse_wait(self) -> str | None:
+        return self.control.read_capture().log_reuse_wait
 
     def job(self, name: str) -> int:
         job = self.control.read_capture().job
@@ -124,7 +128,7 @@ def test_start_that_the_agent_refuses_says_why(keeper: Keeper, monkeypatch: pyte
 def test_stop_waits_for_capture_that_is_behind_but_not_beyond_its_limit(keeper: Keeper) -> None:
     keeper.database.run("EXEC emulator.delay_capture @seconds = 3600")
     keeper.write()
-    wait_until(lambda: keeper.control.read_capture().held_seconds is not None)
+    wait_until(lambda: keeper.log_reuse_wait == REPLICATION)
     step = keeper.keep(STOP)
     assert (step.action, keeper.running) == (Action.WAIT, True)
     late = keeper.keep(STOP, now=STOP.since + timedelta(seconds=600))
@@ -141,7 +145,7 @@ def test_full_log_ends_a_stop_alerts_and_the_stop_is_not_begun_again(keeper: Kee
     assert "the log is 100 % full (limit 70 %)" in step.guard
     assert keeper.told.kinds == ["capture_stop_ended"]
     keeper.database.run("EXEC emulator.clear_faults")
-    wait_until(lambda: keeper.control.read_capture().held_seconds is None)
+    wait_until(lambda: keeper.log_reuse_wait != REPLICATION)
     assert keeper.keep(STOP).action is Action.NOTHING
     assert keeper.running is True
     assert keeper.told.kinds == ["capture_stop_ended"]

@@ -48,8 +48,8 @@ class CaptureConfig(_Frozen):
     conn_id: a connection with a login that is db_owner, the source's own where it is None. drain_limit: how long a stop
     waits for capture to catch up. lag_limit: how long capture may bring nothing. log_held_limit and
     log_used_limit_percent: how long the source's log may be held for changes that are not captured, and how full it
-    may be then, before a stop is ended. heartbeat: a table of the source that each run writes to, and whose
-    changes must arrive.
+    may be, before a stop is ended. heartbeat: a table of the source that each run writes to, and whose changes must
+    arrive.
     """
 
     schedule: Cron = "*/5 * * * *"

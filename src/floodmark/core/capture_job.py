@@ -16,6 +16,7 @@ from floodmark.core.schema import TableName
 
 REPLICATION = "REPLICATION"
 """``log_reuse_wait_desc`` while the log is held for changes that have not been captured."""
+_NOT_HELD = "NOTHING"
 _WITHOUT_AGENT = frozenset({5, 12})
 """SERVERPROPERTY('EngineEdition') of Azure SQL Database and SQL database in Fabric; a managed instance (8) has one."""
 _SCAN_SIZES = frozenset({"maxtrans", "maxscans"})
@@ -39,7 +40,7 @@ class CaptureSettings:
     """``job``: parameters of sys.sp_cdc_change_job by name, those that are to be held. Limits in seconds and percent.
 
     drain_limit_seconds: how long a planned stop waits for capture to catch up. log_held_limit_seconds: how long the log
-    may be held for changes that are not captured; log_used_limit_percent: how full it may be while it is.
+    may be held for changes that are not captured; log_used_limit_percent: how full it may be in a stop.
     heartbeat: the table whose changes prove that capture works, None for no such proof.
     """
 
@@ -86,9 +87,9 @@ class CaptureSighting:
         return self.engine_edition not in _WITHOUT_AGENT
 
     @property
-    def held_seconds(self) -> float | None:
-        """How long the log has been held for changes not captured: since the newest entry. None: it is not held."""
-        if self.log_reuse_wait != REPLICATION or self.newest_entry_at is None:
+    def seconds_without_entry(self) -> float | None:
+        """How long the log has brought nothing. None: it never has."""
+        if self.newest_entry_at is None:
             return None
         return (self.taken_at - self.newest_entry_at).total_seconds()
 
@@ -144,7 +145,7 @@ def decide_step(
     changes = {name: value for name, value in settings.job.items() if (sighting.job or {}).get(name) != value}
     if not sighting.has_agent:
         return _without_agent(changes, stop)
-    guard = (ended or _guard(sighting, settings)) if stop else ""
+    guard = (ended or _guard(sighting, settings, stop, now)) if stop else ""
     if stop and not guard:
         return _toward_stop(sighting, settings, stop, now, changes)
     reason = f"{stop} is not kept: {guard}" if stop else "the schedule wants it to run"
@@ -175,22 +176,31 @@ def _toward_stop(
     )
 
 
-def _guard(sighting: CaptureSighting, settings: CaptureSettings) -> str:
-    """Why the log cannot bear a stop, or "". A log that is held by something else is not capture's business."""
-    held, used = sighting.held_seconds, sighting.log_used_percent
-    if held is None:
-        return ""
+def _guard(sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop, now: datetime) -> str:
+    """Why the log cannot bear a stop, or "".
+
+    The log names one reason why it is not cut: where LOG_BACKUP or ACTIVE_TRANSACTION stands, changes that wait to be
+    captured may hold it as well. So a log that is full ends a stop whatever it names.
+    """
+    used, reason = sighting.log_used_percent, sighting.log_reuse_wait
     if used is not None and used > settings.log_used_limit_percent:
-        return (
-            f"the log is {used:.0f} % full (limit {settings.log_used_limit_percent:.0f} %) and held for changes that "
-            "are not captured"
-        )
-    if held > settings.log_held_limit_seconds:
-        return (
-            f"the log has been held for {held:.0f} s for changes that are not captured "
-            f"(limit {settings.log_held_limit_seconds:.0f} s)"
-        )
-    return ""
+        full = f"the log is {used:.0f} % full (limit {settings.log_used_limit_percent:.0f} %)"
+        if reason == REPLICATION:
+            return f"{full} and held for changes that are not captured"
+        return f"{full}; it names {reason or 'no reason'}, behind which changes that are not captured may hold it too"
+    if reason == REPLICATION:
+        words = "has been held"
+    elif used is None and reason not in (None, _NOT_HELD):
+        words = f"names {reason}, and may have been held"
+    else:
+        return ""
+    held = sighting.seconds_without_entry
+    if held is None:
+        held = (now - stop.since).total_seconds()
+    if held <= settings.log_held_limit_seconds:
+        return ""
+    limit = f"(limit {settings.log_held_limit_seconds:.0f} s)"
+    return f"the log {words} for {held:.0f} s for changes that are not captured {limit}"
 
 
 def _without_agent(changes: Mapping[str, int], stop: PlannedStop | None) -> Step:

@@ -80,6 +80,6 @@ def _describe(source: str, capture: CaptureConfig) -> str:
         "the next, and a job that somebody stopped outside a planned stop is started again.\n\n"
         f"{windows}\nParameters of the job: {job}.\n\n"
         f"A planned stop waits up to {capture.drain_limit} for capture to catch up. It is refused or ended when the "
-        "source's log is held for changes that are not captured, and is more than "
-        f"{capture.log_used_limit_percent:.0f} % full or has been held for more than {capture.log_held_limit}.\n"
+        f"source's log is more than {capture.log_used_limit_percent:.0f} % full, or has been held for changes that are "
+        f"not captured for more than {capture.log_held_limit}.\n"
     )

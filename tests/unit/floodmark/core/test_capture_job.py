@@ -73,20 +73,53 @@ def test_a_stop_that_was_ended_is_never_begun_again(seen: CaptureSighting) -> No
     assert step.guard == "the log was full"
 
 
+OLD = {"newest_entry_at": AT - timedelta(hours=5)}
+LONG_STOP = PlannedStop(NOW - timedelta(hours=5), NOW + timedelta(hours=1))
+
+
 @pytest.mark.parametrize(
-    ("seen", "guarded"),
+    ("seen", "stop", "guarded"),
     [
-        ({"log_used_percent": 71.0}, True),
-        ({"log_used_percent": 69.0}, False),
-        ({"log_used_percent": None}, False),
-        ({"log_used_percent": 99.0, "log_reuse_wait": "LOG_BACKUP"}, False),
-        ({"newest_entry_at": AT - timedelta(hours=5)}, True),
+        ({"log_used_percent": 71.0}, STOP, True),
+        ({"log_used_percent": 69.0}, STOP, False),
+        ({"log_used_percent": None}, STOP, False),
+        (OLD, STOP, True),
+        # The log names one reason only: what it does not name may hold it all the same.
+        ({"log_used_percent": 99.0, "log_reuse_wait": "LOG_BACKUP"}, STOP, True),
+        ({"log_used_percent": 99.0, "log_reuse_wait": "ACTIVE_TRANSACTION"}, STOP, True),
+        ({"log_used_percent": 99.0, "log_reuse_wait": None}, STOP, True),
+        (
+            {"log_used_percent": 60.0, "log_reuse_wait": "LOG_BACKUP", "newest_entry_at": AT - timedelta(hours=5)},
+            STOP,
+            False,
+        ),
+        (
+            {"log_used_percent": None, "log_reuse_wait": "LOG_BACKUP", "newest_entry_at": AT - timedelta(hours=5)},
+            STOP,
+            True,
+        ),
+        (
+            {"log_used_percent": None, "log_reuse_wait": "NOTHING", "newest_entry_at": AT - timedelta(hours=5)},
+            STOP,
+            False,
+        ),
+        # Nothing was ever captured: what is known is how long the stop has been on.
+        ({"log_used_percent": 99.0, "newest_entry_at": None}, STOP, True),
+        ({"newest_entry_at": None}, LONG_STOP, True),
+        ({"newest_entry_at": None}, STOP, False),
     ],
 )
-def test_stop_is_ended_by_a_log_that_is_held_for_capture_and_full_or_old(seen: dict[str, Any], guarded: bool) -> None:
-    step = decide_step(sighting(running=False, **(HELD | seen)), WANTED, STOP, NOW)
+def test_stop_is_ended_by_a_log_that_is_full_or_has_been_held_for_too_long(
+    seen: dict[str, Any], stop: PlannedStop, guarded: bool
+) -> None:
+    step = decide_step(sighting(running=False, **(HELD | seen)), WANTED, stop, NOW)
     assert (step.action is Action.START) is guarded
     assert bool(step.guard) is guarded
+
+
+def test_guard_says_which_reason_the_log_names() -> None:
+    hidden = sighting(running=False, log_used_percent=99.0, log_reuse_wait="LOG_BACKUP")
+    assert "99 % full (limit 70 %); it names LOG_BACKUP" in decide_step(hidden, WANTED, STOP, NOW).guard
 
 
 @pytest.mark.parametrize(
