@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -50,9 +51,12 @@ def instance() -> CaptureInstance:
 class IdleSource:
     """Has captured up to LSN 9, and nothing of the table."""
 
-    def read_snapshot(self, tables: object, instances: object = None, positions: object = ()) -> SourceSnapshot:
+    def read_snapshot(
+        self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
+    ) -> SourceSnapshot:  # fmt: skip
         sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
-        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,))
+        entries = dict.fromkeys(positions, NOW)
+        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,), entries)
 
     def read_drift(self, asked: object) -> DriftSight:
         return DriftSight({"dbo_Orders": TableDetails()}, ())
@@ -159,6 +163,20 @@ def test_status_asks_the_source_for_the_lag_when_told(
     (table,) = status["tables"]
     assert (table["lag_seconds"], table["transactions_behind"], table["headroom_seconds"]) == (0, 2, 3 * 86400)
     assert (table["verdict"], table["standing"], status["standing"]) == ("caught_up", "fine", "fine")
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_status_shows_a_source_that_was_restored_and_has_written_on(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    publish_first_load(ledger, database)
+    with psycopg.connect(database.conninfo(), autocommit=True) as session:
+        session.execute("UPDATE floodmark.tables SET watermark_at = %s", [NOW - timedelta(hours=1)])
+    (status,) = json.loads(cli.invoke(app, ["status", "--live", "--json"]).stdout)
+    (table,) = status["tables"]
+    assert (table["verdict"], status["standing"]) == ("ahead_of_source", "incident")
+    assert f"committed at {NOW - timedelta(hours=1)}" in table["cause"]
+    assert "ahead_of_source" in cli.invoke(app, ["status", "--live"]).stdout
 
 
 def test_status_shows_the_last_window_apart_from_the_sum_of_all(

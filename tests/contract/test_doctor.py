@@ -14,6 +14,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.cli import _out, app
 from floodmark.core.capture import Verdict
+from floodmark.core.lsn import Lsn
 from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -198,6 +199,9 @@ def test_grants_are_enough_to_read_the_tables_and_their_changes(
         pinned = {table.source: table.capture_instance for table in TABLES if table.capture_instance}
         snapshot = SqlServerSource(at).read_snapshot(settings.sources, pinned)
         assert [validity.verdict for validity in classify_tables(settings, snapshot, {})] == [Verdict.NOT_STARTED] * 2
+        assert isinstance(snapshot.max_lsn, Lsn)
+        again = SqlServerSource(at).read_snapshot(settings.sources, pinned, [snapshot.max_lsn])
+        assert again.entries == {snapshot.max_lsn: snapshot.max_lsn_at}
         with connect(replace(at, database="msdb")) as msdb:
             for table in ("cdc_jobs", "sysjobactivity"):
                 assert msdb.fetch(f"SELECT HAS_PERMS_BY_NAME(N'dbo.{table}', N'OBJECT', N'SELECT')") == [(1,)]

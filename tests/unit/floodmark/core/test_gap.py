@@ -40,6 +40,16 @@ def test_gap_of_a_rewound_source_is_what_the_target_has_and_the_source_has_no_mo
     assert (gap.after_lsn, gap.to_lsn, gap.after_at, gap.to_at) == (lsn(40), lsn(50), NOON, LATER)
 
 
+def test_gap_of_a_rewound_source_that_has_written_on_begins_nobody_knows_where() -> None:
+    source = replace(snapshot(sighting()), entries={lsn(50): LATER})
+    gap = gap_of(source, state(50, watermark_at=NOON))
+    assert (gap.after_lsn, gap.to_lsn, gap.after_at, gap.to_at) == (None, lsn(50), None, NOON)
+    alert = build_repair_alert("shop", gap, 7)
+    assert "ahead_of_source: the source has been restored, or failed over, to an older state" in alert.what
+    lost = f"(an unknown beginning, {lsn(50)}], by the source's clock an unknown time to 2026-05-01 12:00:00"
+    assert lost in alert.means
+
+
 def test_alert_of_a_repair_says_what_was_lost_and_who_mends_it() -> None:
     gap = gap_of(snapshot(sighting(min_lsn=lsn(80))), state(50, watermark_at=NOON))
     alert = build_repair_alert("shop", gap, 7)
