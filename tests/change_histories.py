@@ -18,7 +18,7 @@ from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, Tempo
 KEYS = 6
 START_LSN, TO_LSN = Lsn(bytes(9) + b"\x01"), Lsn(b"\xfe" * 10)
 FULL_MASK = b"\x1f"
-A_BIT, LOB_BIT, OLD_BIT = 0x04, 0x08, 0x10
+ID_BIT, A_BIT, LOB_BIT, OLD_BIT = 0x02, 0x04, 0x08, 0x10
 
 HISTORIES = SourceTable(
     name=TableName("dbo", "Histories"),
@@ -70,11 +70,13 @@ class History:
     """One table with keys '0'..'5'. ``before`` is its state when the window begins.
 
     ordered_seqvals: False lets seqvals disagree with the order of commands, as they may inside a transaction.
+    declared_key: no index of the server's knows it, so that a new key is written in place.
     """
 
     number: int
     rng: random.Random
     ordered_seqvals: bool = False
+    declared_key: bool = False
     before: dict[str, Values] = field(default_factory=dict)
     rows: dict[str, Values] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -101,7 +103,10 @@ class History:
             self.rows[key] = self._values()
             self._write(2, key, self.rows[key], FULL_MASK)
             return
-        self.rng.choice([self._delete, self._update, self._update, self._move, self._rewrite])(key)
+        actions = [self._delete, self._update, self._update, self._move, self._rewrite]
+        if self.declared_key:
+            actions = [self._delete, self._update, self._move_in_place, self._move_in_place, self._hand_on]
+        self.rng.choice(actions)(key)
 
     def _delete(self, key: str) -> None:
         self._write(1, key, replace(self.rows.pop(key), old=None), FULL_MASK)
@@ -141,6 +146,31 @@ class History:
         self._append(2, new_key, values, FULL_MASK, (self._commands, seqval))
         self.rows[new_key] = values
 
+    def _move_in_place(self, key: str) -> None:
+        """An ntext that did not change would be left out, and nothing would know it under the new key."""
+        free = [str(number) for number in range(KEYS) if str(number) not in self.rows]
+        if free:
+            before = self.rows.pop(key)
+            new_key = self.rng.choice(free)
+            self.rows[new_key] = replace(before, old="older" if before.old == "old" else "old")
+            self._write_moved(key, before, new_key, self.rows[new_key])
+
+    def _hand_on(self, key: str) -> None:
+        """SET id = CASE id WHEN …: keys go round among rows that can be told apart, in one statement."""
+        others = [other for other in self.rows if self.rows[other].a != self.rows[key].a]
+        if others:
+            keys = [key, self.rng.choice(others)]
+            before = [self.rows[each] for each in keys]
+            after = [replace(values, old="older" if values.old == "old" else "old") for values in before]
+            for here, there in ((0, 1), (1, 0)):
+                self._write_moved(keys[here], before[here], keys[there], after[here])
+                self.rows[keys[there]] = after[here]
+
+    def _write_moved(self, key: str, before: Values, new_key: str, after: Values) -> None:
+        at = self._next_command()
+        self._append(3, key, replace(before, lob=None, old=None), bytes([ID_BIT | OLD_BIT]), at)
+        self._append(4, new_key, after, bytes([ID_BIT | OLD_BIT]), at)
+
     def _write(self, operation: int, key: str, values: Values, mask: bytes) -> None:
         self._append(operation, key, values, mask, self._next_command())
 
@@ -160,10 +190,12 @@ class History:
         return Values(pick([None, 1, 2, 3]), pick([None, "lob", "löb", ""]), pick([None, "old", "older"]))
 
 
-def random_history(number: int, seed: int, *, ordered_seqvals: bool = False) -> History:
+def random_history(
+    number: int, seed: int, *, ordered_seqvals: bool = False, declared_key: bool = False
+) -> History:  # fmt: skip
     """A history of up to eight transactions before the window and up to eight in it."""
     rng = random.Random(seed)
-    history = History(number, rng, ordered_seqvals)
+    history = History(number, rng, ordered_seqvals, declared_key)
     for _ in range(rng.randrange(8)):
         history.run_transaction(rng.randrange(1, 5))
     history.begin_window()
@@ -173,8 +205,14 @@ def random_history(number: int, seed: int, *, ordered_seqvals: bool = False) -> 
 
 
 def change_batch(changes: list[Change]) -> pa.RecordBatch:
-    """The rows that a reader of the change table gets: no images before an update."""
-    read = [change for change in changes if change.operation != 3]
+    """The rows that ``statements.select_changes`` gets: images before an update only where it changed the key, and
+    those after it with an operation of their own."""
+    moved = [change.operation in (3, 4) and bool(change.mask[-1] & ID_BIT) for change in changes]
+    read = [
+        replace(change, operation=6) if moves and change.operation == 4 else change
+        for change, moves in zip(changes, moved, strict=True)
+        if moves or change.operation != 3
+    ]
     columns = {
         "__$start_lsn": pa.array([c.start_lsn for c in read], pa.binary()),
         "__$command_id": pa.array([c.command_id for c in read], pa.int32()),
@@ -194,7 +232,7 @@ def expected_net(history: History) -> dict[str, tuple[int, bytes]]:
     """key -> net operation and LSN, by what was there before the window and what is there after it."""
     net = {}
     for change in history.changes:
-        if change.operation != 3:
+        if change.operation != 3 or change.mask[-1] & ID_BIT:
             here = change.id in history.rows
             net[change.id] = ((4 if change.id in history.before else 2) if here else 1, change.start_lsn)
     return net
@@ -219,8 +257,15 @@ def assert_net_is_true(history: History, net_rows: list[dict]) -> None:
     """One row per key, its operation and LSN those of the model, and the target equal to the table."""
     found = {row["id"]: (row["__op"], row["__lsn"]) for row in net_rows}
     assert len(found) == len(net_rows), f"history {history.number}: a key twice"
-    assert found == expected_net(history), f"history {history.number}"
+    expected = expected_net(history)
+    if history.declared_key:  # where keys go round, a new row takes the place of an old one
+        found, expected = _by_death(found), _by_death(expected)
+    assert found == expected, f"history {history.number}"
     assert merge(history.before, net_rows) == history.rows, f"history {history.number}"
+
+
+def _by_death(net: dict[str, tuple[int, bytes]]) -> dict[str, tuple[int, bytes]]:
+    return {key: (int(operation == 1), lsn) for key, (operation, lsn) in net.items()}
 
 
 def _fields(values: Values) -> tuple[int | None, str | None, str | None]:

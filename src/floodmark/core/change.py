@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 
 class Operation(IntEnum):
-    """``__$operation``. MERGE: of net changes with ``all with merge`` only, an insert or an update."""
+    """``__$operation``. MERGE: of net changes with ``all with merge`` only, an insert or an update.
+
+    MOVED is ours: an UPDATE that gave the row another key. The server writes 4 for it (``spark.statements``).
+    """
 
     DELETE = 1
     INSERT = 2
     BEFORE_UPDATE = 3
     UPDATE = 4
     MERGE = 5
+    MOVED = 6
+
+
+def bits_by_byte(ordinals: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """What to look at in an update mask to learn whether one of these ordinals is set: pairs of a byte's place, 0 for
+    the last, and the bits of it."""
+    bits: dict[int, int] = {}
+    for ordinal in ordinals:
+        byte, bit = divmod(ordinal - 1, 8)
+        bits[byte] = bits.get(byte, 0) | 1 << bit
+    return tuple(sorted(bits.items()))
 
 
 def is_changed(mask: bytes, ordinal: int) -> bool:

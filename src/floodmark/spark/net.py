@@ -7,6 +7,11 @@ it, and this one, which is the fastest by far (see ``packing``).
 
 A key whose first change is an insert and whose last is a delete still yields a delete: the merge then leaves a
 tombstone, and no older window can bring the row back.
+
+Where an update gave a row another key in place, the image before it is there as well (``statements.select_changes``),
+and is a delete of the old key. One statement may hand keys on from row to row (SET n = n + 1): then a key is taken by
+one row before another gives it up, and the order of the changes says that it is gone. It is not: what was given up was
+another row, by its other values. Rows that differ in their keys and in LOBs alone cannot be told apart like this.
 """
 
 from __future__ import annotations
@@ -29,6 +34,9 @@ from floodmark.spark.statements import OPERATION, START_LSN, UPDATE_MASK, order_
 
 _THIN_AT = 2
 """So many changes a key, on average, make it worth while to sort a batch only to thin it."""
+
+_BRINGS = (Operation.INSERT, Operation.MOVED)
+_TAKES = (Operation.DELETE, Operation.BEFORE_UPDATE)
 
 _Positions = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -61,10 +69,11 @@ def thin_changes(batch: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Collapse:
-    """key, order: names of columns. lobs: those that a change row may leave out."""
+    """key, order: names of columns. lobs: those that a change row may leave out. compared: what tells rows apart."""
 
     key: tuple[str, ...]
     order: tuple[str, ...]
+    compared: tuple[str, ...]
     columns: tuple[CarriedColumn, ...]
     lobs: tuple[CarriedColumn, ...]
 
@@ -72,10 +81,13 @@ class _Collapse:
     def of(cls, plan: TablePlan) -> _Collapse:
         columns = carried_columns(plan.instance.table, plan.temporal)
         lobs = tuple(column for column in columns if column.is_lob)
-        return cls(plan.instance.table.key, order_columns(plan), columns, lobs)
+        key = plan.instance.table.key
+        compared = tuple(column.name for column in columns if not column.is_lob and column.name not in key)
+        return cls(key, order_columns(plan), compared, columns, lobs)
 
     def net(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
+        ends = self._lasting(rows, starts, ends)
         last = rows.take(pa.array(ends))
         first_operation = _numpy(rows.column(OPERATION))[starts]
         net = net_operations(first_operation, _numpy(last.column(OPERATION)))
@@ -91,7 +103,8 @@ class _Collapse:
 
     def thin(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
-        needed = [starts, ends]
+        # The last but one for ``_lasting``.
+        needed = [starts, ends, np.maximum(starts, ends - 1)]
         for column in self.lobs:
             found, where = _last_true(has_value(rows, column), starts, ends)
             needed.append(where[found])
@@ -100,25 +113,44 @@ class _Collapse:
     def _runs(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, _Positions, _Positions]:
         """Sorted by key and order, with the first and the last row of each key."""
         rows = changes.sort_by([(name, "ascending") for name in (*self.key, *self.order)])
-        starts = self._starts(rows)
+        differs = _differ(rows.slice(0, rows.num_rows - 1), rows.slice(1), self.key)
+        starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
         return rows, starts, np.append(starts[1:], rows.num_rows) - 1
 
-    def _starts(self, rows: pa.RecordBatch) -> _Positions:
-        differs = np.zeros(rows.num_rows - 1, dtype=np.bool_)
-        for name in self.key:
-            column = rows.column(name)
-            before, after = column.slice(0, rows.num_rows - 1), column.slice(1)
-            equal = pc.equal(before, after)
-            if equal.null_count:  # two NULLs are one key; NULL and a value are not
-                equal = pc.if_else(equal.is_valid(), equal, pc.and_(before.is_null(), after.is_null()))
-            differs |= ~_numpy(equal)
-        return np.concatenate(([0], np.flatnonzero(differs) + 1))
+    def _lasting(self, rows: pa.RecordBatch, starts: _Positions, ends: _Positions) -> _Positions:
+        """``ends``, but the change before it where the last one took away another row that had the key before."""
+        operations = _numpy(rows.column(OPERATION))
+        taken, gone = operations[ends - 1], operations[ends]
+        handed_on = (gone == Operation.BEFORE_UPDATE) & ((taken == Operation.MOVED) | (taken == Operation.INSERT))
+        handed_on |= (gone == Operation.DELETE) & (taken == Operation.MOVED)
+        suspects = np.flatnonzero(handed_on & (ends > starts))
+        if len(suspects) == 0:
+            return ends
+        came, left = (rows.take(pa.array(ends[suspects] - back)) for back in (1, 0))
+        # A statement is part of one transaction.
+        another = ~_differ(came, left, (START_LSN,)) & _differ(came, left, self.compared)
+        lasting = ends.copy()
+        lasting[suspects[another]] -= 1
+        return lasting
+
+
+def _differ(some: pa.RecordBatch, others: pa.RecordBatch, columns: Sequence[str]) -> _Flags:
+    """Row by row, whether they differ in one of the columns."""
+    differs = np.zeros(some.num_rows, dtype=np.bool_)
+    for name in columns:
+        one, other = some.column(name), others.column(name)
+        equal = pc.equal(one, other)
+        if equal.null_count:  # two NULLs are one value; NULL and a value are not
+            equal = pc.if_else(equal.is_valid(), equal, pc.and_(one.is_null(), other.is_null()))
+        differs |= ~_numpy(equal)
+    return differs
 
 
 def net_operations(first: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> npt.NDArray[np.int16]:
     """What happened to a key between the beginning and the end of the window, by its first and last operation."""
-    came = np.where(first == Operation.INSERT, np.int16(Operation.INSERT), np.int16(Operation.UPDATE))
-    return np.where(last == Operation.DELETE, np.int16(Operation.DELETE), came).astype(np.int16)
+    is_new, is_gone = np.isin(first, _BRINGS), np.isin(last, _TAKES)
+    came = np.where(is_new, np.int16(Operation.INSERT), np.int16(Operation.UPDATE))
+    return np.where(is_gone, np.int16(Operation.DELETE), came).astype(np.int16)
 
 
 def has_value(batch: pa.RecordBatch, column: CarriedColumn) -> _Flags:
@@ -126,14 +158,17 @@ def has_value(batch: pa.RecordBatch, column: CarriedColumn) -> _Flags:
 
     An insert holds it, and so does whatever is not NULL. NULL in an update is a value where the mask says that the
     column changed, or where there is no mask (net changes of a server with CLR off; it is asked only for types that an
-    update always writes). NULL in a delete is one unless the type (text, ntext, image) is never written there.
+    update always writes). NULL in a delete is one unless the type (text, ntext, image) is never written there. An image
+    before an update tells nothing that was not there before. A row that came by another key holds all it has: what the
+    key had before it was another row's.
     """
     operation = _numpy(batch.column(OPERATION))
-    holds: _Flags = _numpy(batch.column(column.name).is_valid()) | (operation == Operation.INSERT)
+    holds: _Flags = _numpy(batch.column(column.name).is_valid()) | np.isin(operation, _BRINGS)
     masks = batch.column(UPDATE_MASK)
     holds |= (operation == Operation.UPDATE) & (mask_bits(masks, column.ordinal) | _numpy(masks.is_null()))
     if column.keeps_value_on_delete:
         holds |= operation == Operation.DELETE
+    holds &= operation != Operation.BEFORE_UPDATE
     return holds
 
 

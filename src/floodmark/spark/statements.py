@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from floodmark.core.change import Operation
+from floodmark.core.change import Operation, bits_by_byte
 from floodmark.core.schema import SourceTable
 from floodmark.core.window import LoadKind, NetSource, TablePlan
 from floodmark.spark.columns import CarriedColumn, carried_columns
@@ -48,11 +48,20 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
 
 
 def select_changes(plan: TablePlan) -> str:
-    """Parameters: after_lsn (excluded), to_lsn (included). Images before an update carry nothing that is needed."""
+    """Parameters: after_lsn (excluded), to_lsn (included).
+
+    Images before an update are read where it gave the row another key: nothing else tells that the old key is gone. A
+    primary key that changes comes as a delete and an insert, but not under trace flag 8207; and a key that is only
+    declared the server does not know.
+    """
+    moved = _has_new_key(plan.instance.table)
+    operation = quote(OPERATION)
+    is_update = f"{operation} = {Operation.UPDATE.value}"
+    told = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
     return (
-        f"SELECT {_select_list(plan)} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
+        f"SELECT {_select_list(plan, f'{told} AS {operation}')} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
         f" WHERE {quote(START_LSN)} > ? AND {quote(START_LSN)} <= ?"
-        f" AND {quote(OPERATION)} <> {Operation.BEFORE_UPDATE.value}"
+        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
     )
 
 
@@ -113,6 +122,16 @@ def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
     return tuple(value for length in range(1, len(bound) + 1) for value in bound[:length])
 
 
+def _has_new_key(table: SourceTable) -> str:
+    """Whether the update mask has the bit of a key column. Not by ``sys.fn_cdc_is_bit_set``, a call for each row."""
+    mask = quote(UPDATE_MASK)
+    tests = [
+        f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
+        for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
+    ]
+    return "(" + " OR ".join(tests) + ")"
+
+
 def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
     """(a, b) > (x, y), spelled out: T-SQL compares no rows."""
     branches = []
@@ -142,6 +161,8 @@ def _bound_expression(table: SourceTable, name: str) -> str:
     return quote(name) if style is None else f"CONVERT(varchar(34), {quote(name)}, {style}) AS {quote(name)}"
 
 
-def _select_list(plan: TablePlan) -> str:
+def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
+    """operation: what stands in the place of the column of that name."""
     columns: tuple[CarriedColumn, ...] = carried_columns(plan.instance.table, plan.temporal)
-    return ", ".join([*(quote(name) for name in own_columns(plan)), *(column.expression for column in columns)])
+    own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
+    return ", ".join([*own, *(column.expression for column in columns)])

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.change import changed_ordinals, is_changed
+from floodmark.core.change import bits_by_byte, changed_ordinals, is_changed
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_mask_tells_every_ordinal_that_was_set(ordinals: set[int]) -> None:
     mask = sum(1 << (ordinal - 1) for ordinal in ordinals).to_bytes(128)
     assert set(changed_ordinals(mask)) == ordinals
     assert all(is_changed(mask, ordinal) for ordinal in ordinals)
+
+
+@given(st.sets(st.integers(1, 1024)), st.binary(min_size=128, max_size=128))
+def test_bits_by_byte_ask_for_the_ordinals_and_no_others(ordinals: set[int], mask: bytes) -> None:
+    is_any_set = any(mask[-1 - byte] & bits for byte, bits in bits_by_byte(ordinals))
+    assert is_any_set == any(is_changed(mask, ordinal) for ordinal in ordinals)

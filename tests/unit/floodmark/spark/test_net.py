@@ -38,10 +38,10 @@ def _net(rows: pa.RecordBatch, plan: TablePlan, rng: random.Random) -> list[dict
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.integers(0, 2**32), st.booleans())
-def test_net_changes_turn_the_target_into_the_table(seed: int, has_command_id: bool) -> None:
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_net_changes_turn_the_target_into_the_table(seed: int, has_command_id: bool, declared_key: bool) -> None:
     plan = histories_plan(has_command_id=has_command_id)
-    history = random_history(7, seed, ordered_seqvals=not has_command_id)
+    history = random_history(7, seed, ordered_seqvals=not has_command_id, declared_key=declared_key)
     assert_net_is_true(history, _net(change_batch(history.changes), plan, random.Random(seed)))
 
 
@@ -74,6 +74,11 @@ def test_changes_of_many_keys_are_not_sorted_only_to_be_thinned() -> None:
         ((2, 1, 2), 2),
         ((1, 2, 4), 4),
         ((2, 4, 1), 1),
+        ((6,), 2),
+        ((6, 4), 2),
+        ((3,), 1),
+        ((3, 6), 4),
+        ((6, 3), 1),
     ],
 )
 def test_net_operation_is_that_of_the_whole_window(operations: tuple[int, ...], net: int) -> None:

@@ -28,10 +28,12 @@ def _first_load(*columns: SourceColumn, key: tuple[str, ...]) -> TablePlan:
 
 
 def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> None:
+    moved = "((CAST(SUBSTRING([__$update_mask], DATALENGTH([__$update_mask]) - 0, 1) AS int) & 3) <> 0)"
     assert statements.select_changes(histories_plan()) == (
-        "SELECT [__$start_lsn], [__$command_id], [__$seqval], [__$operation], [__$update_mask],"
-        " [history], [id], [a], [lob], [old] FROM [cdc].[dbo_Histories_CT]"
-        " WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? AND [__$operation] <> 3"
+        "SELECT [__$start_lsn], [__$command_id], [__$seqval],"
+        f" CASE WHEN [__$operation] = 4 AND {moved} THEN 6 ELSE [__$operation] END AS [__$operation],"
+        " [__$update_mask], [history], [id], [a], [lob], [old] FROM [cdc].[dbo_Histories_CT]"
+        f" WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? AND ([__$operation] <> 3 OR {moved})"
     )
 
 

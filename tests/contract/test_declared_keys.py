@@ -1,0 +1,70 @@
+"""Tables that the server knows no key of: they are merged by the one that the configuration declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from switch_rig import ORDERS, SwitchRig
+
+from cdc_database import cdc_database
+from emulator_process import Emulator
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.warehouse.connection import WarehouseConnection
+
+LIVING = 'SELECT "Code", "Amount", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1'
+
+
+@pytest.fixture
+def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[SwitchRig]:
+    """A heap of four rows, read two at a time."""
+    with cdc_database(emulator) as source:
+        source.run(
+            "CREATE TABLE dbo.Orders (Amount int, Code varchar(20), Note nvarchar(max))",
+            "INSERT INTO dbo.Orders VALUES (1, 'A', N'a'), (2, 'B', N'b'), (3, 'C', N'c'), (4, 'D', N'd')",
+        )
+        source.enable("Orders")
+        made = SwitchRig(emulator, source, database)
+        orders = TableSettings(ORDERS, TableName("shop", "orders"), key=("code",), first_load_chunk_rows=2)
+        made.pipelines = [PipelineSettings("shop", (orders,))]
+        yield made
+
+
+def test_table_without_a_key_is_loaded_and_followed_by_the_declared_one(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change(
+        "UPDATE dbo.Orders SET Amount = 22 WHERE Code = 'B'", "DELETE dbo.Orders WHERE Code = 'C'",
+        "INSERT INTO dbo.Orders VALUES (5, 'E', NULL)",
+    )  # fmt: skip
+    rig.run()
+    assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 22, "b"), ("D", 4, "d"), ("E", 5, None)]
+    assert rig.differing() == []
+
+
+def test_row_that_is_given_another_key_leaves_the_old_one(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Code = 'Z' WHERE Code = 'A'")
+    rig.run()
+    assert rig.rows(LIVING) == [("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d"), ("Z", 1, "a")]
+    assert rig.rows('SELECT "Code", __op, "Note" FROM shop.orders WHERE __deleted') == [("A", 1, "a")]
+
+
+def test_keys_that_one_statement_hands_on_from_row_to_row_all_stay(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change(
+        "UPDATE dbo.Orders SET Code = CASE Code WHEN 'A' THEN 'B' WHEN 'B' THEN 'C' WHEN 'C' THEN 'A' ELSE 'D' END"
+    )
+    rig.run()
+    assert rig.rows(LIVING) == [("A", 3, "c"), ("B", 1, "a"), ("C", 2, "b"), ("D", 4, "d")]
+    assert rig.differing() == []
+
+
+def test_key_that_moves_on_within_a_transaction_is_gone(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change(
+        "BEGIN TRANSACTION; UPDATE dbo.Orders SET Code = 'M' WHERE Code = 'A';"
+        " UPDATE dbo.Orders SET Code = 'N' WHERE Code = 'M'; COMMIT"
+    )
+    rig.run()
+    assert rig.rows(LIVING) == [("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d"), ("N", 1, "a")]
