@@ -181,10 +181,44 @@ def test_run_killed_in_a_restart_is_made_good_by_the_next(
     settings = CaptureSettings(job={"maxscans": 7})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(keeper.control, dies_before, die)
+        patch.setattr(keeper.control, "start_capture", die)
         keeper.keep(settings=settings)
     assert keeper.running is False
     keeper.keep(settings=settings)
     assert (keeper.job("maxscans"), keeper.running) == (7, True)
+
+
+def refuse(*_: object) -> None:
+    raise SourceAdminError("shop", "it is refused.")
+
+
+@pytest.mark.parametrize("runs_before", [True, False])
+def test_job_runs_although_its_parameters_cannot_be_changed_however_often(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, runs_before: bool
+) -> None:
+    if not runs_before:
+        keeper.control.stop_capture()
+    monkeypatch.setattr(keeper.control, "change_capture", refuse)
+    for _ in range(2):
+        with pytest.raises(SourceAdminError, match="it is refused"):
+            keeper.keep(settings=CaptureSettings(job={"maxscans": 7}))
+        assert keeper.running is True
+    assert keeper.told.open == {}
+
+
+def test_start_that_fails_is_an_alert_also_after_a_restart_and_in_a_stop_that_the_log_ended(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper.control, "start_capture", refuse)
+    with pytest.raises(SourceAdminError):
+        keeper.keep(settings=CaptureSettings(job={"maxscans": 7}))
+    assert keeper.told.kinds == ["capture_not_running"]
+    keeper.told.open.clear()
+    keeper.database.run("EXEC emulator.fill_log")
+    with pytest.raises(SourceAdminError):
+        keeper.keep(STOP)
+    assert keeper.told.kinds == ["capture_not_running", "capture_stop_ended"]
+    assert "the log is 100 % full" in keeper.ledger.read_ended_stop("shop", STOP.since)
 
 
 def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(

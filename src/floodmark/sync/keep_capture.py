@@ -27,19 +27,22 @@ def keep_capture(
     sighting = control.read_capture()
     try:
         _require_job(source, sighting)
-        step = decide_step(sighting, settings, stop, now, _read_ended(source, stop, ledger))
-        _LOG.info("Source %s, capture job: %s: %s", source, step.action.value, step.reason)
-        _take(step, sighting, control)
     except FloodmarkError as error:
         # Whoever wanted it stopped can wait until it is; a job that is wanted and does not run is an incident.
         if stop is None and not sighting.running:
             alerts.raise_alert(not_running(source, str(error)))
         raise
+    step = decide_step(sighting, settings, stop, now, _read_ended(source, stop, ledger))
+    _LOG.info("Source %s, capture job: %s: %s", source, step.action.value, step.reason)
+    try:
+        _take(source, step, sighting, control, alerts)
+    finally:
+        # A stop that was ended is one also where the start fails.
+        if stop is not None and step.guard:
+            alerts.raise_alert(stop_ended(source, stop, step.guard))
+            ledger.record_ended_stop(source, stop.since, step.guard)
     alerts.end_alerts(NOT_RUNNING, source)
-    if stop is not None and step.guard:
-        alerts.raise_alert(stop_ended(source, stop, step.guard))
-        ledger.record_ended_stop(source, stop.since, step.guard)
-    elif stop is None:
+    if stop is None:
         alerts.end_alerts(STOP_ENDED, source)
     heartbeat = _beat(source, settings, step, control, wanted=stop is None or bool(step.guard))
     liveness = judge_liveness(sighting, settings.lag_limit_seconds, heartbeat)
@@ -88,16 +91,30 @@ def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> st
         return ""
 
 
-def _take(step: Step, sighting: CaptureSighting, control: CaptureControl) -> None:
-    """A change comes before the start and after the stop, so that a job that runs has what is written down."""
-    if step.action in (Action.STOP, Action.RESTART):
-        control.stop_capture()
-    if step.changes and step.action is not Action.WAIT:
-        control.change_capture(step.changes)
-    if step.action in (Action.START, Action.RESTART):
-        control.start_capture()
+def _take(
+    source: str, step: Step, sighting: CaptureSighting, control: CaptureControl, alerts: Alerts
+) -> None:  # fmt: skip
+    """A change comes before the start and after the stop, so that a job that runs has what is written down. The start
+    comes whatever became of the others: their error fails the run, and does not keep the job from running."""
+    try:
+        if step.action in (Action.STOP, Action.RESTART):
+            control.stop_capture()
+        if step.changes and step.action is not Action.WAIT:
+            control.change_capture(step.changes)
+    finally:
+        if step.action in (Action.START, Action.RESTART):
+            _start(source, control, alerts)
     if sighting.error and step.action is Action.START:
         _LOG.warning("The newest error of a log scan is %s", sighting.error)
+
+
+def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
+    try:
+        control.start_capture()
+    except FloodmarkError as error:
+        alerts.raise_alert(not_running(source, str(error)))
+        raise
+    alerts.end_alerts(NOT_RUNNING, source)
 
 
 def _tell_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
