@@ -19,6 +19,8 @@ class Evidence(Enum):
 
     HEARTBEAT = "heartbeat"
     SCANS = "scan sessions"
+    ACTIVITY = "job activity"
+    """What the Agent says: it tells that a job runs, and not that it brings anything."""
     ENTRIES = "age of the newest entry of the log"
     NONE = "no evidence"
 

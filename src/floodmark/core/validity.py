@@ -24,6 +24,7 @@ from floodmark.core.errors import (
     WindowExpiredError,
 )
 from floodmark.core.history import explain_rewind
+from floodmark.core.liveness import Evidence
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.state import TableState
@@ -242,16 +243,18 @@ class _Look:
                 Verdict.CAUGHT_UP,
                 f"all that was captured has been read; the capture job does not run for {self.planned_stop}.",
             )
+        seen = self.snapshot.capture_running is not None
+        evidence = f"(evidence: {(Evidence.ACTIVITY if seen else Evidence.ENTRIES).value})"
         if stopped:
-            words = "does not run" if self.snapshot.capture_running is False else "seems not to run"
+            words = "does not run" if seen else "seems not to run"
             return self._verdict(
                 Verdict.CAPTURE_STOPPED,
-                f"the capture job {words}, and all that it captured has been read. {since}".strip(),
+                f"the capture job {words} {evidence}, and all that it captured has been read. {since}".strip(),
                 "Start it (sys.sp_cdc_start_job), and SQL Server Agent if that is down.",
             )  # fmt: skip
         if silent:
             return self._verdict(
-                Verdict.CAPTURE_LAGGING, f"the capture job runs but has brought nothing new. {since}",
+                Verdict.CAPTURE_LAGGING, f"the capture job runs {evidence} but has brought nothing new. {since}",
                 "A huge transaction or a failing scan holds it up; see sys.dm_cdc_errors.",
             )  # fmt: skip
         return None

@@ -92,6 +92,19 @@ def test_every_verdict_is_in_the_truth_table() -> None:
     assert {row[3] for row in TRUTH} == set(Verdict) - {Verdict.HELD, Verdict.REPAIRING}
 
 
+@pytest.mark.parametrize(
+    ("source", "evidence"),
+    [
+        (STOPPED, "does not run (evidence: job activity)"),
+        (UNKNOWN_AND_SILENT, "seems not to run (evidence: age of the newest entry of the log)"),
+        (SILENT, "runs (evidence: job activity)"),
+    ],
+)
+def test_verdict_on_capture_says_what_it_rests_on(source: dict[str, object], evidence: str) -> None:
+    look = snapshot(sighting(), **source)  # type: ignore[arg-type]
+    assert evidence in classify(sighting(), look, state(100)).cause
+
+
 def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
     seen = sighting(min_lsn=lsn(60))
     validity = classify(seen, snapshot(seen), state(50))
