@@ -1,4 +1,4 @@
-"""What the person on call is told about the capture job of a source."""
+"""What the person on call is told about the capture job of a source, by the job's own DAG and by the pipelines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from floodmark.core.capture_job import PlannedStop
 STOP_ENDED = "capture_stop_ended"
 NOT_RUNNING = "capture_not_running"
 NOT_ALIVE = "capture_not_alive"
+LAGGING = "capture_lagging"
 
 
 def stop_ended(source: str, stop: PlannedStop, guard: str) -> Alert:
@@ -44,4 +45,18 @@ def not_alive(source: str, words: str) -> Alert:
         means="Changes are not captured, or late; the source's log is held, and the warehouse falls behind.",
         do="See sys.dm_cdc_errors and the job's history. One huge transaction is captured only as a whole: then wait.",
         event_key=f"{NOT_ALIVE}:{source}",
+    )
+
+
+def capture_lagging(pipeline: str, cause: str) -> Alert:
+    """The job runs, and a pipeline has had nothing to read for too long."""
+    return Alert(
+        kind=LAGGING,
+        subject=pipeline,
+        what=f"Runs find nothing to read, and end as skipped: {cause}",
+        means="An idle source makes an entry every five minutes, so nothing is captured: the warehouse stands still, "
+        "while every run looks fine. No change is lost as long as the source's log has room.",
+        do="See sys.dm_cdc_errors and sys.dm_cdc_log_scan_sessions. One huge transaction is captured only as a whole: "
+        "then wait.",
+        event_key=f"{LAGGING}:{pipeline}",
     )
