@@ -13,6 +13,7 @@ from typing import Any
 
 from floodmark.core.alert import Alert
 from floodmark.core.schema import TableName
+from floodmark.orchestration.airflow_errors import AIRFLOW_ERRORS
 from floodmark.sync.alerts import Delivery
 
 _LOG = logging.getLogger(__name__)
@@ -27,26 +28,25 @@ class VariableNotes:
         if not _is_inside_airflow():
             return {}
         from airflow.sdk import Variable  # noqa: PLC0415
-        from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
 
         try:
             rows = Variable.get(VARIABLE, default=None, deserialize_json=True)
-        except AirflowException as error:
+        except (*AIRFLOW_ERRORS, ValueError) as error:
             _LOG.warning("Variable %s cannot be read: %s", VARIABLE, error)
             return {}
-        return {row["alert"]["event_key"]: _parse(row) for row in rows or []}
+        found = [_parse(row) for row in (rows if isinstance(rows, list) else [])]
+        return {delivery.alert.event_key: delivery for delivery in found if delivery is not None}
 
     def write(self, notes: Mapping[str, Delivery]) -> None:
         if not _is_inside_airflow():
             return
         from airflow.sdk import Variable  # noqa: PLC0415
-        from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
 
         rows = [_row(delivery) for delivery in notes.values()]
         words = "Alerts that were sent while Floodmark's ledger could not be reached."
         try:
             Variable.set(VARIABLE, rows, description=words, serialize_json=True)
-        except AirflowException as error:
+        except AIRFLOW_ERRORS as error:
             _LOG.warning("Variable %s cannot be written: %s", VARIABLE, error)
 
 
@@ -65,8 +65,13 @@ def _row(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _parse(row: Mapping[str, Any]) -> Delivery:
-    fields = dict(row["alert"])
-    if fields["table"] is not None:
-        fields["table"] = TableName(**fields["table"])
-    return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), told=set(row["told"]))
+def _parse(row: Any) -> Delivery | None:
+    """None for what no Floodmark of this version wrote: a note less is a message more."""
+    try:
+        fields = dict(row["alert"])
+        if fields["table"] is not None:
+            fields["table"] = TableName(**fields["table"])
+        return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), told=set(row["told"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _LOG.warning("A note in variable %s cannot be read: %r", VARIABLE, error)
+        return None
