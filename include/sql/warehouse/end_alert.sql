@@ -3,7 +3,7 @@ UPDATE floodmark.alerts
 SET ended_at = coalesce(ended_at, now())
 WHERE alert_id = (
     SELECT alert_id FROM floodmark.alerts
-    WHERE event_key = %(event_key)s AND (ended_at IS NULL OR NOT ended_to @> raised_to)
+    WHERE event_key = %(event_key)s AND parts = '{}' AND (ended_at IS NULL OR NOT ended_to @> raised_to)
     ORDER BY alert_id DESC
     LIMIT 1
     FOR UPDATE

@@ -183,6 +183,8 @@ CREATE TABLE IF NOT EXISTS floodmark.alerts (
     ended_at      timestamptz,
     ended_to      text[]      NOT NULL DEFAULT '{}'
 );
+ALTER TABLE floodmark.alerts ADD COLUMN IF NOT EXISTS parts text[] NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN floodmark.alerts.parts IS 'Of an event that is over when the last of these is';
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_alert_per_event ON floodmark.alerts (event_key) WHERE ended_at IS NULL;
 COMMENT ON COLUMN floodmark.alerts.times IS 'How often it was raised before it was over; it is sent once';
 COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were told of it';
