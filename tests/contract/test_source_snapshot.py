@@ -130,6 +130,33 @@ def test_snapshot_takes_two_statements_whose_texts_stay_the_same(
     assert texts[:2] == texts[2:]
 
 
+def test_snapshot_sees_a_cleanup_that_comes_between_its_two_statements(
+    at: SqlServerConnection, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for code in ("b", "c"):
+        database.run(f"INSERT INTO dbo.Orders (Code) VALUES (N'{code}')")
+        database.scan()
+    fetch_sets = SourceSession.fetch_sets
+    asked = []
+
+    def cleaned_up(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        if asked:
+            database.run(
+                "DECLARE @low binary(10) = sys.fn_cdc_get_max_lsn() "
+                "EXEC sys.sp_cdc_cleanup_change_table N'dbo_Orders', @low"
+            )
+        asked.append(text)
+        return fetch_sets(session, text, parameters)
+
+    before = _sighting(at, ORDERS)
+    monkeypatch.setattr(SourceSession, "fetch_sets", cleaned_up)
+    after = _sighting(at, ORDERS)
+    assert isinstance(before.min_lsn, Lsn)
+    assert isinstance(after.min_lsn, Lsn)
+    assert before.min_lsn < after.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
+    assert len(asked) == 2
+
+
 def test_login_with_a_wrong_password_is_refused(at: SqlServerConnection) -> None:
     with pytest.raises(SourceLoginError, match=r"Shop|Golden") as caught:
         connect(replace(at, password="wrong};{PWD=x"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from floodmark.core.capture import SourceSnapshot, TableSighting
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.schema import TableName
 from floodmark.sqlfiles import read_sql
-from floodmark.sqlserver.catalog import Catalog, FoundInstance, Row, build_catalog
+from floodmark.sqlserver.catalog import Catalog, FoundInstance, build_catalog
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sqlserver.tsql import change_table
@@ -29,14 +30,17 @@ class SqlServerSource:
     ) -> SourceSnapshot:  # fmt: skip
         """Two statements; their texts depend on the set of capture instances only.
 
-        The second is sent after the first has answered: what it sees of the change tables is not older than max_lsn.
+        The second is sent after the first has answered: what it sees of the change tables is not older than max_lsn. It
+        reads the low ends once more, after the newest changes: what is missing there because of a cleanup that came
+        meanwhile lies below them.
         """
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             asked = b"".join(position.value for position in positions)
             sets = session.fetch_sets(read_sql("source", "read_snapshot"), (asked,))
             catalog = build_catalog(sets[1], *sets[_SETS_WITHOUT_CATALOG:])
             found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
-            last_changes = _read_last_changes(session, [instance for instance in found.values() if instance])
+            readable = [instance for instance in found.values() if instance and instance.readable]
+            last_changes, min_lsns = _read_ends(session, readable) if readable else ({}, {})
         database, enabled, taken_at, running = sets[0][0]
         max_lsn, max_lsn_at = sets[_SETS_WITHOUT_CDC][0] if enabled else (None, None)
         entries = sets[_SETS_WITHOUT_CDC + 1] if enabled else []
@@ -48,7 +52,9 @@ class SqlServerSource:
             taken_at=taken_at,
             seconds_behind=(taken_at - max_lsn_at).total_seconds() if max_lsn_at else None,
             capture_running=None if running is None else bool(running),
-            tables=tuple(_sighting(catalog, table, found[table], last_changes) for table in tables),
+            tables=tuple(
+                _sighting(catalog, table, _with_low_end(found[table], min_lsns), last_changes) for table in tables
+            ),
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
         )
 
@@ -80,15 +86,27 @@ def _sighting(
     )
 
 
-def _read_last_changes(session: SourceSession, found: Sequence[FoundInstance]) -> dict[str, Lsn | LsnAbsence]:
-    """The highest ``__$start_lsn`` of each readable change table: one seek each in its clustered index."""
-    names = sorted({instance.name for instance in found if instance.readable})
-    if not names:
-        return {}
+def _with_low_end(found: FoundInstance | None, min_lsns: Mapping[str, Lsn | LsnAbsence]) -> FoundInstance | None:
+    """As the second statement saw it; when a low end that was raised meanwhile was committed, nobody asked."""
+    if found is None or min_lsns.get(found.name, found.min_lsn) == found.min_lsn:
+        return found
+    return replace(found, min_lsn=min_lsns[found.name], min_lsn_at=None)
+
+
+def _read_ends(
+    session: SourceSession, found: Sequence[FoundInstance]
+) -> tuple[dict[str, Lsn | LsnAbsence], dict[str, Lsn | LsnAbsence]]:
+    """By instance: the highest ``__$start_lsn`` of its change table, one seek each in the clustered index, and where it
+    begins."""
+    names = sorted({instance.name for instance in found})
     branches = [
         f"SELECT {number} AS number, MAX([__$start_lsn]) AS last_lsn FROM {change_table(name)}"  # noqa: S608  (quoted)
         for number, name in enumerate(names)
     ]
     # What a text with parameters sets ends with it, so the limit is set anew.
-    rows: list[Row] = session.fetch("SET LOCK_TIMEOUT 10000; " + " UNION ALL ".join(branches))
-    return {names[number]: read_lsn(value) for number, value in rows}
+    text = "SET LOCK_TIMEOUT 10000; " + " UNION ALL ".join(branches) + ";\n" + read_sql("source", "read_min_lsns")
+    last_changes, min_lsns = session.fetch_sets(text)
+    return (
+        {names[number]: read_lsn(value) for number, value in last_changes},
+        {name: read_lsn(value) for name, value in min_lsns},
+    )
