@@ -40,6 +40,9 @@ class Told:
     def end_alerts(self, kind: str, subject: str) -> None:
         raise AssertionError("nobody asks for that here")
 
+    def end_part(self, kind: str, subject: str, part: str) -> None:
+        raise AssertionError("nobody asks for that here")
+
 
 @dataclass
 class Runner:

@@ -168,6 +168,23 @@ def test_channels_of_a_configuration_are_owed_nothing_about_the_subjects_of_anot
     assert channel.titles == []
 
 
+def test_event_of_several_parts_is_told_once_and_is_over_with_the_last_of_them(
+    desk: AlertDesk, channel: ListChannel
+) -> None:
+    for part in ("a", "b", "a", "c"):
+        desk.raise_alert(replace(ALERT, part=part))
+    assert channel.titles == [RAISED]
+    desk.end_alert(ALERT.event_key)
+    for part in ("c", "b", "b"):
+        desk.end_part(ALERT.kind, ALERT.subject, part)
+    desk.end_part(ALERT.kind, "hr", "a")
+    desk.end_part("lag", ALERT.subject, "a")
+    assert channel.titles == [RAISED]
+    desk.end_part(ALERT.kind, ALERT.subject, "a")
+    desk.end_part(ALERT.kind, ALERT.subject, "a")
+    assert channel.titles == [RAISED, OVER]
+
+
 def test_open_alerts_are_listed_with_what_was_said_last(desk: AlertDesk, database: WarehouseConnection) -> None:
     desk.raise_alert(ALERT)
     changed = replace(ALERT, what="It failed again.", do="Look again.")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
@@ -15,6 +16,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
+from floodmark.core.run_alerts import data_interval
 from floodmark.core.window import WindowState
 from floodmark.orchestration import replays
 from floodmark.orchestration.dag_factory import build_dag
@@ -52,10 +54,15 @@ INTERVAL = Interval(Lsn((1).to_bytes(10)), Lsn((9).to_bytes(10)))
 
 
 @pytest.fixture
-def open_window(tmp_path: Path) -> Any:
+def dag(tmp_path: Path) -> DAG:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    return build_dag(load_config(path), "shop", path).get_task("open_window").python_callable
+    return build_dag(load_config(path), "shop", path)
+
+
+@pytest.fixture
+def open_window(dag: DAG) -> Any:
+    return dag.get_task("open_window").python_callable
 
 
 def run_of(run_type: DagRunType) -> Any:
@@ -94,8 +101,22 @@ def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, open_window: Any, replay: FakeReplay, words: str
 ) -> None:
     use(monkeypatch, replay)
+    ended: list[tuple[str, str]] = []
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_replay", lambda _, *told: ended.append(told))
     with pytest.raises(AirflowSkipException, match=words):
         open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))
+    assert ended == [("shop", data_interval(BEGIN, END))]
+
+
+@pytest.mark.parametrize(("run_type", "count"), [(DagRunType.BACKFILL_JOB, 1), (DagRunType.SCHEDULED, 0)])
+def test_end_of_a_backfill_is_the_end_of_what_was_told_of_its_data_interval(
+    monkeypatch: pytest.MonkeyPatch, dag: DAG, run_type: DagRunType, count: int
+) -> None:
+    ended: list[tuple[str, str]] = []
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_replay", lambda _, *told: ended.append(told))
+    monkeypatch.setattr("floodmark.orchestration.tasks.run_advance", lambda *arguments, **named: None)
+    dag.get_task("advance").python_callable(7, dag_run=run_of(run_type))
+    assert ended == [("shop", data_interval(BEGIN, END))] * count
 
 
 def test_a_backfill_outside_the_validity_interval_fails_for_good_and_says_so(

@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.deadline import DeadlineReference
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from alert_receivers import Posts, http_receiver
 from floodmark.config.loading import load_config
@@ -80,12 +82,12 @@ def dags(config_file: Path) -> dict[str, DAG]:
     return {name: dag for build in builders for name, dag in build(config, config_file).items()}
 
 
-def fail(dag: DAG, task: Task | None) -> None:
+def fail(dag: DAG, task: Task | None, **known: Any) -> None:
     """Airflow's word to the DAG."""
     told = dag.on_failure_callback
     callback = told[0] if isinstance(told, list) else told
     assert callback is not None
-    callback({"dag": dag, "run_id": "r1"} | ({"ti": task} if task else {}))
+    callback({"dag": dag, "run_id": "r1"} | ({"ti": task} if task else {}) | known)
 
 
 def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
@@ -138,6 +140,55 @@ def test_drift_run_that_failed_at_a_switch_is_told_as_that(
     assert dags["cdc_drift_shop"].has_task(task_id)
     fail(dags["cdc_drift_shop"], Task(task_id))
     assert [text.splitlines()[0] for text in posts.texts] == [f"*Floodmark: {title}*"]
+
+
+@dataclass
+class Run:
+    """What a callback uses of a run of a DAG."""
+
+    run_type: str = "backfill"
+    data_interval_start: datetime = datetime(2026, 5, 1, 2, tzinfo=UTC)
+    data_interval_end: datetime = datetime(2026, 5, 1, 3, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("known", "title"),
+    [
+        ({"dag_run": Run(), "run_id": "scheduled__1"}, "replay failed: shop"),
+        ({"run_id": "backfill__2026-05-01T02:00:00+00:00"}, "replay failed: shop"),
+        ({"dag_run": Run("scheduled"), "run_id": "backfill__1"}, "run failed: shop"),
+        ({"run_id": "scheduled__2026-05-01T02:00:00+00:00"}, "run failed: shop"),
+    ],
+)
+def test_failed_backfill_is_told_as_that(dags: dict[str, DAG], posts: Posts, known: dict[str, Any], title: str) -> None:
+    fail(dags["cdc_shop"], Task(), **known)
+    (text,) = posts.texts
+    assert text.splitlines()[0] == f"*Floodmark: {title}*"
+    assert ("No new rows arrive" in text) is title.startswith("run")
+
+
+API_IS_DOWN = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+
+
+class TaskWithoutServer(Task):
+    """Airflow's API server fails."""
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        raise API_IS_DOWN
+
+    def xcom_pull(self, *, task_ids: str, key: str) -> Any:
+        raise API_IS_DOWN
+
+
+def test_error_of_a_task_is_not_hidden_by_an_api_server_that_fails(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TaskWithoutServer()
+    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    with pytest.raises(AirflowFailException, match="does not run"), explained():
+        raise STOPPED
+    fail(dags["cdc_shop"], task)
+    assert "without a word of its own" in posts.texts[0]
 
 
 def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> None:

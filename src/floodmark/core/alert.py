@@ -22,7 +22,8 @@ class Alert:
     subject: the source or the pipeline; table: None when it is about all of it. what: what happened, means: what it
     leads to, do: what to do now, each a sentence or several. where: by default subject and table. since: in words, with
     the clock it was read from; "" for the moment the alert is first raised. event_key: of one event the same, of two
-    never; as long as the alert of a key is open, it is sent once.
+    never; as long as the alert of a key is open, it is sent once. part: of an event that is made of several and is over
+    when the last of them is, such as one cause that many runs fail for; "" for an event that is not.
     Raises ValueError where a part that every message needs is empty.
     """
 
@@ -35,6 +36,7 @@ class Alert:
     table: TableName | None = None
     where: str = ""
     since: str = ""
+    part: str = ""
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):

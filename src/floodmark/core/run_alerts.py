@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from floodmark.core.alert import Alert
 from floodmark.core.errors import DataQualityError, FloodmarkError
 from floodmark.core.measures import TableMeasure
 
 RUN_FAILED = "run_failed"
+REPLAY_FAILED = "replay_failed"
 RUN_LATE = "run_late"
 LAG = "lag"
 CAPTURE_RUN_FAILED = "capture_run_failed"
@@ -20,6 +21,8 @@ RETENTION_RUN_FAILED = "retention_run_failed"
 SWITCH_RUN_FAILED = "switch_run_failed"
 _MEANS = {
     RUN_FAILED: "No new rows arrive until a run succeeds. Nothing is lost as long as the source keeps its changes.",
+    REPLAY_FAILED: "What was to be merged once more of the run's data interval has not been. Watermarks do not move "
+    "in a backfill: the scheduled runs go on, and no table is late because of it.",
     CAPTURE_RUN_FAILED: "Nobody keeps the source's capture job, or looks whether it is alive, until a run succeeds.",
     RETENTION_RUN_FAILED: "Nobody looks whether cleanup is about to pass a watermark until a run succeeds.",
     LOAD_RUN_FAILED: "A table that is loaded anew shows what it had until a run succeeds. What is staged is kept.",
@@ -55,13 +58,15 @@ class RunFailure:
 
 
 def run_failed(
-    kind: str, subject: str, failure: RunFailure | None, *, dag_id: str, run_id: str, task_id: str
+    kind: str, subject: str, failure: RunFailure | None, *, dag_id: str, run_id: str, task_id: str, part: str = ""
 ) -> Alert:  # fmt: skip
-    """One per cause, until a run succeeds. kind: of those above that end in ``run_failed``. failure None: the task had
-    no time to say why."""
+    """One per cause, until a run succeeds. kind: of those above that end in ``failed``. failure None: the task had no
+    time to say why. part: what ``data_interval`` made of that of a backfill; the alert is over when every interval that
+    failed for the cause has been done."""
     if failure is None:
         what = "The task ended without a word of its own: it was killed, or met an error that Floodmark does not know."
-        do = "See the log of the task in Airflow. The next run goes on where this one ended."
+        do = "See the log of the task in Airflow. "
+        do += "Then clear the run." if kind == REPLAY_FAILED else "The next run goes on where this one ended."
         cause = f"silent:{task_id}"
     else:
         what = f"{failure.subject}: {failure.message}"
@@ -69,7 +74,13 @@ def run_failed(
     return Alert(
         kind=kind, subject=subject, what=what, means=_MEANS[kind], do=do, event_key=f"{kind}:{subject}:{cause}",
         where=f"DAG {dag_id}, run {run_id}" + (f", task {task_id}" if task_id else ""),
+        part=part,
     )  # fmt: skip
+
+
+def data_interval(begin: datetime, end: datetime) -> str:
+    """The same for the same two moments, whatever zone they are given in."""
+    return f"{begin.astimezone(UTC).isoformat()}/{end.astimezone(UTC).isoformat()}"
 
 
 def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -> Alert:

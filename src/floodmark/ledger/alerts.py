@@ -49,6 +49,12 @@ class PostgresAlertLedger:
             yield delivery
             _record(session, rows[0], delivery)
 
+    def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, subject) as session:
+            rows = _query(session, "end_alert_part", kind=kind, subject=subject, part=part)
+        return [row["event_key"] for row in rows if row["left"] == 0]
+
     def list_open(self) -> Sequence[OpenAlert]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
@@ -92,6 +98,7 @@ def _parameters(alert: Alert) -> dict[str, Any]:
         "event_key": alert.event_key, "kind": alert.kind, "subject": alert.subject,
         "source_schema": alert.table.schema if alert.table else None,
         "source_name": alert.table.name if alert.table else None,
+        "parts": [alert.part] if alert.part else [],
         "what": alert.what, "place": alert.where, "since": alert.since, "means": alert.means, "advice": alert.do,
     }  # fmt: skip
 

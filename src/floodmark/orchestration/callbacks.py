@@ -17,12 +17,12 @@ from typing import Any
 from airflow.sdk import get_current_context
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
-from airflow.sdk.exceptions import AirflowException
 
 from floodmark.config.loading import load_config
 from floodmark.config.models import PipelineConfig
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.run_alerts import RunFailure, run_failed, run_late
+from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
+from floodmark.orchestration.airflow_errors import AIRFLOW_ERRORS
 from floodmark.orchestration.alerting import alerts_of
 
 _LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def leave_failure(error: FloodmarkError) -> None:
         return
     try:
         context["ti"].xcom_push(FAILURE_KEY, asdict(RunFailure.of(error)))
-    except AirflowException as problem:
+    except AIRFLOW_ERRORS as problem:
         _LOG.warning("An alert about this failure will not say why: %s", problem)
 
 
@@ -48,19 +48,38 @@ def tells_failure(
     config_path: Path, kind: str, subject: str, kind_by_task: Mapping[str, str]
 ) -> Callable[[Mapping[str, Any]], None]:
     """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``, as kind_by_task's for single tasks; subject:
-    the pipeline or the source."""
+    the pipeline or the source. A backfill of a pipeline that fails is another matter than a run that brings rows."""
 
     def tell(context: Mapping[str, Any]) -> None:
         ti, dag = context.get("ti"), context["dag"]
         task_id = ti.task_id if ti else ""
-        left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY) if ti else None
+        replayed = _replayed(context) if kind == RUN_FAILED else ""
         alert = run_failed(
-            kind_by_task.get(task_id, kind), subject, RunFailure.parse(left),
-            dag_id=dag.dag_id, run_id=context["run_id"], task_id=task_id,
+            REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind), subject, _take_failure(ti),
+            dag_id=dag.dag_id, run_id=context["run_id"], task_id=task_id, part=replayed,
         )  # fmt: skip
         alerts_of(load_config(config_path, parse_rules=False)).raise_alert(alert)
 
     return tell
+
+
+def _take_failure(ti: Any) -> RunFailure | None:
+    if ti is None:
+        return None
+    try:
+        return RunFailure.parse(ti.xcom_pull(task_ids=ti.task_id, key=FAILURE_KEY))
+    except AIRFLOW_ERRORS as problem:
+        _LOG.warning("Why task %s failed cannot be read: %s", ti.task_id, problem)
+        return None
+
+
+def _replayed(context: Mapping[str, Any]) -> str:
+    """The data interval of a backfill, "" of another run. Airflow tells of the run only where a task of it has run;
+    without, all that is known is its id."""
+    run = context.get("dag_run")
+    if run is None:
+        return context["run_id"] if context["run_id"].startswith(f"{BACKFILL}__") else ""
+    return data_interval(run.data_interval_start, run.data_interval_end) if run.run_type == BACKFILL else ""
 
 
 def deadline_of(config_path: Path, name: str, pipeline: PipelineConfig) -> DeadlineAlert | None:

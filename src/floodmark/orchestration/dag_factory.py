@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+from airflow.sdk.exceptions import AirflowSkipException
 
-from floodmark.core.run_alerts import RUN_FAILED
+from floodmark.core.run_alerts import RUN_FAILED, data_interval
 from floodmark.core.schema import TableName
 from floodmark.orchestration import replays, tasks
 from floodmark.orchestration.callbacks import BACKFILL, deadline_of
@@ -81,12 +82,21 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
             require_pools(wiring.settings.name, dag_run)
         if dag_run.run_type == BACKFILL:
             begin, end = dag_run.data_interval_start, dag_run.data_interval_end
-            return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
+            try:
+                return replays.run_open_replay(config_path, wiring.settings.name, begin, end)
+            except AirflowSkipException:
+                tasks.end_replay(config_path, wiring.settings.name, data_interval(begin, end))
+                raise
         return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
-    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
+    def advance(
+        window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None
+    ) -> None:  # fmt: skip
         tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        if dag_run.run_type == BACKFILL:
+            replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
+            tasks.end_replay(config_path, wiring.settings.name, replayed)
 
     opened = open_window()
     chain_load(

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from floodmark.config.loading import load_config
 from floodmark.core.errors import NotHarvestedYetError, OperatorError
 from floodmark.core.lsn import Lsn
-from floodmark.core.run_alerts import RUN_FAILED, RUN_LATE
+from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
 from floodmark.orchestration.alerting import alerts_of
@@ -77,6 +77,12 @@ def run_advance(
         return
     _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
     _end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
+
+
+def end_replay(config_path: Path, pipeline: str, replayed: str) -> None:
+    """replayed: the data interval of a backfill that is done. Those of the same cause that failed for other intervals
+    stay told of."""
+    alerts_of(load_config(config_path, parse_rules=False)).end_part(REPLAY_FAILED, pipeline, replayed)
 
 
 def _end_well(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:

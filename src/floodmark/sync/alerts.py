@@ -37,6 +37,9 @@ class Alerts(Protocol):
     def end_alerts(self, kind: str, subject: str) -> None:
         """The same for every open alert of a kind about a subject."""
 
+    def end_part(self, kind: str, subject: str, part: str) -> None:
+        """One part of the open alerts of a kind about a subject is over; and so is an alert that has none left."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
@@ -76,7 +79,10 @@ class AlertLedger(Protocol):
         """Keeps the alert, and at the end of the block the channels that were told."""
 
     def ended(self, event_key: str) -> AbstractContextManager[Delivery | None]:
-        """None: there is no such alert, or everybody has been told that it is over."""
+        """None: there is no such alert, or it has parts left, or everybody has been told that it is over."""
+
+    def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
+        """Takes the part out of every open alert that has it. Returns the event keys of those without any left."""
 
     def list_open(self) -> Sequence[OpenAlert]:
         """The oldest first."""
@@ -182,6 +188,18 @@ class AlertDesk:
         ended = [
             each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)
         ]  # fmt: skip
+        for event_key in ended:
+            self._end_kept(event_key)
+        self._tell_owed(ended)
+
+    def end_part(self, kind: str, subject: str, part: str) -> None:
+        meant = (kind, subject, part)
+        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject, delivery.alert.part) == meant)
+        try:
+            ended = self._ledger().end_part(kind, subject, part)
+        except FloodmarkError as error:
+            _LOG.warning("That %s is over of %s about %s is not kept: %s", part, kind, subject, error)
+            return
         for event_key in ended:
             self._end_kept(event_key)
         self._tell_owed(ended)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from floodmark.core.errors import CaptureStoppedError, DataQualityError, FloodmarkError, SourceUnavailableError
 from floodmark.core.measures import TableMeasure
-from floodmark.core.run_alerts import LAG, RUN_FAILED, RunFailure, lag, run_failed, run_late
+from floodmark.core.run_alerts import (
+    LAG,
+    REPLAY_FAILED,
+    RUN_FAILED,
+    RunFailure,
+    data_interval,
+    lag,
+    run_failed,
+    run_late,
+)
 from floodmark.core.schema import TableName
 
 PLACE = {"dag_id": "cdc_shop", "run_id": "r1", "task_id": "load"}
@@ -36,6 +45,21 @@ def test_task_that_was_killed_is_told_although_it_left_no_word() -> None:
     alert = run_failed(RUN_FAILED, "shop", None, **PLACE)
     assert "it was killed" in alert.what
     assert alert.event_key == "run_failed:shop:silent:load"
+
+
+def test_failed_backfill_is_an_alert_of_its_own_that_frightens_nobody() -> None:
+    alert = run_failed(REPLAY_FAILED, "shop", RunFailure.of(STOPPED), **PLACE, part="i")
+    assert (alert.kind, alert.part) == ("replay_failed", "i")
+    assert alert.event_key != run_failed(RUN_FAILED, "shop", RunFailure.of(STOPPED), **PLACE).event_key
+    assert "No new rows" not in alert.means
+    assert "the scheduled runs go on" in alert.means
+
+
+def test_data_interval_is_the_same_in_every_zone() -> None:
+    begin, end = datetime(2026, 5, 1, 2, tzinfo=UTC), datetime(2026, 5, 1, 3, tzinfo=UTC)
+    east = timezone(timedelta(hours=2))
+    assert data_interval(begin, end) == data_interval(begin.astimezone(east), end.astimezone(east))
+    assert data_interval(begin, end) != data_interval(begin, begin)
 
 
 def test_values_that_broke_a_rule_stay_in_the_house() -> None:
