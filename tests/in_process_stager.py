@@ -12,7 +12,8 @@ from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.naming import staging_table
 from floodmark.core.window import WindowPlan
 from floodmark.spark.carried_errors import CarriedError, recover
-from floodmark.spark.data_source import ChangesPart, SqlServerReader, read_chunk_bounds
+from floodmark.spark.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.spark.data_source import ChangesPart, SqlServerReader
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
 from floodmark.sqlserver.connection import SqlServerConnection
@@ -40,6 +41,9 @@ class InProcessStager:
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return read_chunk_bounds(plan.tables[index], self.source)
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        return find_double_key(plan.tables[index], self.source)
 
     def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
         reader = SqlServerReader(plan.tables[index], self.source, parallel_reads, packed=True, chunks=chunks)

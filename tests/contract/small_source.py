@@ -101,6 +101,9 @@ class SmallStager:
         keys = sorted(self.source.rows)
         return [(key,) for key in keys[self.chunk_rows - 1 :: self.chunk_rows]]
 
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        return None
+
     def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
         to = int.from_bytes(plan.to_lsn.value)
         for chunk in chunks:

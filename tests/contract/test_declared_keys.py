@@ -9,6 +9,7 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
+from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.warehouse.connection import WarehouseConnection
@@ -68,3 +69,13 @@ def test_key_that_moves_on_within_a_transaction_is_gone(rig: SwitchRig) -> None:
     )
     rig.run()
     assert rig.rows(LIVING) == [("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d"), ("N", 1, "a")]
+
+
+def test_first_load_by_a_key_that_is_null_somewhere_is_refused_by_column_and_number(rig: SwitchRig) -> None:
+    rig.change("UPDATE dbo.Orders SET Code = NULL WHERE Amount > 2")
+    message = r"dbo\.Orders: the declared key \(Code\) is NULL: Code in 2 rows\. .*declare columns that are never NULL"
+    with pytest.raises(ConfigError, match=message):
+        rig.run()
+    rig.change("UPDATE dbo.Orders SET Code = CASE Amount WHEN 3 THEN 'C' ELSE 'D' END WHERE Code IS NULL")
+    rig.run()
+    assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d")]

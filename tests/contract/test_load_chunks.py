@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,7 +17,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
 
 from cdc_database import wait_until
 from floodmark.core.errors import DataQualityError, FloodmarkBugError, WatermarkConflictError
-from floodmark.core.load_chunk import LoadChunk, LoadProgress, plan_chunks
+from floodmark.core.load_chunk import Bound, LoadChunk, LoadProgress, plan_chunks
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, WindowPlan
@@ -23,7 +25,7 @@ from floodmark.ledger.postgres import PostgresLedger
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
-from floodmark.sync.first_load import ReadSlots, progress_told
+from floodmark.sync.first_load import ReadSlots, progress_told, stage_first_load
 from floodmark.sync.load import load_window
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -211,6 +213,28 @@ def test_slots_are_never_more_than_there_are() -> None:
         assert (two, one) == (2, 1)
     with slots.taken(9) as all_of_them:
         assert all_of_them == 3
+
+
+def test_tables_are_cut_into_chunks_within_the_limit_of_parallel_reads(shop: Shop, source: SmallSource) -> None:
+    together = threading.Barrier(2)
+
+    class Cutting(SmallStager):
+        def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+            with pytest.raises(threading.BrokenBarrierError):
+                together.wait(timeout=0.2)
+            return super().read_chunk_bounds(plan, index)
+
+    other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+    opened = shop.ledger.open_window(PIPELINE, lsn(10), [first_load(), other])
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    stager, slots = Cutting(shop, source), ReadSlots(1)
+    with ThreadPoolExecutor(2) as pool:
+        loads = [
+            pool.submit(stage_first_load, plan, index, shop.ledger, shop.warehouse, stager, slots=slots)
+            for index in (0, 1)
+        ]
+        assert [load.result().staged_rows for load in loads] == [6, 6]
 
 
 def test_plan_without_chunks_is_refused_for_an_old_attempt(shop: Shop) -> None:

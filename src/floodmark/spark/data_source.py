@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from itertools import pairwise
 
@@ -21,12 +20,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
-from floodmark.core.load_chunk import Bound, LoadChunk, chunk_from_json, plan_chunks
+from floodmark.core.load_chunk import LoadChunk, chunk_from_json, plan_chunks
 from floodmark.core.lsn import Lsn
 from floodmark.core.plan_json import plan_from_json
 from floodmark.core.window import LoadKind, NetSource, TablePlan
 from floodmark.spark import statements
 from floodmark.spark.carried_errors import carried
+from floodmark.spark.chunk_bounds import read_chunk_bounds
 from floodmark.spark.columns import CarriedColumn, carried_columns, to_carried
 from floodmark.spark.net import thin_changes
 from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_chunk, pack_in_order
@@ -152,15 +152,6 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         return [ChangesPart(part) for part in cut_interval(interval, cuts)]
 
 
-def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Bound]:
-    """The keys at which the server cuts the table into chunks, in its own order. Raises from core.errors."""
-    if not plan.instance.table.key:
-        return []
-    with connect(source, subject=str(plan.source)) as session:
-        rows = session.fetch(statements.select_chunk_bounds(plan), (plan.first_load_chunk_rows,))
-        return [_portable(row) for row in rows]
-
-
 def deal(chunks: Sequence[LoadChunk], hands: int) -> list[list[LoadChunk]]:
     """In turn, so that all hands move through the table together. None is empty."""
     return [list(chunks[first::hands]) for first in range(min(hands, len(chunks)))]
@@ -200,8 +191,3 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: tuple[CarriedC
         to_carried(batch.column(own + i), column.type, schema.field(own + i).type) for i, column in enumerate(columns)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _portable(row: Sequence[object]) -> Bound:
-    """A key that comes back to the server as the value it was: uuid.UUID is not bound as uniqueidentifier."""
-    return tuple(value if isinstance(value, int | str | bytes | Decimal) else str(value) for value in row)

@@ -21,6 +21,7 @@ from floodmark.core.types import list_losses
 from floodmark.core.window import LoadKind, NetSource, TablePlan, WindowPlan
 from floodmark.spark import data_source
 from floodmark.spark.carried_errors import recover
+from floodmark.spark.chunk_bounds import find_double_key, read_chunk_bounds
 from floodmark.spark.net import describe_order, gather_changes
 from floodmark.spark.rows import require_server_net
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
@@ -59,8 +60,10 @@ class SparkStager:
         return StagedRows(sum(row.read_rows for row in counts), sum(row.staged_rows for row in counts))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        source = SqlServerConnection.from_json(os.environ[data_source.SOURCE_VARIABLE])
-        return data_source.read_chunk_bounds(plan.tables[index], source)
+        return read_chunk_bounds(plan.tables[index], _source())
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        return find_double_key(plan.tables[index], _source())
 
     def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
         """One task for each of the parallel reads, however many cores there are."""
@@ -88,6 +91,10 @@ class SparkStager:
             .option(data_source.CHUNKS_OPTION, json.dumps([chunk_to_json(chunk) for chunk in chunks]))
             .load()
         )
+
+
+def _source() -> SqlServerConnection:
+    return SqlServerConnection.from_json(os.environ[data_source.SOURCE_VARIABLE])
 
 
 def _has_server_net(table: TablePlan) -> bool:

@@ -21,6 +21,9 @@ SEQVAL = "__$seqval"
 OPERATION = "__$operation"
 UPDATE_MASK = "__$update_mask"
 
+_ROW_NUMBER = SEQVAL
+"""For a number beside the columns of a key: a name that the server lets no tracked table's column have."""
+
 _TEXT_STYLES = {
     **dict.fromkeys(("time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"), 121),
     **dict.fromkeys(("float", "real"), 3),
@@ -89,10 +92,45 @@ def select_chunk_bounds(plan: TablePlan) -> str:
     key = [quote(name) for name in table.key]
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     return (
-        f"SELECT {columns} FROM (SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [__row]"  # noqa: S608
-        f" FROM {quote_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [__row] % ? = 0"
-        " ORDER BY [__row]"
+        f"SELECT {columns} FROM ("  # noqa: S608
+        f"SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [{_ROW_NUMBER}]"
+        f" FROM {quote_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [{_ROW_NUMBER}] % ? = 0"
+        f" ORDER BY [{_ROW_NUMBER}]"
     )
+
+
+def nullable_key(plan: TablePlan) -> tuple[str, ...]:
+    """The columns of the key that can be NULL: of a declared one, since no other has any."""
+    table = plan.instance.table
+    return tuple(name for name in table.key if table.column(name).nullable)
+
+
+def count_null_keys(plan: TablePlan) -> str:
+    """One row: of each of ``nullable_key`` the number of rows where it is NULL."""
+    names = [quote(name) for name in nullable_key(plan)]
+    counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
+    any_null = " OR ".join(f"{name} IS NULL" for name in names)
+    where = " AND ".join([f"({any_null})", *_where(plan)])
+    return f"SELECT {counts} FROM {quote_table(plan.instance.table.name)} WHERE {where}"  # noqa: S608
+
+
+def select_double_key(plan: TablePlan) -> str:
+    """A key that more than one row has, as a bound, and their number; no row where there is none."""
+    table = plan.instance.table
+    columns = ", ".join(_bound_expression(table, name) for name in table.key)
+    key = ", ".join(quote(name) for name in table.key)
+    return (
+        f"SELECT TOP (1) {columns}, COUNT_BIG(*) AS [{_ROW_NUMBER}] FROM {quote_table(table.name)}"  # noqa: S608
+        f"{' WHERE '.join(['', *_where(plan)])} GROUP BY {key} HAVING COUNT_BIG(*) > 1"
+    )
+
+
+def count_key(plan: TablePlan) -> str:
+    """How many rows have a key. Parameters: the bound."""
+    table = plan.instance.table
+    equal = [f"{quote(name)} = {_bound_parameter(table, name)}" for name in table.key]
+    where = " AND ".join([*equal, *_where(plan)])
+    return f"SELECT COUNT_BIG(*) FROM {quote_table(table.name)} WHERE {where}"  # noqa: S608
 
 
 def select_cuts() -> str:

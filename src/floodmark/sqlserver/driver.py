@@ -114,13 +114,18 @@ class SourceSession:
         """The rows of a batch's only result set."""
         return self.fetch_sets(text, parameters)[0]
 
+    def limit_lock_waits(self) -> None:
+        """From now on a statement that waits for a lock ends as SourceUnavailableError."""
+        with self._translated(self._subject), contextlib.closing(self._raw.cursor()) as cursor:
+            cursor.execute(f"SET LOCK_TIMEOUT {LOCK_TIMEOUT_SECONDS * 1000}")
+
     def read_batches(
         self, subject: str, text: str, parameters: Sequence[object], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Run one SELECT and stream its rows. Errors name ``subject``, also those that come while rows flow."""
+        self.limit_lock_waits()
         cursor = self._raw.cursor()
         with self._translated(subject):
-            cursor.execute(f"SET LOCK_TIMEOUT {LOCK_TIMEOUT_SECONDS * 1000}")
             cursor.execute(text, *parameters)
             with cursor.arrow_reader(batch_rows) as reader:
                 yield from reader

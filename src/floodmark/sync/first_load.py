@@ -22,7 +22,7 @@ PROGRESS_SECONDS = 10.0
 
 
 class ReadSlots:
-    """How many chunks may be read from the source at a time, by all tables of a window together."""
+    """How many reads of whole tables, or of their chunks, go on at the source at a time, for all tables of a window."""
 
     def __init__(self, slots: int) -> None:
         self._limit = slots
@@ -54,7 +54,7 @@ def stage_first_load(
 ) -> StagedRows:  # fmt: skip
     """All chunks of a table in staging; those that were there already are not read again."""
     source = plan.tables[index].source
-    stored = _stored_chunks(plan, index, ledger, warehouse, stager)
+    stored = _stored_chunks(plan, index, ledger, warehouse, stager, slots=slots)
     missing = [each.chunk for each in stored if each.staged_rows is None]
     if len(missing) < len(stored):
         _LOG.info("%s: %s are staged already; %s of %s chunks are left.", source, progress_of(stored), len(missing),
@@ -67,13 +67,14 @@ def stage_first_load(
 
 
 def _stored_chunks(
-    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager
-) -> list[StoredChunk]:
+    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
+) -> list[StoredChunk]:  # fmt: skip
     """As the ledger has them, when they are also as staging has them."""
     source = plan.tables[index].source
     stored = ledger.list_chunks(plan.window_id, source)
     if not stored:
-        bounds = stager.read_chunk_bounds(plan, index)
+        with slots.taken(1):  # the whole key is read
+            bounds = stager.read_chunk_bounds(plan, index)
         return list(ledger.store_chunks(plan, source, plan_chunks(bounds)))
     lost = select_lost(stored, warehouse.count_chunks(plan, index))
     if lost:

@@ -60,6 +60,9 @@ class Stager(Protocol):
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         """The keys at which the server cuts table ``index`` for a first load."""
 
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        """A key that several rows of table ``index`` have at the source, and how many; None: each has its own."""
+
     def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
         """Read chunks of table ``index``, so many at a time. A chunk's rows (``__part`` is its number) and its state in
         the ledger are one transaction, which is refused when a later attempt at the window has begun."""

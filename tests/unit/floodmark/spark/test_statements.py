@@ -88,6 +88,21 @@ def test_bound_travels_in_a_form_that_loses_nothing(column: SourceColumn, style:
     assert statements.key_after(plan.instance.table) == f"(([A] > {compared}))"
 
 
+def test_key_is_asked_for_nulls_where_it_can_have_them() -> None:
+    columns = (SourceColumn("A", "int", 1, nullable=False), SourceColumn("B", "int", 2), SourceColumn("C", "int", 3))
+    plan = replace(_first_load(*columns, key=("A", "B", "C")), where="x = 1")
+    assert statements.count_null_keys(plan) == (
+        "SELECT COUNT_BIG(CASE WHEN [B] IS NULL THEN 1 END), COUNT_BIG(CASE WHEN [C] IS NULL THEN 1 END)"
+        " FROM [dbo].[My]]Table] WHERE ([B] IS NULL OR [C] IS NULL) AND (\nx = 1\n)"
+    )
+    assert statements.nullable_key(_first_load(columns[0], key=("A",))) == ()
+
+
+def test_number_beside_the_key_has_a_name_that_no_column_of_a_tracked_table_can_have() -> None:
+    plan = _first_load(SourceColumn("__row", "int", 1), key=("__row",))
+    assert "SELECT [__row], ROW_NUMBER() OVER (ORDER BY [__row]) AS [__$seqval]" in statements.select_chunk_bounds(plan)
+
+
 @pytest.mark.parametrize(
     ("cuts", "parts"),
     [

@@ -1,0 +1,73 @@
+"""What a table is asked before it is read whole, of a session that answers as told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from change_histories import histories_plan
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import SourceColumn, SourceTable
+from floodmark.core.window import LoadKind, TablePlan
+from floodmark.spark import chunk_bounds
+from floodmark.sqlserver.connection import SqlServerConnection
+
+AT = SqlServerConnection("host", 1433, "Shop", "user", "password")
+
+
+@dataclass
+class Session:
+    """Answers by what a statement begins with."""
+
+    answers: dict[str, list[tuple[Any, ...]]]
+    asked: list[str] = field(default_factory=list)
+
+    def limit_lock_waits(self) -> None:
+        self.asked.append("SET LOCK_TIMEOUT")
+
+    def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self.asked.append(text)
+        return next(rows for begin, rows in self.answers.items() if text.startswith(begin))
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    made = Session({})
+    monkeypatch.setattr(chunk_bounds, "connect", lambda at, subject: nullcontext(made))
+    return made
+
+
+def _plan(*, nullable: bool) -> TablePlan:
+    plan = histories_plan()
+    columns = (SourceColumn("A", "int", 1, nullable=False), SourceColumn("B", "uniqueidentifier", 2, nullable=nullable))
+    table = SourceTable(plan.source, columns, ("A", "B"))
+    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, instance=replace(plan.instance, table=table))
+
+
+def test_bounds_come_as_values_that_can_go_back_and_wait_for_no_lock_for_ever(session: Session) -> None:
+    session.answers["SELECT [A]"] = [(1, UUID(int=1))]
+    assert chunk_bounds.read_chunk_bounds(_plan(nullable=False), AT) == [(1, str(UUID(int=1)))]
+    assert session.asked[0] == "SET LOCK_TIMEOUT"
+    assert len(session.asked) == 2
+
+
+def test_key_that_is_null_in_one_row_is_refused(session: Session) -> None:
+    session.answers["SELECT COUNT_BIG"] = [(1,)]
+    with pytest.raises(ConfigError, match=r"declared key \(A, B\) is NULL: B in 1 row\. "):
+        chunk_bounds.read_chunk_bounds(_plan(nullable=True), AT)
+
+
+@pytest.mark.parametrize(("rows", "found"), [(1, None), (3, ((1, "x"), 3))])
+def test_double_key_counts_when_it_is_found_a_second_time(session: Session, rows: int, found: object) -> None:
+    session.answers |= {"SELECT TOP (1)": [(1, "x", 2)], "SELECT COUNT_BIG(*)": [(rows,)]}
+    assert chunk_bounds.find_double_key(_plan(nullable=False), AT) == found
+
+
+def test_key_that_no_two_rows_have_is_not_found(session: Session) -> None:
+    session.answers["SELECT TOP (1)"] = []
+    assert chunk_bounds.find_double_key(_plan(nullable=False), AT) is None
