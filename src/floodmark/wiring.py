@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings
     from floodmark.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports import Ledger, Quality, Source, Warehouse
-    from floodmark.sync.replay import ReplaySource
+    from floodmark.sync.replay import ReplayLedger, ReplaySource
     from floodmark.warehouse.connection import WarehouseConnection
 
 CONFIG_VARIABLE = "FLOODMARK_CONFIG"
@@ -86,6 +86,11 @@ class Wiring:
         return read_facts(self.source_connection())
 
     def ledger(self) -> Ledger:
+        from floodmark.ledger.postgres import PostgresLedger  # noqa: PLC0415
+
+        return PostgresLedger(self.warehouse_connection())
+
+    def replay_ledger(self) -> ReplayLedger:
         from floodmark.ledger.postgres import PostgresLedger  # noqa: PLC0415
 
         return PostgresLedger(self.warehouse_connection())

@@ -1,21 +1,23 @@
-"""Replays of a source in memory: its log's times and counts, and a whole replay as a run does it."""
+"""Replays of a source in memory: its log's times and counts, runs and loads of its pipeline, and a whole replay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import Shop, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
 from floodmark.core.interval import Interval
 from floodmark.core.replay import LocalSpan, MappedTimes
 from floodmark.sync.advance import advance_window
 from floodmark.sync.check import check_window
 from floodmark.sync.load import load_window
-from floodmark.sync.open_window import OpenResult
+from floodmark.sync.open_load import LoadDesk
+from floodmark.sync.open_window import OpenResult, open_window
 from floodmark.sync.replay import Replay
 
 
@@ -62,3 +64,47 @@ def run_replay(
         check_window(opened.window_id, ledger, NoChecks())
         advance_window(opened.window_id, ledger, warehouse)
     return opened
+
+
+@dataclass
+class Pipeline:
+    """A source in memory and its target."""
+
+    shop: Shop
+    source: SmallSource
+
+    def run(self, **chosen: Any) -> None:
+        """A scheduled run."""
+        self.finish(open_window(settings(**chosen), self.source, self.shop.ledger))
+
+    def reload(self, **chosen: Any) -> None:
+        """A load of the whole table."""
+        self.finish(self.desk(**chosen).open_reload(ORDERS))
+
+    def desk(self, **chosen: Any) -> LoadDesk:
+        return LoadDesk(settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse)
+
+    def finish(self, opened: OpenResult) -> None:
+        if opened.window_id is not None:
+            stager = SmallStager(self.shop, self.source)
+            load_window(opened.window_id, self.shop.ledger, self.shop.warehouse, self.source, stager)
+            check_window(opened.window_id, self.shop.ledger, NoChecks())
+            advance_window(opened.window_id, self.shop.ledger, self.shop.warehouse)
+
+    def open_replay(self, after: int, to: int, **chosen: Any) -> OpenResult:
+        """Its first step."""
+        return Replay(settings(**chosen), self.source, SmallLog(self.source), self.shop.ledger).open(between(after, to))
+
+    def replay(self, after: int, to: int, **other: Any) -> OpenResult:
+        return run_replay(self.shop, self.source, between(after, to), **other)
+
+    def target(self) -> dict[int, Decimal]:
+        return {key: row[0] for key, row in self.shop.target().items()}
+
+    def equal(self) -> bool:
+        return self.target() == {key: Decimal(amount) for key, amount in self.source.rows.items()}
+
+    def watermark(self) -> int:
+        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
+        assert state.watermark is not None
+        return int.from_bytes(state.watermark.value)

@@ -103,7 +103,7 @@ def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
         shop.ledger.open_window(PIPELINE, lsn(11), [other], lane=lane)
 
 
-def test_table_that_another_lane_holds_is_refused_whatever_would_move_its_watermark(shop: Shop) -> None:
+def test_table_that_is_loaded_anew_is_refused_to_windows_and_replays(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     load = replace(first_load(), watermark=lsn(10))
     window = shop.ledger.open_window(PIPELINE, lsn(20), [load], lane=load_lane(ORDERS)).window_id
@@ -113,8 +113,8 @@ def test_table_that_another_lane_holds_is_refused_whatever_would_move_its_waterm
     with pytest.raises(WindowBusyError, match=held):
         shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)})
     interval = Interval(lsn(5), lsn(10))
-    replay = shop.ledger.open_window(PIPELINE, lsn(10), [changes(10, 20)], lane=replay_lane(interval))
-    assert replay.lane == f"replay {lsn(5)}-{lsn(10)}"
+    with pytest.raises(WatermarkConflictError, match=f"window {window} loads it anew"):
+        shop.ledger.open_window(PIPELINE, lsn(10), [changes(10, 20)], lane=replay_lane(interval))
 
 
 def test_of_many_runs_that_open_a_window_at_once_one_wins(shop: Shop) -> None:

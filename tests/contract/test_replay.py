@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import psycopg
 import pytest
-from small_replay import SmallLog, between, run_replay
-from small_source import NoChecks, SmallSource, SmallStager, settings
+from small_replay import Pipeline, SmallLog, between, run_replay
+from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
 
 from floodmark.core.errors import WindowBusyError, WindowExpiredError
 from floodmark.core.lane import is_replay_lane, load_lane
 from floodmark.core.window import Deletes, WindowState
 from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.replay import Replay
 from floodmark.warehouse.connection import WarehouseConnection
-
-
-@dataclass
-class Pipeline:
-    shop: Shop
-    source: SmallSource
-
-    def run(self, **chosen: Any) -> None:
-        """A scheduled run."""
-        opened = open_window(settings(**chosen), self.source, self.shop.ledger)
-        if opened.window_id is not None:
-            stager = SmallStager(self.shop, self.source)
-            load_window(opened.window_id, self.shop.ledger, self.shop.warehouse, self.source, stager)
-            check_window(opened.window_id, self.shop.ledger, NoChecks())
-            advance_window(opened.window_id, self.shop.ledger, self.shop.warehouse)
-
-    def replay(self, after: int, to: int, **other: Any) -> Any:
-        return run_replay(self.shop, self.source, between(after, to), **other)
-
-    def target(self) -> dict[int, Decimal]:
-        return {key: row[0] for key, row in self.shop.target().items()}
-
-    def equal(self) -> bool:
-        return self.target() == {key: Decimal(amount) for key, amount in self.source.rows.items()}
-
-    def watermark(self) -> int:
-        state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
-        assert state.watermark is not None
-        return int.from_bytes(state.watermark.value)
 
 
 @pytest.fixture
@@ -77,11 +44,12 @@ def test_replays_in_any_order_and_again_leave_rows_and_watermark_as_they_are(
     pipeline: Pipeline, deletes: Deletes
 ) -> None:
     chance = random.Random(11)
+    loaded_at = pipeline.watermark()
     for _ in range(6):
         change_some(pipeline.source, chance)
         pipeline.run(deletes=deletes)
     rows, watermark = pipeline.target(), pipeline.watermark()
-    bounds = list(range(pipeline.source.min_lsn, watermark + 1, 3))
+    bounds = list(range(loaded_at, watermark + 1, 3))
     intervals = list(pairwise(bounds)) * 2 + [(pipeline.source.min_lsn, watermark)]
     chance.shuffle(intervals)
     for after, to in intervals:
@@ -133,9 +101,13 @@ def test_what_lies_above_the_watermark_is_left_to_the_normal_runs(
 
 
 def test_an_interval_below_the_validity_interval_is_refused_before_anything_is_planned(pipeline: Pipeline) -> None:
-    pipeline.source.min_lsn = pipeline.watermark() - 1
+    loaded_at = pipeline.watermark()
+    for amount in (11, 12, 13):
+        pipeline.source.write(1, amount)
+    pipeline.run()
+    pipeline.source.min_lsn = loaded_at + 2
     with pytest.raises(WindowExpiredError, match="expired"):
-        pipeline.replay(pipeline.watermark() - 3, pipeline.watermark())
+        pipeline.replay(loaded_at, pipeline.watermark())
     assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
 
 

@@ -1,6 +1,14 @@
 """A replay: an interval of the log that was examined before, merged once more. Which interval is meant, and what of it
 may be merged into which table.
 
+What a window brought can be merged again, because each key that it touched has a row or a tombstone in the target, with
+the LSN of its last change. Of changes that never went through a window that is not so: a row that came and went before
+the first load, or in a stretch that a reload jumped over, has left nothing, and its insert alone would bring it to life
+for ever. A load of a whole table stands at L0: it read the rows as of L0 or later, and every change after L0 goes
+through windows. So of each table only what comes after the newest L0 is replayed. L0 is the right bound, and
+not the end of the read: of what the load read too early, the change comes in a window after L0, which leaves a row or a
+tombstone. And nothing is missed below L0 in a table as the load left it.
+
 The merge proves itself against overlap, so that an interval may be wider than asked for, and never narrower. Times of
 the source are local and without a zone: an hour that its clock repeats, or a clock that was set back, makes them go
 back while LSNs rise. The first entry not before the beginning and the last one not after the end cover everything that
@@ -10,7 +18,7 @@ was committed in between, if the beginning is moved back, and the end forth, by 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
@@ -49,6 +57,27 @@ class MappedTimes:
     last_lsn: Lsn | None
     reaches_before: bool
     oldest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLoad:
+    """The newest published load of all rows of a table: a first load, a reload, a repair. Rows are stamped with to_lsn;
+    to_lsn_at: its commit time, local time of the source, None where it is not known."""
+
+    window_id: int
+    to_lsn: Lsn
+    to_lsn_at: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.to_lsn}" + (f" ({self.to_lsn_at:%Y-%m-%d %H:%M:%S})" if self.to_lsn_at else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRecords:
+    """What the ledger says of the tables beside their states. left_out: why a table must not be touched now."""
+
+    left_out: Mapping[TableName, str] = field(default_factory=dict)
+    whole_loads: Mapping[TableName, WholeLoad] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,66 +137,78 @@ def parse_bounds(from_lsn: str, to_lsn: str) -> Interval:
 
 def plan_replay(
     settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState], interval: Interval,
-    left_out: Mapping[TableName, str],
+    records: ReplayRecords,
 ) -> ReplayPlan:  # fmt: skip
-    """left_out: why, by table, what must not be touched now.
-
-    Only what lies up to a table's watermark is replayed: a LOB that a change left out is right only when windows are
+    """Only what lies up to a table's watermark is replayed: a LOB that a change left out is right only when windows are
     merged for the first time in their order, and what lies above is for the normal runs. Raises the error of the
-    gravest verdict; where a table's validity interval begins inside the interval, nothing is replayed of any.
+    gravest verdict; where a table's validity interval begins inside its part of the interval, nothing is replayed of
+    any.
     """
     sightings = {sighting.table: sighting for sighting in snapshot.tables}
-    said = [f"{table}: {why}" for table, why in sorted(left_out.items())]
+    said = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
     plans, refused = [], []
     for table in settings.tables:
         state = states.get(table.source)
-        if table.source in left_out:
+        if table.source in records.left_out:
             continue
         if state is None or state.watermark is None:
             said.append(f"{table.source}: it has not been loaded yet.")
             continue
-        if state.watermark <= interval.after_lsn:
-            said.append(f"{table.source}: all of it lies above the watermark {state.watermark}, for the normal runs.")
+        part, sentences = _part_of(interval, state.watermark, records.whole_loads.get(table.source))
+        said += [f"{table.source}: {sentence}" for sentence in sentences]
+        if part is None:
             continue
         sighting = sightings[table.source]
-        if validity := _refusal(sighting, snapshot, state, interval):
+        if validity := _refusal(sighting, snapshot, state, part):
             refused.append(validity)
             continue
-        if state.watermark < interval.to_lsn:
-            said.append(
-                f"{table.source}: up to the watermark {state.watermark}; what lies above is for the normal runs."
-            )
-        plans.append(_plan(table, sighting, snapshot, state, interval))
+        plans.append(_plan(table, sighting, snapshot, state, part))
     if error := incident(settings.name, tuple(refused)):
         raise error
     return ReplayPlan(interval, tuple(plans), tuple(said))
 
 
+def _part_of(interval: Interval, watermark: Lsn, load: WholeLoad | None) -> tuple[Interval | None, list[str]]:
+    """What of the interval may be replayed of a table, and sentences on what may not."""
+    after, said = interval.after_lsn, []
+    if load is not None and interval.to_lsn <= load.to_lsn:
+        return None, [
+            f"nothing to replay: the whole table was read at {load}, and is complete from there on (if rows were lost "
+            "since: floodmark reload, with --where for some of them)."
+        ]
+    if load is not None and after < load.to_lsn:
+        after = load.to_lsn
+        said.append(f"from {load} on, at which the whole table was read.")
+    if watermark <= after:
+        return None, [*said, f"all of it lies above the watermark {watermark}, for the normal runs."]
+    if watermark < interval.to_lsn:
+        said.append(f"up to the watermark {watermark}; what lies above is for the normal runs.")
+    return Interval(after, min(interval.to_lsn, watermark)), said
+
+
 def _plan(
-    table: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, interval: Interval
+    table: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
 ) -> TablePlan:
-    assert state.watermark is not None  # noqa: S101  (plan_replay saw to it)
-    to_lsn = min(interval.to_lsn, state.watermark)
     planned = plan_table(
-        table, sighting, replace(snapshot, max_lsn=to_lsn), replace(state, watermark=interval.after_lsn)
+        table, sighting, replace(snapshot, max_lsn=part.to_lsn), replace(state, watermark=part.after_lsn)
     )
     return replace(planned, watermark=state.watermark)
 
 
 def _refusal(
-    sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, interval: Interval
-) -> Validity | None:
+    sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
+) -> Validity | None:  # fmt: skip
     """A verdict that forbids it. That capture stands still, or has cleaned up elsewhere, is no matter here."""
     validity = classify(sighting, snapshot, state)
     if validity.verdict in _REFUSED:
         return validity
     low = sighting.min_lsn
     assert isinstance(low, Lsn)  # noqa: S101  (else classify finds a right missing, or the source set back)
-    if low <= interval.after_lsn.next():
+    if low <= part.after_lsn.next():
         return None
     return Validity(
         sighting.table, Verdict.EXPIRED,
-        f"the interval {interval} begins below the low end of the capture instance, {low}: changes in it were "
+        f"the interval {part} begins below the low end of the capture instance, {low}: changes in it were "
         "cleaned up or never captured.",
         "Choose a later beginning, or load the table anew.",
         state.watermark, low,

@@ -25,6 +25,7 @@ from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.schema import TableName
 from floodmark.core.window import Rule, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.ledger.loads import LoadRecords
+from floodmark.ledger.replays import ReplayQueries
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_session, open_transaction
 from floodmark.sqlfiles import read_sql
@@ -34,7 +35,7 @@ from floodmark.sync.ports import OpenedWindow, TableState
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
-class PostgresLedger(LoadRecords):
+class PostgresLedger(LoadRecords, ReplayQueries):
     """Holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
@@ -65,7 +66,9 @@ class PostgresLedger(LoadRecords):
             # In one order for all, so that two runs queue up instead of blocking each other.
             for table in sorted(tables, key=lambda table: table.source):
                 _claim_table(session, pipeline, table)
-                if not is_replay_lane(lane):
+                if is_replay_lane(lane):
+                    _refuse_loads(session, pipeline, lane, table.source)
+                else:
                     _refuse_other_lanes(session, pipeline, lane, table.source)
             window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
             plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
@@ -239,6 +242,13 @@ def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, s
             str(source), f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
             "It is tried again; when that window has been published, the table is free.",
         )  # fmt: skip
+
+
+def _refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
+    """Of a table that is being loaded anew nothing is replayed, also if the load began while the replay was planned."""
+    for row in _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source)):
+        if is_load_lane(row["lane"]):
+            raise WatermarkConflictError(str(source), f"window {row['window_id']} loads it anew.", "Run again.")
 
 
 def _insert_window(

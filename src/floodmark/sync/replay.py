@@ -16,7 +16,16 @@ from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.interval import Interval
 from floodmark.core.lane import is_load_lane, replay_lane
 from floodmark.core.planning import known_positions, pinned_instances
-from floodmark.core.replay import LocalSpan, MappedTimes, ReplayPlan, covering_times, interval_of, plan_replay
+from floodmark.core.replay import (
+    LocalSpan,
+    MappedTimes,
+    ReplayPlan,
+    ReplayRecords,
+    WholeLoad,
+    covering_times,
+    interval_of,
+    plan_replay,
+)
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.window import TablePlan, WindowState
@@ -43,6 +52,13 @@ class ReplaySource(Protocol):
         """Change rows by capture instance, each in its interval."""
 
 
+class ReplayLedger(Ledger, Protocol):
+    """What a replay asks of the ledger beside what every run does."""
+
+    def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        """Of each table, the newest published load of all its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayCount:
     """What a replay of one table would read, in change rows."""
@@ -56,7 +72,7 @@ class Replay:
     """Of one pipeline. drift: None to plan without a look for schema drift."""
 
     def __init__(
-        self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: Ledger,
+        self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: ReplayLedger,
         drift: DriftWatch | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
@@ -132,7 +148,9 @@ class Replay:
             if is_load_lane(opened.plan.lane)
             for table in opened.plan.tables
         }
+        # In this order: a load that ends in between moves the watermark, and the window is refused.
         states = self._ledger.read_tables(settings.name)
+        whole_loads = self._ledger.list_whole_loads(settings.name)
         snapshot = self._source.read_snapshot(
             settings.sources, pinned_instances(settings, states), known_positions(states)
         )
@@ -141,7 +159,7 @@ class Replay:
             snapshot = examined.snapshot
             left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
         left_out = {table: why for table, why in left_out.items() if table in settings.sources}
-        plan = plan_replay(settings, snapshot, states, interval, left_out)
+        plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads))
         for line in plan.left_out:
             _LOG.info("%s", line)
         return plan

@@ -18,6 +18,7 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
+from floodmark.core.lane import is_replay_lane
 from floodmark.core.naming import quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import Deletes, LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
@@ -70,6 +71,7 @@ class PostgresWarehouse:
         with open_transaction(self._at, plan.pipeline) as session:
             _lock_planned(session, plan)
             _lock_targets(session, plan)
+            _refuse_overtaken_replay(session, plan)
             session.execute(_MERGE_MEMORY)
             counts = {
                 planned.source: _merge_table(session, plan, index, (staged_rows or {}).get(planned.source))
@@ -123,6 +125,22 @@ def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
     # In the order of the numbers: two targets may share one.
     for number in sorted({crc32(str(planned.target).encode()) - 2**31 for planned in plan.tables}):
         session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
+
+
+def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """What was planned before a load of the whole table may be of a past that the source has forgotten."""
+    if not is_replay_lane(plan.lane):
+        return
+    for planned in plan.tables:
+        named = {"source_schema": planned.source.schema, "source_name": planned.source.name}
+        found = session.execute(
+            read_sql("warehouse", "newer_load"), {"pipeline": plan.pipeline, "window_id": plan.window_id, **named}
+        ).fetchone()
+        if found:
+            raise WatermarkConflictError(
+                str(planned.source), f"the whole table was read since the replay was planned (window {found[0]}).",
+                "Nothing was merged; replay again.",
+            )  # fmt: skip
 
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
-from source_sights import ITEMS, ORDERS, lsn, settings, sighting, snapshot, state
+from source_sights import ITEMS, NOON, ORDERS, lsn, settings, sighting, snapshot, state
 
 from floodmark.core.errors import (
     ConfigError,
@@ -24,6 +24,8 @@ from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.replay import (
     LocalSpan,
     MappedTimes,
+    ReplayRecords,
+    WholeLoad,
     covering_times,
     interval_of,
     local_span,
@@ -140,32 +142,51 @@ def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
 
 
 @given(
-    st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(5, 30)
+    st.tuples(st.integers(1, 60), st.integers(1, 60)), st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    st.integers(5, 30), st.integers(1, 60),
 )  # fmt: skip
-def test_a_table_takes_what_lies_up_to_its_watermark_and_nothing_from_below_its_low_end(
-    after: int, length: int, watermark: int, other: int, low: int
+def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_from_below_its_low_end(
+    wanted_at: tuple[int, int], lived: tuple[int, int], low: int, other: int
 ) -> None:
+    (after, length), (loaded, grown) = wanted_at, lived
     asked = Interval(lsn(after), lsn(after + length))
-    states = {ORDERS: state(watermark), ITEMS: state(other, ITEMS)}
-    seen = snapshot(sighting(ORDERS, min_lsn=lsn(low)), sighting(ITEMS, min_lsn=lsn(low)))
-    reached = [mark for mark in (watermark, other) if mark > after]
-    if after + 1 < low and reached:
-        with pytest.raises(FloodmarkError, match=r"expired|cannot be read"):
-            plan_replay(settings(ORDERS, ITEMS), seen, states, asked, {})
-        return
-    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, asked, {})
-    assert [table.interval for table in plan.tables] == [
-        Interval(lsn(after), lsn(min(after + length, mark))) for mark in reached
+    states = {ORDERS: state(loaded + grown), ITEMS: state(other, ITEMS)}
+    records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(loaded))})
+    seen = snapshot(sighting(ORDERS, min_lsn=lsn(low)), sighting(ITEMS, min_lsn=lsn(low)), max_lsn=200)
+    wanted = [
+        (max(after, loaded), min(after + length, loaded + grown)),
+        (after, min(after + length, other)),
     ]
+    parts = [(begin, end) for begin, end in wanted if begin < end]
+    if any(begin + 1 < low for begin, _ in parts):
+        with pytest.raises(FloodmarkError, match=r"expired|cannot be read"):
+            plan_replay(settings(ORDERS, ITEMS), seen, states, asked, records)
+        return
+    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, asked, records)
+    assert [table.interval for table in plan.tables] == [Interval(lsn(begin), lsn(end)) for begin, end in parts]
     assert all(table.watermark == states[table.source].watermark for table in plan.tables)
-    clipped = [mark for mark in (watermark, other) if mark < after + length]
-    assert len(plan.left_out) == len(clipped)
+    said = " ".join(plan.left_out)
+    assert ("dbo.Orders: nothing to replay: the whole table was read" in said) == (after + length <= loaded)
+    assert (f"dbo.Orders: from {lsn(loaded)}" in said) == (after < loaded < after + length)
+    assert ("dbo.Items: all of it lies above" in said) == (other <= after)
+
+
+def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> None:
+    seen = snapshot(sighting(ORDERS, min_lsn=lsn(5)), sighting(ITEMS, min_lsn=lsn(40)))
+    states = {ORDERS: state(50), ITEMS: state(50, ITEMS)}
+    records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(6)), ITEMS: WholeLoad(2, lsn(45), NOON)})
+    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), records)
+    assert [table.source for table in plan.tables] == [ORDERS]
+    (said,) = plan.left_out
+    assert said.startswith(f"dbo.Items: nothing to replay: the whole table was read at {lsn(45)} (2026-05-01 12:00:00)")
+    again = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(48)), records)
+    assert [table.interval for table in again.tables] == [Interval(lsn(10), lsn(48)), Interval(lsn(45), lsn(48))]
 
 
 def test_a_refusal_names_interval_and_low_end() -> None:
     seen = snapshot(sighting(ORDERS, min_lsn=lsn(20)))
     with pytest.raises(WindowExpiredError) as caught:
-        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), str(lsn(20))):
         assert words in str(caught.value)
 
@@ -173,7 +194,9 @@ def test_a_refusal_names_interval_and_low_end() -> None:
 def test_what_is_held_loading_or_not_loaded_is_left_out_with_the_reason() -> None:
     states = {ORDERS: state(50)}
     seen = snapshot(sighting(ORDERS), sighting(ITEMS))
-    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), {ORDERS: "it is held."})
+    plan = plan_replay(
+        settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), ReplayRecords({ORDERS: "it is held."})
+    )
     assert plan.tables == ()
     assert plan.left_out == ("dbo.Orders: it is held.", "dbo.Items: it has not been loaded yet.")
 
@@ -191,18 +214,18 @@ def test_an_instance_without_a_low_end_is_not_replayed_from(
 ) -> None:
     seen = snapshot(sighting(ORDERS, min_lsn=low), max_lsn=max_lsn)
     with pytest.raises(error):
-        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+        plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
 
 
 def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
     with pytest.raises(SourceRewoundError):
         plan_replay(
             settings(ORDERS), snapshot(sighting(ORDERS), max_lsn=40), {ORDERS: state(50)},
-            Interval(lsn(10), lsn(30)), {},
+            Interval(lsn(10), lsn(30)), ReplayRecords(),
         )  # fmt: skip
 
 
 def test_a_capture_job_that_stands_still_is_no_reason_not_to_replay() -> None:
     seen = replace(snapshot(sighting(ORDERS), max_lsn=50), capture_running=False)
-    plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), {})
+    plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     assert len(plan.tables) == 1

@@ -1,0 +1,12 @@
+-- Of each table of a pipeline the newest published load of all its rows. Not the one with the highest LSN: of a source
+-- that was taken back, a later load stands lower.
+SELECT DISTINCT ON (t.source_schema, t.source_name) t.source_schema, t.source_name, w.window_id, w.to_lsn, w.to_lsn_at
+FROM floodmark.windows AS w
+JOIN floodmark.window_tables AS t USING (window_id)
+WHERE w.pipeline = %(pipeline)s AND w.state = 'advanced' AND t.kind = 'first_load'
+  AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements(w.plan -> 'tables') AS planned
+      WHERE planned -> 'source' = jsonb_build_array(t.source_schema, t.source_name)
+        AND coalesce(planned ->> 'where', '') <> ''
+  )
+ORDER BY t.source_schema, t.source_name, w.window_id DESC

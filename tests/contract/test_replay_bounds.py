@@ -1,0 +1,123 @@
+"""What a replay leaves alone: deleted rows stay deleted, whatever never went through a window, and was read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from small_replay import Pipeline
+from small_source import SmallSource
+from warehouse_shop import ORDERS, Shop, lsn
+
+from floodmark.core.errors import WatermarkConflictError
+from floodmark.core.window import Deletes
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.fixture
+def pipeline(database: WarehouseConnection, ledger: PostgresLedger) -> Pipeline:
+    """Three rows, and a fourth that was there between two others; not loaded yet."""
+    source = SmallSource()
+    source.write(1, 10)
+    source.write(4, 40)
+    source.write(2, 20)
+    source.write(4, None)
+    source.write(3, 30)
+    return Pipeline(Shop(database, ledger), source)
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_a_row_that_was_deleted_before_the_first_load_stays_away(pipeline: Pipeline, deletes: Deletes) -> None:
+    pipeline.run(deletes=deletes)
+    loaded_at = pipeline.watermark()
+    result = pipeline.replay(loaded_at - 4, loaded_at - 2, deletes=deletes)
+    assert pipeline.equal()
+    assert result.window_id is None
+    assert f"dbo.Orders: nothing to replay: the whole table was read at {lsn(loaded_at)}" in result.reason
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_a_row_that_was_deleted_while_only_a_reload_looked_stays_away(pipeline: Pipeline, deletes: Deletes) -> None:
+    pipeline.run(deletes=deletes)
+    before = pipeline.watermark()
+    pipeline.source.write(5, 50)
+    pipeline.source.write(1, 11)
+    pipeline.source.write(5, None)
+    pipeline.reload(deletes=deletes)
+    pipeline.source.write(2, 22)
+    pipeline.run(deletes=deletes)
+    pipeline.replay(before, before + 2, deletes=deletes)
+    assert pipeline.equal()
+
+
+def test_what_came_after_a_load_is_replayed_and_what_came_before_is_said_to_be_complete(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline.run()
+    loaded_at = pipeline.watermark()
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    with psycopg.connect(pipeline.shop.connection.conninfo()) as session:
+        session.execute('DELETE FROM shop.orders WHERE "Id" = 1')
+    with caplog.at_level("INFO"):
+        assert pipeline.replay(loaded_at - 4, loaded_at + 1).window_id is not None
+    assert pipeline.equal()
+    told = f"dbo.Orders: from {lsn(loaded_at)} (2026-05-01 12:00:10) on, at which the whole table was read"
+    assert told in caplog.text
+
+
+def test_a_load_makes_up_for_what_was_cleaned_up_before_it(pipeline: Pipeline) -> None:
+    pipeline.run()
+    loaded_at = pipeline.watermark()
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    pipeline.source.min_lsn = loaded_at + 1
+    assert "nothing to replay: the whole table" in pipeline.replay(loaded_at - 4, loaded_at - 2).reason
+    assert pipeline.replay(loaded_at - 4, loaded_at + 1).window_id is not None
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_a_replay_whose_load_is_under_way_while_the_table_is_loaded_anew_merges_nothing(
+    pipeline: Pipeline, deletes: Deletes
+) -> None:
+    """Of a source that was taken back, what was staged before is of a past that it has forgotten."""
+    pipeline.run(deletes=deletes)
+    pipeline.source.write(1, 11)
+    kept = pipeline.source.position
+    pipeline.source.write(6, 60)
+    pipeline.run(deletes=deletes)
+    opened = pipeline.open_replay(kept - 1, kept + 1, deletes=deletes)
+    assert opened.window_id is not None
+    ledger, warehouse = pipeline.shop.ledger, pipeline.shop.warehouse
+    plan = ledger.begin_load(opened.window_id).plan
+    warehouse.prepare_window(plan)
+    pipeline.shop.stage(plan, pipeline.source.log[-1:])
+    pipeline.source.restore(kept)
+    pipeline.reload(deletes=deletes)
+    with pytest.raises(WatermarkConflictError, match="the whole table was read since the replay was planned"):
+        warehouse.merge_window(plan)
+    assert pipeline.equal()
+
+
+def test_a_load_that_begins_while_a_replay_is_planned_takes_the_table_out_of_it(pipeline: Pipeline) -> None:
+    pipeline.run()
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    begun: list[int | None] = []
+
+    class LoadsFirst:
+        """A ledger on which somebody is faster to begin a load of the table."""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "open_window" and not begun:
+                begun.append(pipeline.desk().open_reload(ORDERS).window_id)
+            method: Callable[..., Any] = getattr(pipeline.shop.ledger, name)
+            return method
+
+    result = pipeline.replay(pipeline.watermark() - 1, pipeline.watermark(), ledger=LoadsFirst())
+    assert begun != [None]
+    assert result.window_id is None
+    assert "dbo.Orders: it is being loaded anew." in result.reason
