@@ -213,6 +213,39 @@ def test_row_that_breaks_two_rules_is_counted_once(shop: Shop) -> None:
     ]  # fmt: skip
 
 
+def test_rows_that_are_read_again_stand_in_quarantine_once(shop: Shop) -> None:
+    rules = QUARANTINE[:1]
+    rows = [Row(1, UPDATE, 15, -1), Row(2, INSERT, 16, -2, notes="%x")]
+    shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, 1)])
+    shop.run(changes(10, 20, rules=rules), 20, rows)
+    before = shop.rows("SELECT * FROM floodmark.quarantine ORDER BY quarantine_id")
+    shop.set_watermark(10)
+    assert shop.run(changes(10, 20, rules=rules), 20, rows).quarantined_rows == 2
+    assert shop.rows("SELECT * FROM floodmark.quarantine ORDER BY quarantine_id") == before
+    other = (Rule("big", "amount > 9", OnFailure.QUARANTINE), *rules)
+    shop.set_watermark(10)
+    shop.run(changes(10, 20, rules=other), 20, rows)
+    found = shop.rows("SELECT key, rule FROM floodmark.quarantine ORDER BY key, rule")
+    assert [(row["key"], row["rule"]) for row in found] == [
+        ([1], "big"), ([1], "positive"), ([2], "big"), ([2], "positive"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_rows_that_are_loaded_again_at_the_same_lsn_stand_in_quarantine_once_and_are_not_swept(
+    shop: Shop, deletes: Deletes
+) -> None:
+    rules = QUARANTINE[:1]
+    shop.run(first_load(deletes, rules), 10, [Row(1, INSERT, 10, 1), Row(2, INSERT, 10, 2)])
+    for _ in range(2):
+        again = replace(first_load(deletes, rules), is_reload=True, watermark=lsn(10))
+        counts = shop.run(again, 10, [Row(1, INSERT, 10, -1), Row(2, INSERT, 10, 2)])
+        assert (counts.quarantined_rows, counts.swept_rows) == (1, 0)
+        assert set(shop.target()) == {1, 2}
+    (found,) = shop.rows("SELECT window_id, row_data FROM floodmark.quarantine")
+    assert (found["window_id"], found["row_data"]["Amount"]) == (3, -1)
+
+
 def test_rule_sees_the_kept_lob_of_the_target(shop: Shop) -> None:
     rules = (Rule("noted", "notes IS NOT NULL", OnFailure.QUARANTINE),)
     shop.run(first_load(), 10, [Row(1, INSERT, 10, notes="kept"), Row(2, INSERT, 10)])
