@@ -30,6 +30,7 @@ from floodmark.sync.switch import SwitchDesk
 from floodmark.sync.switch_steps import SwitchSteps
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.warehouse.targets import PostgresTargets
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
 
@@ -79,7 +80,8 @@ class SwitchRig:
     def steps(self) -> SwitchSteps:
         return SwitchSteps(
             "shop", self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
-            lambda: SqlServerInstances(self.at), self.open_load, self.ledger, self.switches, self.alerts,
+            lambda: SqlServerInstances(self.at), PostgresTargets(self.connection), self.open_load,
+            self.ledger, self.switches, self.alerts,
         )  # fmt: skip
 
     def change(self, *statements: str) -> None:

@@ -110,9 +110,8 @@ def test_column_with_a_default_fills_all_rows_or_those_that_were_touched(
     rig.steps.take()
     rig.finish(rig.load_desk().open_pending())
     untouched = 7 if backfill is Backfill.ALL else None
-    # The row that was changed only after the column was there, and in that column alone, left no trace in the first
-    # instance; the second has it where it began before.
-    assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1')[1:] == [(2, 8), (3, untouched), (4, 7)]
+    # Row 1 was changed in the new column alone: only the second instance has that, before the pipeline reads it.
+    assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, 9), (2, 8), (3, untouched), (4, 7)]
     assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
 
 
@@ -260,7 +259,7 @@ def test_type_that_changes_while_a_table_goes_over_holds_it_as_ever(rig: SwitchR
     rig.run()
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount nvarchar(20)")
     (said,) = rig.steps.take()
-    assert "dbo.Orders: held: " in said
+    assert "column Amount has type integer, which cannot become character varying(20)" in said
     with pytest.raises(TableHeldError, match="column Amount became another kind of value: int, now nvarchar"):
         rig.run()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.drift import DriftPolicy
+from floodmark.core.switch import Backfill
 from floodmark.warehouse.connection import WarehouseConnection
 
 
@@ -83,3 +85,77 @@ def test_column_that_was_changed_to_what_cannot_be_carried_is_not_proposed_any_m
     rig.change("INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
     assert ORDERS in rig.ledger.read_tables("shop")
+
+
+def test_column_that_comes_back_loses_the_values_of_the_one_that_was_dropped(rig: SwitchRig) -> None:
+    rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "ALTER TABLE dbo.Orders ADD Note nvarchar(20) NULL")
+    rig.change("UPDATE dbo.Orders SET Amount = 21, Note = N'new' WHERE Id = 2")
+    rig.run()
+    assert rig.rows('SELECT "Id", "Note" FROM shop.orders ORDER BY 1') == [(1, "old"), (2, "old"), (3, None)]
+    rig.approve()
+    go_over(rig)
+    assert rig.rows('SELECT "Id", "Note" FROM shop.orders WHERE "Id" < 9 ORDER BY 1') == [
+        (1, None), (2, "new"), (3, None),
+    ]  # fmt: skip
+    assert rig.differing() == []
+
+
+def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_goes_on_once_it_can(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = SwitchRig(emulator, source, database, "shop", "late")
+    rig.run()
+    rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "ALTER TABLE dbo.Orders ADD Note int NULL")
+    rig.change("UPDATE dbo.Orders SET Amount = 21, Note = 5 WHERE Id = 2")
+    rig.run()
+    rig.run("late")
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 22 WHERE Id = 2")
+    rig.run()
+    rig.run("late")
+    (said,) = rig.steps.take()
+    assert "column Note has type character varying(20), which cannot become integer" in said
+    (alert,) = [alert for alert in rig.alerts.open.values() if alert.kind == "instance_switch"]
+    assert "rename it or drop it in the warehouse" in alert.do
+    first, second = rig.pinned(), rig.pinned("late")
+    assert first is not None
+    assert second is not None
+    assert (first.name, second.name) == ("dbo_Orders", "dbo_Orders_2")
+    rig.change("UPDATE dbo.Orders SET Amount = 23, Note = 6 WHERE Id = 3")
+    assert rig.run().window_id is not None
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute('ALTER TABLE shop.orders RENAME COLUMN "Note" TO "OldNote"')
+    (said,) = rig.steps.take()
+    assert "shop reads dbo_Orders_2; window" in said
+    assert rig.alerts.kinds == ["schema_drift"]
+    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_desk("late").open_pending())
+    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    rig.run("late")
+    assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [
+        (1, 10, None), (2, 22, 5), (3, 23, 6),
+    ]  # fmt: skip
+    assert rig.differing() == []
+
+
+def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = SwitchRig(emulator, source, database, backfill=Backfill.TOUCHED)
+    rig.run()
+    rig.change("ALTER TABLE dbo.Orders ADD Rank int NULL")
+    rig.change("UPDATE dbo.Orders SET Amount = 21, Rank = 5 WHERE Id = 2")
+    rig.run()
+    rig.watch_closely()
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.database.run(
+        "DECLARE @low binary(10) = sys.fn_cdc_get_max_lsn();"
+        " EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_Orders', @low_water_mark = @low"
+    )
+    rig.steps.take()
+    rig.finish(rig.load_desk().open_pending())
+    assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]

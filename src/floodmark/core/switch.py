@@ -6,6 +6,7 @@ may go over as soon as its watermark has reached the start of the second: what c
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -14,7 +15,7 @@ from floodmark.core.alert import Alert
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.tsql_texts import filled_rows, touched_rows
+from floodmark.core.tsql_texts import EVERY_ROW, filled_rows, touched_rows
 from floodmark.core.window import WindowState
 
 KIND = "instance_switch"
@@ -22,7 +23,7 @@ KIND = "instance_switch"
 
 class Backfill(Enum):
     """The rows whose new columns are loaded after a switch. all: wherever they hold something. touched: of the rows
-    that were changed since the column was there; the others get theirs with their next change."""
+    that a change was captured of since the column was there; the others get theirs with their next change."""
 
     ALL = "all"
     TOUCHED = "touched"
@@ -85,12 +86,24 @@ class InstanceSwitch(PlannedSwitch):
         return next((each for each in self.pipelines if each.pipeline == pipeline), None)
 
 
-def rows_to_fill(switch: InstanceSwitch, added: tuple[str, ...], key: tuple[str, ...], backfill: Backfill) -> str:
-    """The condition, in T-SQL, of the rows to load after the switch. added: of the new columns those that are left. A
-    row that holds nothing in them is right as it is: so does the target."""
-    if backfill is Backfill.ALL:
+def rows_to_fill(
+    switch: InstanceSwitch, added: tuple[str, ...], key: tuple[str, ...], backfill: Backfill, *,
+    there: Collection[str] = (), has_all_changes: bool = True,
+) -> str:  # fmt: skip
+    """The condition, in T-SQL, of the rows to load after the switch.
+
+    added: of the new columns those that are left. there: the columns that the target has: where one of the new ones is
+    among them, it was dropped once and has values of that time, which every row must lose. Else a row that holds
+    nothing in them is right as it is: so does the target. has_all_changes: whether the change tables tell all that was
+    touched.
+    """
+    if not set(added).isdisjoint(there):
+        return EVERY_ROW
+    if backfill is Backfill.ALL or not has_all_changes:
         return filled_rows(added)
-    return touched_rows(switch.table, key, switch.old.name, switch.since)
+    # An update of a new column alone is only in the second one, and no window reads what lies below its beginning.
+    changed = [(switch.old.name, switch.since), (switch.new.name if switch.new else switch.name, None)]
+    return " OR ".join(touched_rows(switch.table, key, name, since) for name, since in changed)
 
 
 def may_go_over(watermark: Lsn, start: Lsn) -> bool:

@@ -31,6 +31,10 @@ def disable_instance(table: TableName, instance: str) -> str:
     )
 
 
+EVERY_ROW = "1 = 1"
+"""A condition."""
+
+
 def filled_rows(columns: Sequence[str]) -> str:
     """The condition of the rows that have something in one of the columns."""
     return " OR ".join(f"{quote(column)} IS NOT NULL" for column in columns)
@@ -38,10 +42,13 @@ def filled_rows(columns: Sequence[str]) -> str:
 
 def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn | None) -> str:
     """The condition of the rows that a capture instance has a change of, from an LSN on; None: of all its changes."""
-    conditions = [f"c.{quote(column)} = {quote(table.name)}.{quote(column)}" for column in key]
+    # Within, the alias would hide a table of the same name.
+    alias = "c" if table.name.casefold() != "c" else "d"
+    conditions = [f"{alias}.{quote(column)} = {quote(table.name)}.{quote(column)}" for column in key]
     if since is not None:
-        conditions.insert(0, f"c.[__$start_lsn] >= {since}")
-    return f"EXISTS (SELECT 1 FROM [cdc].{quote(instance + '_CT')} AS c WHERE {' AND '.join(conditions)})"  # noqa: S608
+        conditions.insert(0, f"{alias}.[__$start_lsn] >= {since}")
+    changes = f"[cdc].{quote(instance + '_CT')} AS {alias}"
+    return f"EXISTS (SELECT 1 FROM {changes} WHERE {' AND '.join(conditions)})"  # noqa: S608
 
 
 def grant_select(schema: str, name: str, user: str) -> str:

@@ -62,6 +62,7 @@ def run_switches(config: Config, source: str) -> str:
     """Every approved switch as far as it goes now, in sentences. Where a person has to act, an alert is raised."""
     from floodmark.sqlserver.instances import SqlServerInstances  # noqa: PLC0415
     from floodmark.sync.switch_steps import SwitchSteps  # noqa: PLC0415
+    from floodmark.warehouse.targets import PostgresTargets  # noqa: PLC0415
 
     if not pipelines_of(config, source):
         return "no pipeline reads this source."
@@ -76,6 +77,7 @@ def run_switches(config: Config, source: str) -> str:
         source=desk.source,
         drift_source=desk.drift_source,
         control=control,
+        targets=PostgresTargets(warehouse_connection(config.warehouse.conn_id)),
         open_load=lambda pipeline, table, where: _open_load(config, pipeline, table, where),
         ledger=desk.ledger,
         switches=desk.switches,

@@ -1,4 +1,5 @@
-"""What a switch of capture instances needs from the outside. Adapters: ``sqlserver.instances``, ``ledger.switches``."""
+"""What a switch of capture instances needs from the outside. Adapters: ``sqlserver.instances``,
+``ledger.switches``, ``warehouse.targets``."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from floodmark.core.capture import InstanceIdentity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.switch import InstanceSwitch, PlannedSwitch
+from floodmark.core.window import TablePlan
 
 
 class InstanceControl(Protocol):
@@ -19,6 +21,15 @@ class InstanceControl(Protocol):
         """enabling: the approved call of sys.sp_cdc_enable_table."""
 
     def drop_instance(self, table: TableName, instance: str) -> None: ...
+
+
+class Targets(Protocol):
+    """The tables of the warehouse, to be asked only."""
+
+    def check_target(self, plan: TablePlan) -> frozenset[str]:
+        """The columns of the plan's target, none where there is no such table yet.
+
+        Raises ConfigError where a window with this plan could not be merged into it."""
 
 
 class SwitchLedger(Protocol):
@@ -36,9 +47,9 @@ class SwitchLedger(Protocol):
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
         """None: it is gone again."""
 
-    def go_over(self, switch: InstanceSwitch, pipeline: str, start: Lsn) -> bool:
+    def go_over(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         """The pipeline's next window of the table reads the second instance. False, and nothing is written, while a
-        window with the table is unfinished, or its watermark is below ``start``."""
+        window with the table is unfinished, or its watermark is below ``start``. table: as the pipeline spells it."""
 
     def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None: ...
 

@@ -8,42 +8,34 @@ the source and in the ledger each time, so that a process that dies between two 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from floodmark.core.capture import InstanceIdentity, TableSighting
+from floodmark.core.capture import InstanceIdentity
 from floodmark.core.drift_proposal import LivingInstance
 from floodmark.core.errors import FloodmarkError, OperatorError, TransientError, WindowBusyError
-from floodmark.core.lsn import Lsn
-from floodmark.core.planning import with_key
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.switch import (
-    InstanceSwitch,
-    SwitchState,
-    build_switch_alert,
-    may_go_over,
-    rows_to_fill,
-    switch_key,
-)
+from floodmark.core.switch import InstanceSwitch, SwitchState, build_switch_alert, switch_key
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift_ports import DriftSource
 from floodmark.sync.ports import Ledger, Source
-from floodmark.sync.switch_ports import InstanceControl, SwitchLedger
+from floodmark.sync.switch_ports import InstanceControl, SwitchLedger, Targets
+from floodmark.sync.switch_readers import SecondInstance, SwitchReaders
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchSteps:
-    """Of one source. pipelines: all that read it. open_load: opens, or finds, the load of the rows of a pipeline's
-    table for which a condition is true, and returns its window's id."""
+    """Of one source. pipelines: all that read it. open_load: see ``SwitchReaders``."""
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
     control: Callable[[], InstanceControl]
+    targets: Targets
     open_load: Callable[[str, TableName, str], int]
     ledger: Ledger
     switches: SwitchLedger
@@ -84,13 +76,22 @@ class SwitchSteps:
             switch = replace(switch, new=self._make(switch, living), state=SwitchState.MADE)
             living = self.drift_source().read_drift({}).instances
         assert switch.new is not None  # noqa: S101  (it was just made)
-        sighting = self.source().read_snapshot([switch.table], {switch.table: switch.new.name}).tables[0]
-        if sighting.instance is None or sighting.instance.identity != switch.new:
+        second = SecondInstance(switch, self.source().read_snapshot([switch.table], {switch.table: switch.new.name}))
+        if second.sighting.instance is None or second.sighting.instance.identity != switch.new:
             return self._remake(switch)
-        waits = [
-            said for settings, table in self._readers(switch) for said in self._go_on(settings, table, switch, sighting)
-        ]
-        return " ".join(waits) if waits else self._finish(switch, living)
+        readers = SwitchReaders(
+            self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches
+        )  # fmt: skip
+        waits, failed = [], []
+        for settings, table in self._readers(switch):
+            try:
+                waits.append(readers.go_on(settings, table, second))
+            except FloodmarkError as error:
+                # The other pipelines go on.
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return " ".join(filter(None, waits)) or self._finish(switch, living)
 
     # -- the second instance ----------------------------------------------------------------------------------------
 
@@ -126,7 +127,9 @@ class SwitchSteps:
         if details is None:
             return []
         left = {column.name for column in details.uncaptured}
-        return [name for name in switch.columns if name in details.lost or (name in switch.added and name not in left)]
+        # A new column may have the name of one that the first instance has lost.
+        return [name for name in switch.columns
+                if (name not in left if name in switch.added else name in details.lost)]  # fmt: skip
 
     def _able(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> LivingInstance | None:
         """Another instance of the table that captures all that the second one is to capture."""
@@ -161,8 +164,6 @@ class SwitchSteps:
         self.switches.mark_made(switch.switch_id, None)
         return f"{switch.name} is gone again; it is made anew."
 
-    # -- the pipelines ----------------------------------------------------------------------------------------------
-
     def _readers(self, switch: InstanceSwitch) -> list[tuple[PipelineSettings, TableSettings]]:
         return [
             (settings, table)
@@ -170,66 +171,6 @@ class SwitchSteps:
             for table in settings.tables
             if table.source == switch.table
         ]
-
-    def _go_on(
-        self, settings: PipelineSettings, table: TableSettings, switch: InstanceSwitch, sighting: TableSighting
-    ) -> Iterator[str]:
-        """What a pipeline still waits for, if anything."""
-        state = self.ledger.read_tables(settings.name).get(switch.table)
-        if state is None or state.identity is None:
-            if any(each.source == switch.table for window in self.ledger.list_unfinished(settings.name)
-                   for each in window.plan.tables):  # fmt: skip
-                yield f"{settings.name} has not finished its first load."
-            return
-        if state.identity == switch.old:
-            if table.capture_instance is not None:
-                raise OperatorError(
-                    f"{settings.name}, {switch.table}", "its configuration names capture instance "
-                    f"{table.capture_instance}.", "Take capture_instance out of pipelines.yaml.",
-                )  # fmt: skip
-            if not sighting.permitted:
-                raise OperatorError(
-                    str(switch.table), f"the login may not read the change table of {switch.name}.",
-                    "Grant it what it has on the first one: SELECT on the change table, and the gating role if there "
-                    "is one.",
-                )  # fmt: skip
-            start = sighting.min_lsn
-            if not isinstance(start, Lsn):
-                yield f"the capture job has not come to {switch.name} yet."
-                return
-            if state.watermark is None or not may_go_over(state.watermark, start):
-                yield f"{settings.name} reads {switch.old.name} up to {start} first; it stands at {state.watermark}."
-                return
-            if not self.switches.go_over(switch, settings.name, start):
-                yield f"{settings.name} goes over when its window has been published."
-                return
-            _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
-        elif state.identity != switch.new:
-            return
-        yield from self._fill(settings, table, switch, sighting)
-
-    def _fill(
-        self, settings: PipelineSettings, table: TableSettings, switch: InstanceSwitch, sighting: TableSighting
-    ) -> Iterator[str]:
-        """The values of the new columns that no window of the second instance brings."""
-        current = next(
-            each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
-        )
-        gone_over = current.of(settings.name)
-        if gone_over is None or gone_over.is_filled:
-            return
-        window_id = gone_over.window_id
-        if gone_over.window_state is None:
-            assert sighting.instance is not None  # noqa: S101  (the caller saw it)
-            details = self.drift_source().read_drift({sighting.instance.identity.name: switch.table}).details
-            lost = details[sighting.instance.identity.name].lost if details else ()
-            left = tuple(name for name in switch.added if name not in lost)
-            if not left:
-                return
-            key = with_key(table, sighting.instance).table.key
-            window_id = self.open_load(settings.name, switch.table, rows_to_fill(switch, left, key, table.backfill))
-            self.switches.record_backfill(switch.switch_id, settings.name, window_id)
-        yield f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

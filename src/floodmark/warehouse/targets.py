@@ -1,4 +1,4 @@
-"""Target tables: created, widened, or refused by column, never changed in a way that could lose a value."""
+"""Target tables: asked, created, widened, or refused by column, never changed in a way that could lose a value."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from floodmark.core.naming import (
 from floodmark.core.schema import TableName
 from floodmark.core.types import warehouse_type
 from floodmark.core.window import TablePlan
+from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.types import holds, postgres_type
 
@@ -40,6 +41,21 @@ class TargetColumn:
     type_name: str
     filled_by_itself: bool
     in_key: bool
+
+
+class PostgresTargets:
+    """``sync.switch_ports.Targets``. Holds no session."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def check_target(self, plan: TablePlan) -> frozenset[str]:
+        wanted = column_types(plan)
+        with open_transaction(self._at, str(plan.source)) as session:
+            found = _read_columns(session, plan.target)
+        if found:
+            _check_shape(plan, wanted, found)
+        return frozenset(found)
 
 
 def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
