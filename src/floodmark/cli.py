@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +33,7 @@ from floodmark.wiring import Wiring, config_path, spark_master, wire
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.console.status import PipelineStatus
+    from floodmark.core.capture_job import PlannedStop
     from floodmark.core.interval import Interval
 
 EXIT_FAILED = 1
@@ -168,6 +169,7 @@ def status(
 
 def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
     from floodmark.console.status import Limits, Look, StatusReader  # noqa: PLC0415
+    from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
 
     wiring = wire(loaded, name)
     limits = Limits(loaded.pipeline(name).source, wiring.freshness_seconds)
@@ -176,7 +178,8 @@ def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
         return reader.read_status()
     instances = pinned_instances(wiring.settings, reader.states)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances, known_positions(reader.states))
-    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks)))
+    stop = current_stop(loaded, name, datetime.now(UTC))
+    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks), stop))
 
 
 @app.command()
@@ -196,13 +199,25 @@ def doctor(
             typer.echo(write_grants(wiring, grants), nl=False)
             return
         capture = loaded.source_of(pipeline).capture
-        findings = examine(wiring, loaded.pipeline(pipeline).schedule, capture.heartbeat if capture else None)
+        heartbeat = capture.heartbeat if capture else None
+        findings = examine(wiring, loaded.pipeline(pipeline).schedule, heartbeat, _likely_stop(loaded, pipeline))
     if as_json:
         typer.echo(findings_json(findings))
     else:
         _out.print(findings_table(pipeline, findings))
     if code := DOCTOR_EXITS.get(worst(findings)):
         raise typer.Exit(code)
+
+
+def _likely_stop(loaded: Config, pipeline: str) -> PlannedStop | None:
+    """Without a warehouse to ask, whether the stop that is planned for now was ended early is not known."""
+    from floodmark.orchestration.planned_stops import current_stop, scheduled_stop  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    try:
+        return current_stop(loaded, pipeline, now)
+    except FloodmarkError:
+        return scheduled_stop(loaded, pipeline, now)
 
 
 @app.command()

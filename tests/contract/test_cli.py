@@ -51,12 +51,14 @@ def instance() -> CaptureInstance:
 class IdleSource:
     """Has captured up to LSN 9, and nothing of the table."""
 
+    runs = True
+
     def read_snapshot(
         self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
     ) -> SourceSnapshot:  # fmt: skip
         sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)
-        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, True, (sighting,), entries)
+        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, self.runs, (sighting,), entries)
 
     def read_drift(self, asked: object) -> DriftSight:
         return DriftSight({"dbo_Orders": TableDetails()}, ())
@@ -280,6 +282,23 @@ def test_status_check_ends_with_3_while_an_alert_about_the_pipeline_or_its_sourc
     assert "drift: A [b]column[/b] went." in result.stdout
     desk.end_alert("drift:2")
     assert cli.invoke(app, ["status", "--check"]).exit_code == 0
+
+
+STOPS = "conn_id: shop_mssql, capture: {stops: [{stop: '* * * * *', start: '0 0 1 1 *'}]}"
+"""The capture job is to stand still from now on, until the year ends."""
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_status_check_of_a_capture_job_that_stands_still_is_an_incident_only_where_nobody_planned_it(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    publish_first_load(ledger, database)
+    monkeypatch.setattr(IdleSource, "runs", False)
+    for plan, expected in ((STOPS, (0, "caught_up")), ("conn_id: shop_mssql", (4, "capture_stopped"))):
+        (tmp_path / "pipelines.yaml").write_text(CONFIG.replace("conn_id: shop_mssql", plan), encoding="utf-8")
+        result = cli.invoke(app, ["status", "--live", "--check", "--json"])
+        assert (result.exit_code, json.loads(result.stdout)[0]["tables"][0]["verdict"]) == expected
 
 
 @pytest.mark.usefixtures("idle_source")

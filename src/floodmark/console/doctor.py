@@ -21,6 +21,7 @@ from floodmark.core.planning import classify_tables, pinned_instances
 from floodmark.core.window import NetSource
 
 if TYPE_CHECKING:
+    from floodmark.core.capture_job import PlannedStop
     from floodmark.core.schema import TableName
     from floodmark.wiring import Wiring
 
@@ -28,16 +29,20 @@ _TICKS = 300
 _STYLES = {Grade.GOOD: "", Grade.NOTE: "", Grade.RISK: "yellow", Grade.PROBLEM: "red"}
 
 
-def examine(wiring: Wiring, schedule: str | None, heartbeat: TableName | None = None) -> tuple[Finding, ...]:
-    """Asks the source only: a doctor is called before there is a ledger, and when the warehouse is down."""
+def examine(
+    wiring: Wiring, schedule: str | None, heartbeat: TableName | None = None, planned_stop: PlannedStop | None = None
+) -> tuple[Finding, ...]:
+    """Asks the source only: a doctor is called before there is a ledger, and when the warehouse is down.
+    planned_stop: of the capture job, the one that is on."""
     connection = wiring.source_connection()
     facts = wiring.read_facts()
     now_utc = datetime.now(UTC).replace(tzinfo=None)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, pinned_instances(wiring.settings, {}))
     found = diagnose(
         Examined(
-            wiring.settings, snapshot, classify_tables(wiring.settings, snapshot, {}), facts, connection.encrypt,
-            connection.trust_server_certificate, longest_interval(schedule, now_utc), now_utc,
+            wiring.settings, snapshot, classify_tables(wiring.settings, snapshot, {}, planned_stop), facts,
+            connection.encrypt, connection.trust_server_certificate, longest_interval(schedule, now_utc), now_utc,
+            planned_stop,
         )
     )  # fmt: skip
     return found if heartbeat is None else (*found, _examine_heartbeat(wiring, heartbeat))

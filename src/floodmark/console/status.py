@@ -14,6 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.drift import Difference, DriftClass
 from floodmark.core.drift_words import describe_hold
 from floodmark.core.lane import MAIN_LANE, is_load_lane
@@ -110,10 +111,11 @@ class PipelineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the source said."""
+    """What the source said. planned_stop: of its capture job, the one that is on."""
 
     snapshot: SourceSnapshot
     progress: SourceProgress
+    planned_stop: PlannedStop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class StatusReader:
 
     def read_status(self, look: Look | None = None) -> PipelineStatus:
         """look: at the source, with the tables' pinned instances and ``watermarks``."""
-        validities = classify_tables(self._settings, look.snapshot, self.states) if look else ()
+        validities = self._classify(look) if look else ()
         by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
         rows = {TableName(row["source_schema"], row["source_name"]): row for row in self._rows}
         tables = [
@@ -172,6 +174,9 @@ class StatusReader:
             alerts,
             max([*standings, Standing.ATTENTION if alerts else Standing.FINE]).name.lower(),
         )
+
+    def _classify(self, look: Look) -> tuple[Validity, ...]:
+        return classify_tables(self._settings, look.snapshot, self.states, look.planned_stop)
 
     def _held(self) -> dict[TableName, Validity]:
         """A hold counts from the moment it is made, and until it is ended, whatever the last run saw."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.finding import Finding, Grade
 from floodmark.core.server_facts import ServerFacts
 from floodmark.core.settings import PipelineSettings
@@ -26,7 +27,7 @@ START_CAPTURE = "EXEC sys.sp_cdc_start_job @job_type = N'capture';"
 @dataclass(frozen=True, slots=True)
 class Examined:
     """encrypt and trusts_any: of the connection. interval: the longest between two runs, None on demand. now_utc: of
-    this machine, when the facts were read."""
+    this machine, when the facts were read. planned_stop: of the capture job, the one that is on."""
 
     settings: PipelineSettings
     snapshot: SourceSnapshot
@@ -36,6 +37,7 @@ class Examined:
     trusts_any: bool
     interval: timedelta | None
     now_utc: datetime
+    planned_stop: PlannedStop | None = None
 
 
 def diagnose(examined: Examined) -> tuple[Finding, ...]:
@@ -100,6 +102,8 @@ def _jobs(examined: Examined) -> _Found:
             Grade.PROBLEM, "capture job", "there is none, so nothing is captured.",
             "EXEC sys.sp_cdc_add_job @job_type = N'capture';",
         )  # fmt: skip
+    elif running is False and examined.planned_stop is not None:
+        yield Grade.GOOD, "capture job", f"it does not run for {examined.planned_stop}.", ""
     elif running is False:
         yield Grade.PROBLEM, "capture job", "it does not run.", START_CAPTURE
     elif running is None:

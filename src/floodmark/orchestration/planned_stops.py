@@ -18,14 +18,18 @@ _START_TIME = timedelta(minutes=10)
 
 def current_stop(config: Config, pipeline: str, now: datetime) -> PlannedStop | None:
     """None as well for a stop that was ended early: from then on a job that does not run is an incident."""
-    name = config.pipeline(pipeline).source
-    capture = config.sources[name].capture
-    if capture is None:
-        return None
-    stop = planned_stop(capture, now) or planned_stop(capture, now - _START_TIME)
+    stop = scheduled_stop(config, pipeline, now)
     if stop is None:
         return None
     from floodmark.ledger.upkeep import PostgresUpkeepLedger  # noqa: PLC0415
 
     ledger = PostgresUpkeepLedger(warehouse_connection(config.warehouse.conn_id))
-    return None if ledger.read_ended_stop(name, stop.since) else stop
+    return None if ledger.read_ended_stop(config.pipeline(pipeline).source, stop.since) else stop
+
+
+def scheduled_stop(config: Config, pipeline: str, now: datetime) -> PlannedStop | None:
+    """By the configuration alone, for who cannot ask the ledger whether it was ended early."""
+    capture = config.source_of(pipeline).capture
+    if capture is None:
+        return None
+    return planned_stop(capture, now) or planned_stop(capture, now - _START_TIME)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from source_sights import NOON, ORDERS, instance, settings, sighting, snapshot
 
+from floodmark.core.capture_job import PlannedStop
 from floodmark.core.diagnosis import Examined, diagnose, worst
 from floodmark.core.finding import Finding, Grade
 from floodmark.core.grants import ReadTable, build_grants
@@ -40,6 +41,17 @@ def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:
 def with_columns(*columns: SourceColumn) -> Any:
     found = instance()
     return snapshot(sighting(instance=replace(found, table=replace(found.table, columns=columns))))
+
+
+STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("stop", "grade"), [(STOP, Grade.GOOD), (None, Grade.PROBLEM)])
+def test_capture_job_that_stands_still_is_a_problem_only_where_nobody_planned_it(
+    stop: PlannedStop | None, grade: Grade
+) -> None:
+    found = examined(seen=replace(snapshot(sighting()), capture_running=False), planned_stop=stop)
+    assert grades(found, "capture job") == [grade]
 
 
 def test_sound_source_has_nothing_but_good_findings() -> None:
