@@ -17,6 +17,7 @@ from floodmark.core.window import WindowPlan, WindowState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift import DriftWatch, held_verdicts
 from floodmark.sync.open_window import OpenResult
+from floodmark.sync.opening import look_again
 from floodmark.sync.ports import Ledger, OpenedWindow, Source, Warehouse
 from floodmark.sync.repair import Repairs
 from floodmark.sync.verify_reads import classify_reads
@@ -59,6 +60,9 @@ class LoadDesk:
         """
         self.ledger.ensure_schema()
         table = self._find(name)
+        return look_again(lambda: self._reload(table, where))
+
+    def _reload(self, table: TableSettings, where: str) -> OpenResult:
         unfinished = self._repairs.list_loads().get(table.source)
         if unfinished is not None:
             known = unfinished.plan.tables[0].where

@@ -27,6 +27,7 @@ from floodmark.core.window import LoadKind, TablePlan, WindowPlan, WindowState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift import DriftWatch, all_held, held_verdicts
 from floodmark.sync.drift_ports import Hold
+from floodmark.sync.opening import look_again
 from floodmark.sync.ports import Ledger, OpenedWindow, Source, TableState
 from floodmark.sync.repair import Repairs
 from floodmark.sync.verify_reads import classify_reads
@@ -57,10 +58,17 @@ def open_window(
 
     Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
     TableHeldError when that is all of them. So are tables that are loaded anew; where their policy says so, a gap opens
-    such a load (see ``repair``), of which ``alerts`` tells.
+    such a load (see ``repair``), of which ``alerts`` tells. Overtaken by another run, it looks again.
     """
     ledger.ensure_schema()
     repairs = Repairs(settings, ledger, alerts)
+    return look_again(lambda: _open(repairs, source, drift, planned_stop))
+
+
+def _open(
+    repairs: Repairs, source: Source, drift: DriftWatch | None, planned_stop: PlannedStop | None
+) -> OpenResult:  # fmt: skip
+    settings, ledger = repairs.settings, repairs.ledger
     unfinished = ledger.unfinished_window(settings.name)
     if unfinished is not None:
         plan = _without_held(settings, source, ledger, drift, unfinished)
