@@ -79,3 +79,24 @@ def test_first_load_by_a_key_that_is_null_somewhere_is_refused_by_column_and_num
     rig.change("UPDATE dbo.Orders SET Code = CASE Amount WHEN 3 THEN 'C' ELSE 'D' END WHERE Code IS NULL")
     rig.run()
     assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d")]
+
+
+def test_key_that_is_not_unique_is_refused_by_its_rows(rig: SwitchRig) -> None:
+    rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Amount > 2")
+    with pytest.raises(ConfigError, match=r"declared key \(Code\) is not unique: 3 rows have \(A\)\. Declare columns"):
+        rig.run()
+    rig.change("UPDATE dbo.Orders SET Code = CASE Amount WHEN 3 THEN 'C' ELSE 'D' END WHERE Amount > 2")
+    rig.run()
+    assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 2, "b"), ("C", 3, "c"), ("D", 4, "d")]
+
+
+def test_row_that_loses_its_key_goes_to_quarantine_and_comes_back_with_a_key(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Code = NULL WHERE Code = 'A'", "INSERT INTO dbo.Orders VALUES (5, 'E', NULL)")
+    rig.run()
+    assert [row[0] for row in rig.rows(LIVING)] == ["B", "C", "D", "E"]
+    quarantined = "SELECT rule, key, row_data ->> 'Amount' FROM floodmark.quarantine"
+    assert rig.rows(quarantined) == [("key_is_not_null", [None], "1")]
+    rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Code IS NULL")
+    rig.run()
+    assert rig.differing() == []

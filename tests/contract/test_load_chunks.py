@@ -6,17 +6,17 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import psycopg
 import pyarrow as pa
 import pytest
 from small_source import SmallSource, SmallStager
-from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
+from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load, lsn
 
 from cdc_database import wait_until
-from floodmark.core.errors import DataQualityError, FloodmarkBugError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WatermarkConflictError
 from floodmark.core.load_chunk import Bound, LoadChunk, LoadProgress, plan_chunks
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.core.schema import TableName
@@ -213,6 +213,40 @@ def test_slots_are_never_more_than_there_are() -> None:
         assert (two, one) == (2, 1)
     with slots.taken(9) as all_of_them:
         assert all_of_them == 3
+
+
+@dataclass
+class MovedRows(SmallStager):
+    """A scan of the first chunk meets row 1 again, as an update has moved it meanwhile."""
+
+    double_key: tuple[Bound, int] | None = None
+
+    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+        super().stage_chunks(plan, index, chunks[1:], parallel_reads)
+        rows = [Row(1, INSERT, 10, amount=10), Row(2, INSERT, 10, amount=20), Row(1, INSERT, 10, amount=11)]
+        self.shop.stage_chunk(plan, index, 0, rows)
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        return self.double_key
+
+
+def test_row_that_a_scan_met_twice_is_merged_once(
+    shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    window_id = planned(shop).window_id
+    with caplog.at_level(logging.INFO):
+        counts = load_window(window_id, shop.ledger, shop.warehouse, source, MovedRows(shop, source))
+    assert sorted(shop.target()) == [1, 2, 3, 4, 5, 6]
+    assert counts[ORDERS].staged_rows == 6
+    assert "dbo.Orders: 1 rows were read twice" in caplog.text
+
+
+def test_key_that_the_source_has_twice_is_refused_and_may_be_mended(shop: Shop, source: SmallSource) -> None:
+    window_id = planned(shop).window_id
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: the declared key \(Id\) is not unique: 2 rows have \(1\)"):
+        load_window(window_id, shop.ledger, shop.warehouse, source, MovedRows(shop, source, double_key=((1,), 2)))
+    load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
+    assert sorted(shop.target()) == [1, 2, 3, 4, 5, 6]
 
 
 def test_tables_are_cut_into_chunks_within_the_limit_of_parallel_reads(shop: Shop, source: SmallSource) -> None:

@@ -21,9 +21,11 @@ FloodmarkError
 │   ├── WarehouseUnavailableError
 │   ├── LoadKilledError        the load job ended without a word
 │   ├── WindowBusyError        another load of the window is at work
+│   ├── TableBusyError         transactions use the source table, so that its capture cannot be changed now
 │   ├── NotHarvestedYetError
 │   └── AlertNotSentError      a channel of the alerts did not take a message
 └── FloodmarkBugError      us
+    └── DuplicateKeyError      a key stands twice in staging
 
 The message starts with the table (or the pipeline, where there is no one table), says what happened, and ends with what
 to do. It never holds a password.
@@ -131,6 +133,10 @@ class WindowBusyError(TransientError):
     """Another load of the same window is alive: when it has ended, the window is merged or free again."""
 
 
+class TableBusyError(TransientError):
+    """Transactions use the source table, so that its capture cannot be changed now."""
+
+
 class NotHarvestedYetError(TransientError):
     """The capture job has not yet processed the enabling of the table."""
 
@@ -141,3 +147,7 @@ class AlertNotSentError(TransientError):
 
 class FloodmarkBugError(FloodmarkError):
     """An invariant of ours is broken."""
+
+
+class DuplicateKeyError(FloodmarkBugError):
+    """A key stands twice in staging. Of a first load the source can explain it; of changes nothing can."""

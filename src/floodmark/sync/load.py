@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from floodmark.core.errors import DataQualityError, FloodmarkBugError
+from floodmark.core.errors import ConfigError, DataQualityError, DuplicateKeyError, FloodmarkBugError
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
@@ -49,8 +49,8 @@ def _load(
     _LOG.info("The source still had all of it when the read ended.")
     ledger.record_reads(plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.taken_at)
     try:
-        counts = warehouse.merge_window(plan, {name: rows.staged_rows for name, rows in staged.items()})
-    except (DataQualityError, FloodmarkBugError):
+        counts = _merge(plan, {name: rows.staged_rows for name, rows in staged.items()}, warehouse, stager)
+    except (ConfigError, DataQualityError, FloodmarkBugError):
         # The rows may be mended at the source: what outlasts the attempt must not be the rows that were refused.
         forget_first_loads(plan, ledger, warehouse)
         raise
@@ -58,6 +58,36 @@ def _load(
         _log_counts(name, rows)
     _LOG.info("Window %s is merged: all %s tables in one transaction.", window_id, len(counts))
     return counts
+
+
+def _merge(
+    plan: WindowPlan, staged_rows: dict[TableName, int], warehouse: Warehouse, stager: Stager
+) -> Mapping[TableName, TableCounts]:  # fmt: skip
+    """Of rows that a first load has read twice, one of each is merged, whichever: a scan meets a row again that was
+    moved while it ran, and of that move, committed after L0, a later window has the change."""
+    for _ in plan.tables:
+        try:
+            return warehouse.merge_window(plan, staged_rows)
+        except DuplicateKeyError as error:
+            index = next(index for index, table in enumerate(plan.tables) if str(table.source) == error.subject)
+            if plan.tables[index].kind is not LoadKind.FIRST_LOAD:
+                raise
+            _refuse_double_key(plan, index, stager)
+            twins = warehouse.drop_twins(plan, index)
+            _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, twins)
+            staged_rows[plan.tables[index].source] -= twins
+    return warehouse.merge_window(plan, staged_rows)
+
+
+def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:
+    table = plan.tables[index]
+    if found := stager.find_double_key(plan, index):
+        key, rows = found
+        raise ConfigError(
+            str(table.source), f"the declared key ({', '.join(table.instance.table.key)}) is not unique: "
+            f"{rows} rows have ({', '.join(map(str, key))}).",
+            "Declare columns that tell every row from all others (key: [..] in pipelines.yaml).",
+        )  # fmt: skip
 
 
 def _stage_all(

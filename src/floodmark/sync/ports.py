@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.capture import InstanceIdentity, SourceSnapshot, Validity
 from floodmark.core.gap import Gap
 from floodmark.core.load_chunk import Bound, LoadChunk, LoadProgress, StoredChunk
 from floodmark.core.lsn import Lsn
@@ -152,12 +152,14 @@ class Ledger(Protocol):
         """
 
     def advance_quiet(
-        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None
-    ) -> None:
-        """Move watermarks over a stretch of the log that holds no change of these tables, without a window.
+        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None,
+        instances: Mapping[TableName, InstanceIdentity] | None = None,
+    ) -> None:  # fmt: skip
+        """Move watermarks over a stretch of the log that holds no change of these tables, without a window. instances:
+        the capture instances that hold none; another one may hold some.
 
-        Raises WatermarkConflictError when a watermark is not the given one, or a window of the main lane is unfinished,
-        and WindowBusyError when a load lane holds one of the tables.
+        Raises WatermarkConflictError when a watermark is not the given one, a table has left its capture instance, or a
+        window of the main lane is unfinished, and WindowBusyError when a load lane holds one of the tables.
         """
 
 
@@ -182,9 +184,12 @@ class Warehouse(Protocol):
         Rows that go to quarantine leave staging, which then holds ``staged_rows - quarantined_rows`` rows.
         staged_rows: what staging reported; WarehouseUnavailableError when the staging tables hold another number (they
         are not logged, and a crash of the warehouse empties them). Raises DataQualityError when a rule with on_failure
-        stop is broken (nothing is merged), and WatermarkConflictError when the window is no longer PLANNED or another
-        load has begun.
+        stop is broken (nothing is merged), WatermarkConflictError when the window is no longer PLANNED or another
+        load has begun, and DuplicateKeyError about a source table whose key stands twice in staging.
         """
+
+    def drop_twins(self, plan: WindowPlan, index: int) -> int:
+        """Leave one row of each key in the staging of table ``index``; the number of rows that went."""
 
     def drop_staging(self, window_id: int) -> None: ...
 

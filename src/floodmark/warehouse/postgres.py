@@ -14,12 +14,11 @@ from psycopg.rows import dict_row
 from floodmark.core.errors import (
     FloodmarkBugError,
     OperatorError,
-    WarehouseAdminError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
 from floodmark.core.lane import is_replay_lane
-from floodmark.core.naming import quote, quote_table
+from floodmark.core.naming import quote, quote_table, staging_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import Deletes, LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.postgres import open_transaction
@@ -27,7 +26,8 @@ from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.connection import WarehouseConnection
 from floodmark.warehouse.counts import count_merge
 from floodmark.warehouse.gate import apply_rules, in_bound, recover_kept_values
-from floodmark.warehouse.merge import Merge, build_merge, merge_of, table, tombstone_key
+from floodmark.warehouse.merge import Merge, merge_of, table, tombstone_key
+from floodmark.warehouse.merging import drop_null_deletes, drop_twins, key_rules, run_merge
 from floodmark.warehouse.staging import count_parts, create_staging, delete_parts, lasting_staging, list_staging
 from floodmark.warehouse.sweep import lower_positions, sweep_target
 from floodmark.warehouse.targets import column_types, ensure_target
@@ -64,6 +64,11 @@ class PostgresWarehouse:
     def clear_chunks(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
             session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
+
+    def drop_twins(self, plan: WindowPlan, index: int) -> int:
+        table = plan.tables[index]
+        with open_transaction(self._at, str(table.source)) as session:
+            return drop_twins(session, staging_table(plan, index), table.instance.table.key)
 
     def merge_window(
         self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
@@ -152,9 +157,10 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     recover_kept_values(session, planned, merge, column_types(planned))
-    gate = apply_rules(session, plan, planned, merge)
+    without_key = drop_null_deletes(session, planned, merge)
+    gate = apply_rules(session, plan, dataclasses.replace(planned, rules=(*key_rules(planned), *planned.rules)), merge)
     counted = count_merge(session, merge)
-    staged = counted.staged + gate.quarantined
+    staged = counted.staged + gate.quarantined + without_key
     if expected is not None and staged != expected:
         raise WarehouseUnavailableError(
             str(planned.source), f"{expected} rows were staged, and {staged} are there now.",
@@ -162,7 +168,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
         )  # fmt: skip
     if planned.deletes is Deletes.HARD:
         _bury_deleted(session, planned, merge)
-    _run_merge(session, planned, merge)
+    run_merge(session, planned, merge)
     swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
@@ -171,7 +177,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
         inserted_rows=counted.inserted,
         updated_rows=counted.updated,
         deleted_rows=counted.deleted,
-        unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
+        unchanged_rows=without_key + counted.staged - counted.inserted - counted.updated - counted.deleted,
         quarantined_rows=gate.quarantined,
         warned_rows=gate.warned,
         swept_rows=swept,
@@ -184,29 +190,6 @@ def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: Tabl
     named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above_lsn.value}
     found = session.execute(read_sql("warehouse", "has_tombstones"), named).fetchone()
     return bool(found and found[0])
-
-
-def _run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
-    try:
-        session.execute(build_merge(merge).sql(dialect="postgres"))
-    except psycopg.errors.CardinalityViolation as error:
-        raise _twice(planned, error) from error
-    except psycopg.IntegrityError as error:
-        name = error.diag.constraint_name
-        if isinstance(error, psycopg.errors.UniqueViolation) and name == f"{planned.target.name}_pkey":
-            raise _twice(planned, error) from error
-        raise WarehouseAdminError(
-            str(planned.source), f"constraint {name} of {planned.target} refuses rows: {_detail(error)}.",
-            "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
-        ) from error  # fmt: skip
-
-
-def _twice(planned: TablePlan, error: psycopg.Error) -> FloodmarkBugError:
-    return FloodmarkBugError(str(planned.source), f"a key stands twice in staging: {_detail(error)}.")
-
-
-def _detail(error: psycopg.Error) -> str:
-    return (error.diag.message_detail or error.diag.message_primary or str(error)).rstrip(".")
 
 
 def _bury_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:

@@ -1,0 +1,74 @@
+"""What the target refuses, in words that tell who has to do what. On a real PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import psycopg
+import pytest
+from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
+
+from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError
+from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.schema import TableName
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse.connection import WarehouseConnection
+
+
+@pytest.fixture
+def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
+    return Shop(database, ledger)
+
+
+def _change(shop: Shop, statement: str) -> None:
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute(statement)
+
+
+def test_key_twice_in_staging_is_told_from_a_constraint_where_postgres_shortened_the_primary_keys_name(
+    shop: Shop,
+) -> None:
+    table = replace(first_load(), target=TableName("shop", "o" * 63))
+    plan = shop.begin(table, 10)
+    shop.stage(plan, [Row(1, INSERT, 10), Row(1, INSERT, 10)])
+    with pytest.raises(DuplicateKeyError, match=r"dbo\.Orders: a key stands twice in staging: Key .*=\(1\)"):
+        shop.merge(plan)
+    assert shop.warehouse.drop_twins(plan, 0) == 1
+    assert shop.merge(plan).inserted_rows == 1
+
+
+def test_not_null_that_somebody_put_on_a_column_is_named_and_no_row_is_shown(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1, notes="n")])
+    _change(shop, 'ALTER TABLE shop.orders ALTER "Notes" SET NOT NULL, ADD CHECK ("Amount" < 100)')
+    plan = shop.begin(changes(10, 20), 20)
+    shop.stage(plan, [Row(2, INSERT, 11, 77)])
+    with pytest.raises(WarehouseAdminError, match=r"column Notes of shop\.orders is NOT NULL") as found:
+        shop.merge(plan)
+    assert "77" not in str(found.value)
+    _change(shop, f'UPDATE {quote_table(staging_table(plan, 0))} SET "Notes" = \'n\', "Amount" = 777')
+    with pytest.raises(WarehouseAdminError, match=r"constraint orders_Amount_check of shop\.orders refuses") as found:
+        shop.merge(plan)
+    assert "777" not in str(found.value)
+
+
+def _null_key(shop: Shop, op: int, *, nullable: bool) -> None:
+    columns = (replace(COLUMNS[0], nullable=nullable), *COLUMNS[1:])
+    plan = shop.begin(replace(changes(10, 20), instance=instance(columns)), 20)
+    shop.stage(plan, [Row(2, INSERT, 11, 2), Row(3, op, 12, 3)])
+    _change(shop, f'UPDATE {quote_table(staging_table(plan, 0))} SET "Id" = NULL WHERE "Id" = 3')
+    counts = shop.warehouse.merge_window(plan, {ORDERS: 2})[ORDERS]
+    assert (counts.staged_rows, counts.inserted_rows) == (2, 1)
+    assert (counts.quarantined_rows, counts.unchanged_rows) == ((0, 1) if op == DELETE else (1, 0))
+    assert sorted(shop.target()) == [1, 2]
+
+
+@pytest.mark.parametrize("op", [INSERT, UPDATE, DELETE])
+def test_row_without_a_key_is_set_aside_and_its_delete_dropped(shop: Shop, op: int) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    _null_key(shop, op, nullable=True)
+
+
+def test_null_in_a_key_that_has_none_is_told_by_its_column(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    with pytest.raises(DataQualityError, match=r"dbo\.Orders: column Id of its key is NULL in rows of the window"):
+        _null_key(shop, INSERT, nullable=False)
