@@ -10,7 +10,8 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import OperatorError, TableHeldError
+from floodmark.core.errors import OperatorError, TableHeldError, WatermarkConflictError
+from floodmark.core.lsn import Lsn
 from floodmark.core.switch import Backfill, SwitchState
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -93,6 +94,23 @@ def test_window_of_the_first_instance_cannot_be_opened_after_the_switch(rig: Swi
     tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
     with pytest.raises(OperatorError, match="read from capture instance dbo_Orders_2 now, not dbo_Orders"):
         rig.ledger.open_window("shop", plan.to_lsn, tables, lane="replay x")
+
+
+def test_run_that_looked_at_the_first_instance_does_not_pass_over_changes_of_the_second(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    first, state = rig.pinned(), rig.ledger.read_tables("shop")[ORDERS]
+    assert first is not None
+    assert state.watermark is not None
+    rig.change("UPDATE dbo.Orders SET Note = N'x' WHERE Id = 2")
+    rig.steps.take()
+    newest = Lsn(rig.database.scalar("sys.fn_cdc_get_max_lsn()"))
+    with pytest.raises(WatermarkConflictError, match="read from capture instance dbo_Orders_2 now, not dbo_Orders"):
+        rig.ledger.advance_quiet("shop", newest, {ORDERS: state.watermark}, None, {ORDERS: first})
+    assert rig.ledger.read_tables("shop")[ORDERS].watermark == state.watermark
 
 
 @pytest.mark.parametrize("backfill", list(Backfill))

@@ -1,7 +1,7 @@
--- The instance that a pipeline reads a table from instead of the given one, which it has left.
+-- The instance that a pipeline reads instead of the given one, which it has left.
 SELECT s.new_name
 FROM floodmark.switched_pipelines AS p
 JOIN floodmark.instance_switches AS s USING (switch_id)
-WHERE p.pipeline = %(pipeline)s AND s.source_schema = %(source_schema)s AND s.source_name = %(source_name)s
+WHERE p.pipeline = %(pipeline)s
   AND (s.old_name, s.old_object_id, s.old_created_at)
       = (%(instance_name)s, %(instance_object_id)s, %(instance_created_at)s)

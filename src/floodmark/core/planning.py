@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
@@ -35,11 +35,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceQuiet:
-    """The log moved on without a change of these tables: only their watermarks move. watermarks: where they stand."""
+    """The log moved on without a change of these tables: only their watermarks move. watermarks: where they stand;
+    instances: where changes were looked for."""
 
     to_lsn: Lsn
     to_lsn_at: datetime | None
     watermarks: Mapping[TableName, Lsn]
+    instances: Mapping[TableName, InstanceIdentity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ def decide(
         return Skip(_reason(validities))
     if all(table.quiet for table in chosen):
         watermarks = {table.source: table.watermark for table in chosen if table.watermark}
-        return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks)
+        instances = {table.source: table.instance.identity for table in chosen}
+        return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks, instances)
     return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen))
 
 

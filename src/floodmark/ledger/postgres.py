@@ -177,8 +177,9 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             return _counts(session, window_id)
 
     def advance_quiet(
-        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None
-    ) -> None:
+        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None,
+        instances: Mapping[TableName, InstanceIdentity] | None = None,
+    ) -> None:  # fmt: skip
         with open_transaction(self._at, pipeline) as session:
             for source, watermark in sorted(watermarks.items()):
                 moved = session.execute(
@@ -190,6 +191,8 @@ class PostgresLedger(LoadRecords, ReplayQueries):
                     raise WatermarkConflictError(
                         str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
                     )
+                if instances is not None:
+                    _refuse_left_instance(session, pipeline, source, instances[source])
                 _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
             # After the row locks: a window opened before them would be seen, one opened later sees our watermarks.
             if unfinished := _query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
@@ -221,14 +224,20 @@ def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -
             str(table.source), f"its target was {known} and is now {table.target}.",
             "A table that has been loaded stays where it is; rename it back, or start it as a new one.",
         )  # fmt: skip
-    identity = table.instance.identity
+    _refuse_left_instance(session, pipeline, table.source, table.instance.identity)
+
+
+def _refuse_left_instance(
+    session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
+) -> None:  # fmt: skip
+    """The pipeline has gone over to another one since somebody looked. The table's row is locked."""
     gone_over = _query(
-        session, "gone_over", **named, instance_name=identity.name, instance_object_id=identity.object_id,
+        session, "gone_over", pipeline=pipeline, instance_name=identity.name, instance_object_id=identity.object_id,
         instance_created_at=identity.created_at,
     )  # fmt: skip
     if gone_over:
         raise WatermarkConflictError(
-            str(table.source), f"it is read from capture instance {gone_over[0]['new_name']} now, not {identity.name}.",
+            str(source), f"it is read from capture instance {gone_over[0]['new_name']} now, not {identity.name}.",
             "It was switched meanwhile; run again.",
         )  # fmt: skip
 

@@ -58,7 +58,7 @@ def test_run_is_skipped_with_the_reason_while_the_only_table_waits() -> None:
 def test_watermarks_move_without_a_window_when_no_table_has_a_change() -> None:
     source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=LsnAbsence.NULL))
     assert decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS)) == AdvanceQuiet(
-        lsn(100), NOON, {ORDERS: lsn(50), ITEMS: lsn(70)}
+        lsn(100), NOON, {ORDERS: lsn(50), ITEMS: lsn(70)}, {name: instance(name).identity for name in (ORDERS, ITEMS)}
     )
 
 
