@@ -97,6 +97,15 @@ def test_snapshot_sees_that_the_capture_job_stands_still(at: SqlServerConnection
     wait_until(lambda: SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False)
 
 
+def test_job_with_a_schedule_of_its_own_is_not_said_to_stand_still_between_two_scans(
+    at: SqlServerConnection, database: CdcDatabase
+) -> None:
+    assert SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False
+    database.run("EXEC sys.sp_cdc_change_job @job_type = N'capture', @continuous = 0")
+    assert SqlServerSource(at).read_snapshot([ORDERS]).capture_running is None
+    database.run("EXEC sys.sp_cdc_change_job @job_type = N'capture', @continuous = 1")
+
+
 def test_snapshot_tells_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
     plain, nowhere = SqlServerSource(at).read_snapshot([PLAIN, NOWHERE]).tables
     assert (plain.exists, plain.permitted, plain.instance) == (True, True, None)

@@ -4,7 +4,8 @@
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
-DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @running bit, @used float, @newest datetime;
+DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @running bit, @used float,
+    @newest datetime, @ahead int = 0;
 
 -- As text, because Azure SQL Database refuses a batch that so much as names msdb.
 IF @edition NOT IN (5, 12)
@@ -29,10 +30,24 @@ BEGIN CATCH
     SET @used = NULL; -- not without VIEW SERVER STATE: the age of what holds the log is left to judge by
 END CATCH;
 
+-- By how much the clock was set forward in the last two hours, as when summer time begins: what was noted before that
+-- seems so much older. 0 where the server cannot tell its time zone (before SQL Server 2022).
+BEGIN TRY
+    EXEC sys.sp_executesql
+        N'SELECT @ahead = DATEPART(tzoffset, n.at AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())
+              - DATEPART(tzoffset, DATEADD(hour, -2, n.at) AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())
+          FROM (VALUES (SYSUTCDATETIME())) AS n (at)',
+        N'@ahead int OUTPUT',
+        @ahead = @ahead OUTPUT;
+END TRY
+BEGIN CATCH
+    SET @ahead = 0;
+END CATCH;
+
 SELECT @newest = MAX(tran_end_time) FROM cdc.lsn_time_mapping;
 
 SELECT DB_NAME() AS database_name, @edition AS engine_edition, GETDATE() AS taken_at, @running AS capture_running,
-    d.log_reuse_wait_desc, @used AS log_used_percent, @newest AS newest_entry_at
+    d.log_reuse_wait_desc, @used AS log_used_percent, @newest AS newest_entry_at, @ahead AS clock_ahead_minutes
 FROM sys.databases AS d
 WHERE d.name = DB_NAME();
 

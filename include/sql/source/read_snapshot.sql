@@ -8,15 +8,17 @@ SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @positions varbinary(max) = ?;
-DECLARE @enabled bit, @max_lsn binary(10), @capture_running bit;
+DECLARE @enabled bit, @max_lsn binary(10), @capture_running bit, @ahead int = 0;
 SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
 
--- As text, because Azure SQL Database refuses a batch that so much as names msdb.
+-- As text, because Azure SQL Database refuses a batch that so much as names msdb. A job that is not continuous has a
+-- schedule of its own, and stands still between two scans: that it does not run now says nothing.
 IF @enabled = 1
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.sysjobactivity', N'OBJECT', N'SELECT') = 1
     EXEC sys.sp_executesql
-        N'SELECT @running = MAX(CASE WHEN a.start_execution_date IS NOT NULL AND a.stop_execution_date IS NULL THEN 1 ELSE 0 END)
+        N'SELECT @running = MAX(CASE WHEN a.start_execution_date IS NOT NULL AND a.stop_execution_date IS NULL THEN 1
+                  WHEN j.continuous = 1 THEN 0 END)
           FROM msdb.dbo.cdc_jobs AS j
           LEFT JOIN msdb.dbo.sysjobactivity AS a
               ON a.job_id = j.job_id AND a.session_id = (SELECT MAX(session_id) FROM msdb.dbo.sysjobactivity)
@@ -24,8 +26,23 @@ IF @enabled = 1
         N'@running bit OUTPUT',
         @running = @capture_running OUTPUT;
 
+-- By how much the clock was set forward in the last two hours, as when summer time begins: what was noted before that
+-- seems so much older. 0 where the server cannot tell its time zone (before SQL Server 2022).
+BEGIN TRY
+    EXEC sys.sp_executesql
+        N'SELECT @ahead = DATEPART(tzoffset, n.at AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())
+              - DATEPART(tzoffset, DATEADD(hour, -2, n.at) AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())
+          FROM (VALUES (SYSUTCDATETIME())) AS n (at)',
+        N'@ahead int OUTPUT',
+        @ahead = @ahead OUTPUT;
+END TRY
+BEGIN CATCH
+    SET @ahead = 0;
+END CATCH;
+
 SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
-    @capture_running AS capture_running;
+    @capture_running AS capture_running, CAST(SERVERPROPERTY('EngineEdition') AS int) AS engine_edition,
+    @ahead AS clock_ahead_minutes;
 
 SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc,
     (SELECT MAX(c.column_id) FROM sys.columns AS c WHERE c.object_id = t.object_id) AS max_column_id

@@ -60,8 +60,10 @@ class SourceSnapshot:
     """What the source said in one round trip. ``scan`` fields are None where the login may not see them.
 
     max_lsn_at: commit time of max_lsn; taken_at: when the server answered; both server local time.
-    seconds_behind: age of the newest lsn_time_mapping entry.
-    capture_running: whether the capture job runs, None when that cannot be known.
+    seconds_behind: age of the newest lsn_time_mapping entry; at least so much, where the server's clock was set since.
+    capture_running: whether the capture job runs, None when that cannot be known, or when the job has a schedule of its
+    own and stands still between two scans. has_agent: whether there is a job that can be stopped at all.
+    clock_ahead_seconds: by how much the server's clock was set forward in the last two hours.
     entries: of each position that was asked about, the commit time that the log has for exactly that LSN, None where it
     has none. They must be asked for before the low ends (see ``core.history``).
     """
@@ -75,6 +77,8 @@ class SourceSnapshot:
     capture_running: bool | None
     tables: tuple[TableSighting, ...]
     entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
+    has_agent: bool = True
+    clock_ahead_seconds: float = 0.0
 
 
 class Verdict(Enum):

@@ -13,12 +13,11 @@ from datetime import datetime
 from enum import Enum
 
 from floodmark.core.schema import TableName
+from floodmark.core.server_facts import AZURE_SQL_DATABASE
 
 REPLICATION = "REPLICATION"
 """``log_reuse_wait_desc`` while the log is held for changes that have not been captured."""
 _NOT_HELD = "NOTHING"
-_WITHOUT_AGENT = frozenset({5, 12})
-"""SERVERPROPERTY('EngineEdition') of Azure SQL Database and SQL database in Fabric; a managed instance (8) has one."""
 _SCAN_SIZES = frozenset({"maxtrans", "maxscans"})
 _LOW_LATENCY_SECONDS = 15
 _FRESH_SCAN_SECONDS = 300
@@ -67,7 +66,8 @@ class CaptureSighting:
     """One look at the job. None stands for what the login may not see, or the server does not have.
 
     job: its parameters, None where there is no capture job. newest_entry_at: of cdc.lsn_time_mapping.
-    error: the newest of sys.dm_cdc_errors.
+    error: the newest of sys.dm_cdc_errors. clock_ahead_seconds: by how much the server's clock was set forward in the
+    last two hours, so that ages seem so much longer.
     """
 
     database: str
@@ -80,18 +80,26 @@ class CaptureSighting:
     newest_entry_at: datetime | None
     scan: LogScan | None = None
     error: str | None = None
+    clock_ahead_seconds: float = 0.0
 
     @property
     def has_agent(self) -> bool:
         """Whether a job can be started and stopped at all."""
-        return self.engine_edition not in _WITHOUT_AGENT
+        return self.engine_edition not in AZURE_SQL_DATABASE
+
+    @property
+    def has_own_schedule(self) -> bool:
+        """Whether the job scans once whenever a schedule of the Agent's starts it, and does not run in between."""
+        return (self.job or {}).get("continuous") == 0
 
     @property
     def seconds_without_entry(self) -> float | None:
         """How long the log has brought nothing. None: it never has."""
-        if self.newest_entry_at is None:
-            return None
-        return (self.taken_at - self.newest_entry_at).total_seconds()
+        return None if self.newest_entry_at is None else self.age_seconds(self.newest_entry_at)
+
+    def age_seconds(self, moment: datetime) -> float:
+        """Of a moment of the server's local time; at least so much, where its clock was set in between."""
+        return max((self.taken_at - moment).total_seconds() - self.clock_ahead_seconds, 0.0)
 
     @property
     def caught_up(self) -> bool:
@@ -102,7 +110,7 @@ class CaptureSighting:
         scan = self.scan
         if scan is None or scan.errors or scan.ended_at is None:
             return False
-        if (self.taken_at - scan.ended_at).total_seconds() > _FRESH_SCAN_SECONDS:
+        if self.age_seconds(scan.ended_at) > _FRESH_SCAN_SECONDS:
             return False
         if scan.transactions:
             return scan.latency_seconds <= _LOW_LATENCY_SECONDS
@@ -145,6 +153,8 @@ def decide_step(
     changes = {name: value for name, value in settings.job.items() if (sighting.job or {}).get(name) != value}
     if not sighting.has_agent:
         return _without_agent(changes, stop)
+    if sighting.has_own_schedule:
+        return _by_own_schedule(changes, stop)
     guard = (ended or _guard(sighting, settings, stop, now)) if stop else ""
     if stop and not guard:
         return _toward_stop(sighting, settings, stop, now, changes)
@@ -210,6 +220,15 @@ def _without_agent(changes: Mapping[str, int], stop: PlannedStop | None) -> Step
     if sizes:
         return Step(Action.CHANGE, f"{_listed(sizes)} are not in force.", sizes, guard)
     return Step(Action.NOTHING, "the server has no Agent, and captures by a scheduler of its own.", guard=guard)
+
+
+def _by_own_schedule(changes: Mapping[str, int], stop: PlannedStop | None) -> Step:
+    """Each start of the job reads its parameters, and the next start comes by itself."""
+    owned = "it scans by a schedule of its own (continuous = 0)"
+    guard = f"{owned}, which starts it whatever was planned" if stop else ""
+    if changes:
+        return Step(Action.CHANGE, f"{owned}; {_listed(changes)} come with its next start.", changes, guard)
+    return Step(Action.NOTHING, f"{owned}.", guard=guard)
 
 
 def _listed(changes: Mapping[str, int]) -> str:

@@ -104,6 +104,12 @@ def _jobs(examined: Examined) -> _Found:
         )  # fmt: skip
     elif running is False and examined.planned_stop is not None:
         yield Grade.GOOD, "capture job", f"it does not run for {examined.planned_stop}.", ""
+    elif facts.jobs is not None and not facts.jobs.is_continuous:
+        yield (
+            Grade.NOTE, "capture job",
+            "it scans by a schedule of its own (continuous = 0); the newest entry's age tells whether it works.",
+            "Make lag_limit in pipelines.yaml longer than the schedule's interval.",
+        )  # fmt: skip
     elif running is False:
         yield Grade.PROBLEM, "capture job", "it does not run.", START_CAPTURE
     elif running is None:

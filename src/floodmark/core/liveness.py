@@ -60,18 +60,21 @@ def judge_liveness(
 ) -> Liveness:  # fmt: skip
     """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
     return (
-        _judge_heartbeat(heartbeat, lag_limit_seconds)
+        _judge_heartbeat(heartbeat, sighting.clock_ahead_seconds, lag_limit_seconds)
         or _judge_scan(sighting, lag_limit_seconds)
         or _judge_entries(sighting, lag_limit_seconds)
     )
 
 
-def _judge_heartbeat(heartbeat: Heartbeat | None, lag_limit_seconds: float) -> Liveness | None:
+def _judge_heartbeat(
+    heartbeat: Heartbeat | None, clock_ahead_seconds: float, lag_limit_seconds: float
+) -> Liveness | None:  # fmt: skip
     """None where it proves nothing: the last beat is on its way, or long ago."""
     if heartbeat is None:
         return None
     beaten, waited = (
-        (heartbeat.taken_at - at).total_seconds() for at in (heartbeat.beaten_at, heartbeat.waiting_since)
+        max((heartbeat.taken_at - at).total_seconds() - clock_ahead_seconds, 0.0)
+        for at in (heartbeat.beaten_at, heartbeat.waiting_since)
     )
     if heartbeat.has_arrived:
         words = f"the beat written {beaten:.0f} s ago has arrived."
@@ -89,7 +92,7 @@ def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness
         return Liveness(False, Evidence.SCANS, f"the newest log scan failed: {sighting.error or 'the error is gone'}.")
     if scan.ended_at is None:
         return None  # in the middle of a scan: how old the newest entry is tells whether it gets anywhere
-    age = (sighting.taken_at - scan.ended_at).total_seconds()
+    age = sighting.age_seconds(scan.ended_at)
     if age > lag_limit_seconds:
         return Liveness(False, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")
     if scan.transactions and scan.latency_seconds > lag_limit_seconds:
@@ -99,7 +102,7 @@ def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness
 
 
 def _judge_entries(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
-    if sighting.newest_entry_at is None:
+    age = sighting.seconds_without_entry
+    if age is None:
         return Liveness(None, Evidence.NONE, "nothing has been captured yet.")
-    age = (sighting.taken_at - sighting.newest_entry_at).total_seconds()
     return Liveness(age <= lag_limit_seconds, Evidence.ENTRIES, f"the newest entry of the log is {age:.0f} s old.")

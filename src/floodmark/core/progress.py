@@ -37,12 +37,13 @@ class SourceProgress:
 
 
 def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:
-    """Age of the watermark; 0 when the source has nothing newer, None where there is no watermark."""
+    """Age of the watermark; 0 when the source has nothing newer, None where there is no watermark. At least so much,
+    where the source's clock was set since."""
     if watermark is None or watermark_at is None:
         return None
     if isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn <= watermark:
         return 0.0
-    return max((snapshot.taken_at - watermark_at).total_seconds(), 0.0)
+    return max((snapshot.taken_at - watermark_at).total_seconds() - snapshot.clock_ahead_seconds, 0.0)
 
 
 def headroom_seconds(

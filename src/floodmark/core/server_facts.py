@@ -14,10 +14,12 @@ AZURE_SQL_DATABASE = frozenset({5, 12})
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The jobs of a database. The retention is that of the cleanup job."""
+    """The jobs of a database. The retention is that of the cleanup job. is_continuous: of the capture job; where it is
+    not, the job scans by a schedule of its own."""
 
     has_capture: bool
     retention_minutes: int | None
+    is_continuous: bool = True
 
 
 @dataclass(frozen=True, slots=True)

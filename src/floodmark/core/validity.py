@@ -159,7 +159,7 @@ class _Look:
         return self._verdict(
             Verdict.INSTANCE_REPLACED,
             f"capture instance {_describe(found.identity)} is not {_describe(known)}, which was read before.",
-            "Changes between the two are in neither; load the table anew.",
+            f"Changes between the two are in neither. {self._reload()}.",
         )
 
     def not_harvested(self) -> Validity | None:
@@ -213,7 +213,7 @@ class _Look:
             return self._verdict(
                 Verdict.EXPIRED,
                 f"changes after the watermark {watermark} have been cleaned up: the low end is {self.min_lsn}.",
-                "Load the table anew, and raise the retention (sys.sp_cdc_change_job) or run more often.",
+                f"{self._reload()}, and raise the retention (sys.sp_cdc_change_job) or run more often.",
             )  # fmt: skip
         return None
 
@@ -226,8 +226,7 @@ class _Look:
             return None
         return self._verdict(
             Verdict.AHEAD_OF_SOURCE, cause,
-            "The target may have rows that the source has lost, and would lack others: load the table anew "
-            f"(floodmark reload PIPELINE {self.table}, or on_gap: repair).",
+            f"The target may have rows that the source has lost, and would lack others. {self._reload()}.",
         )  # fmt: skip
 
     def capture(self) -> Validity | None:
@@ -238,7 +237,7 @@ class _Look:
         silent = behind is not None and behind > self.lag_limit_seconds
         since = f"The newest entry of the log is {behind:.0f} s old." if behind is not None else ""
         stopped = self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent)
-        if stopped and self.planned_stop is not None:
+        if stopped and self.planned_stop is not None and self.snapshot.has_agent:
             return self._verdict(
                 Verdict.CAUGHT_UP,
                 f"all that was captured has been read; the capture job does not run for {self.planned_stop}.",
@@ -250,7 +249,9 @@ class _Look:
             return self._verdict(
                 Verdict.CAPTURE_STOPPED,
                 f"the capture job {words} {evidence}, and all that it captured has been read. {since}".strip(),
-                "Start it (sys.sp_cdc_start_job), and SQL Server Agent if that is down.",
+                "Start it (sys.sp_cdc_start_job), and SQL Server Agent if that is down."
+                if self.snapshot.has_agent
+                else "The service captures by itself: see sys.dm_cdc_errors and sys.dm_cdc_log_scan_sessions.",
             )  # fmt: skip
         if silent:
             return self._verdict(
@@ -266,6 +267,9 @@ class _Look:
         if watermark == max_lsn:
             return self._verdict(Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest LSN.")
         return self._verdict(Verdict.READY, f"changes after {watermark} up to {max_lsn}.")
+
+    def _reload(self) -> str:
+        return f"Load the table anew (floodmark reload PIPELINE {self.table}, or on_gap: repair)"
 
     def _verdict(self, verdict: Verdict, cause: str, hint: str = "") -> Validity:
         return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)

@@ -12,7 +12,7 @@ from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
 
 _INSTANCE, _ROLE = 2, 9
-_JOB_TYPE, _RETENTION = 1, -2
+_JOB_TYPE, _CONTINUOUS, _RETENTION = 1, -4, -2
 
 
 def read_facts(connection: SqlServerConnection) -> ServerFacts:
@@ -41,8 +41,12 @@ def read_facts(connection: SqlServerConnection) -> ServerFacts:
 def build_jobs(rows: Iterable[Row]) -> Jobs:
     """From the rows of ``read_jobs.sql``."""
     by_type = {row[_JOB_TYPE]: row for row in rows}
-    cleanup = by_type.get("cleanup")
-    return Jobs("capture" in by_type, int(cleanup[_RETENTION]) if cleanup else None)
+    capture, cleanup = by_type.get("capture"), by_type.get("cleanup")
+    return Jobs(
+        capture is not None,
+        int(cleanup[_RETENTION]) if cleanup else None,
+        is_continuous=capture is None or bool(capture[_CONTINUOUS]),
+    )
 
 
 def _by_table(rows: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:

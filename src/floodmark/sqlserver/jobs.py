@@ -97,7 +97,7 @@ class SqlServerJobs:
 
 def _read_capture(session: SourceSession) -> CaptureSighting:
     databases, jobs, scans, errors = session.fetch_sets(read_sql("source", "read_capture"))
-    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at = databases[0]
+    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead = databases[0]
     return CaptureSighting(
         database=database,
         engine_edition=edition,
@@ -109,7 +109,13 @@ def _read_capture(session: SourceSession) -> CaptureSighting:
         newest_entry_at=newest_entry_at,
         scan=LogScan(scans[0][0], scans[0][1] or 0, scans[0][2] or 0, scans[0][3] or 0) if scans else None,
         error=f"{errors[0][0]}: {errors[0][1]}" if errors else None,
+        clock_ahead_seconds=clock_ahead_seconds(ahead),
     )
+
+
+def clock_ahead_seconds(minutes: int | None) -> float:
+    """What the server says of its clock. One that was set back makes ages short, which no limit has to allow for."""
+    return max(minutes or 0, 0) * 60.0
 
 
 def read_jobs(rows: Sequence[Row]) -> dict[str, dict[str, int]]:

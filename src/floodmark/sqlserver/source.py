@@ -8,10 +8,12 @@ from dataclasses import replace
 from floodmark.core.capture import SourceSnapshot, TableSighting
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.schema import TableName
+from floodmark.core.server_facts import AZURE_SQL_DATABASE
 from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.catalog import Catalog, FoundInstance, build_catalog
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sqlserver.jobs import clock_ahead_seconds
 from floodmark.sqlserver.tsql import change_table
 
 _SETS_WITHOUT_CDC = 2
@@ -41,7 +43,8 @@ class SqlServerSource:
             found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
             readable = [instance for instance in found.values() if instance and instance.readable]
             last_changes, min_lsns = _read_ends(session, readable) if readable else ({}, {})
-        database, enabled, taken_at, running = sets[0][0]
+        database, enabled, taken_at, running, edition, ahead = sets[0][0]
+        clock_ahead = clock_ahead_seconds(ahead)
         max_lsn, max_lsn_at = sets[_SETS_WITHOUT_CDC][0] if enabled else (None, None)
         entries = sets[_SETS_WITHOUT_CDC + 1] if enabled else []
         return SourceSnapshot(
@@ -50,12 +53,14 @@ class SqlServerSource:
             max_lsn=read_lsn(max_lsn),
             max_lsn_at=max_lsn_at,
             taken_at=taken_at,
-            seconds_behind=(taken_at - max_lsn_at).total_seconds() if max_lsn_at else None,
+            seconds_behind=(max((taken_at - max_lsn_at).total_seconds() - clock_ahead, 0.0) if max_lsn_at else None),
             capture_running=None if running is None else bool(running),
             tables=tuple(
                 _sighting(catalog, table, _with_low_end(found[table], min_lsns), last_changes) for table in tables
             ),
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
+            has_agent=edition not in AZURE_SQL_DATABASE,
+            clock_ahead_seconds=clock_ahead,
         )
 
 

@@ -148,6 +148,48 @@ def test_server_without_an_agent_is_neither_stopped_nor_started(edition: int) ->
     assert decide_step(replace(seen, job={"maxtrans": 1000}), settings, None, NOW).action is Action.NOTHING
 
 
+SCHEDULED = {"running": False, "job": {"maxtrans": 1000, "continuous": 0}}
+
+
+def test_job_that_scans_by_a_schedule_of_its_own_is_neither_stopped_nor_started_but_judged_by_its_scans() -> None:
+    seen = sighting(**SCHEDULED)
+    assert decide_step(seen, WANTED, None, NOW).action is Action.NOTHING
+    planned = decide_step(replace(seen, running=True), WANTED, STOP, NOW)
+    assert (planned.action, "continuous = 0" in planned.guard) == (Action.NOTHING, True)
+    assert judge_liveness(seen, 900).alive is True
+    assert judge_liveness(replace(seen, scan=scan(age_seconds=1000)), 900).alive is False
+
+
+def test_parameters_of_a_job_that_scans_by_a_schedule_of_its_own_are_changed_without_a_restart() -> None:
+    step = decide_step(sighting(**SCHEDULED), CaptureSettings(job={"maxtrans": 7, "pollinginterval": 2}), None, NOW)
+    assert (step.action, step.changes) == (Action.CHANGE, {"maxtrans": 7, "pollinginterval": 2})
+
+
+SPRING = {"clock_ahead_seconds": 3600.0}
+
+
+@pytest.mark.parametrize(
+    ("seen", "alive"),
+    [
+        ({"scan": scan(age_seconds=3900)}, True),
+        ({"scan": scan(age_seconds=5000)}, False),
+        ({"scan": scan(age_seconds=10)}, True),
+        ({"scan": None, "newest_entry_at": AT - timedelta(seconds=3900)}, True),
+        ({"scan": None, "newest_entry_at": AT - timedelta(seconds=4600)}, False),
+    ],
+)
+def test_age_over_a_clock_that_was_set_forward_is_not_counted_an_hour_too_long(
+    seen: dict[str, Any], alive: bool
+) -> None:
+    assert judge_liveness(sighting(**(SPRING | seen)), 900).alive is alive
+
+
+def test_beat_written_before_the_clock_was_set_forward_has_the_time_it_is_given() -> None:
+    waiting, late = (beats(beaten=seconds, waiting=seconds, arrived=None) for seconds in (3800, 7200))
+    assert judge_liveness(sighting(**SPRING), 900, waiting).evidence is Evidence.SCANS
+    assert judge_liveness(sighting(**SPRING), 900, late).alive is False
+
+
 @pytest.mark.parametrize(
     ("seen", "alive", "evidence"),
     [

@@ -64,6 +64,7 @@ def test_sound_source_has_nothing_but_good_findings() -> None:
         ({"agent_running": False}, "agent", Grade.PROBLEM),
         ({"agent_running": None}, "agent", Grade.NOTE),
         ({"jobs": Jobs(False, 4320)}, "capture job", Grade.PROBLEM),
+        ({"jobs": Jobs(True, 4320, is_continuous=False)}, "capture job", Grade.NOTE),
         ({"jobs": Jobs(True, None)}, "retention", Grade.RISK),
         ({"jobs": Jobs(True, 1439)}, "retention", Grade.RISK),
         ({"jobs": None}, "retention", Grade.NOTE),

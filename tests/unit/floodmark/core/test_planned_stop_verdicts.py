@@ -27,6 +27,13 @@ def test_stopped_job_is_an_incident_only_outside_a_planned_stop(seen: dict[str, 
     assert "planned from 2026-05-01 08:00 to 2026-05-01 18:00 UTC" in planned.cause
 
 
+def test_silence_of_a_server_without_an_agent_is_not_excused_by_a_stop_that_does_not_reach_it() -> None:
+    look = snapshot(sighting(), has_agent=False, **UNKNOWN_AND_SILENT)
+    planned = classify(sighting(), look, state(100), planned_stop=STOP)
+    assert planned.verdict is Verdict.CAPTURE_STOPPED
+    assert "sp_cdc_start_job" not in planned.hint
+
+
 def test_table_enabled_in_a_planned_stop_waits_for_its_end() -> None:
     new = sighting(min_lsn=LsnAbsence.NULL)
     planned = classify(new, snapshot(new, **STOPPED), None, planned_stop=STOP)

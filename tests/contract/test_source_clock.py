@@ -1,0 +1,49 @@
+"""Ages at a source whose clock is set forward in the night in which summer time begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc_database import CdcDatabase
+from emulator_process import running_emulator
+from floodmark.core.liveness import judge_liveness
+from floodmark.core.schema import TableName
+from floodmark.core.validity import DEFAULT_LAG_LIMIT_SECONDS
+from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.jobs import SqlServerJobs
+from floodmark.sqlserver.source import SqlServerSource
+
+ORDERS = TableName("dbo", "Orders")
+
+
+def test_idle_source_is_not_silent_for_an_hour_when_summer_time_begins(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    with (
+        running_emulator(open_dir / "spring", databases=("Shop",)) as emulator,
+        emulator.connect_pymssql("Shop", autocommit=True) as connection,
+    ):
+        shop = CdcDatabase("Shop", connection)
+        shop.run("EXEC sys.sp_cdc_enable_db", "CREATE TABLE dbo.Orders (Id int IDENTITY PRIMARY KEY)")
+        shop.enable("Orders")
+        at = SqlServerConnection(
+            emulator.host, emulator.port, "Shop", emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+        )
+        shop.run("EXEC emulator.set_clock @now = '2027-03-28T01:59:00'", "INSERT dbo.Orders DEFAULT VALUES")
+        shop.scan()
+        assert SqlServerSource(at).read_snapshot([ORDERS]).clock_ahead_seconds == 0
+        # At two it turns three.
+        shop.run("EXEC emulator.set_clock @now = '2027-03-28T03:03:00'")
+        seen, sighting = SqlServerSource(at).read_snapshot([ORDERS]), SqlServerJobs(at).read_capture()
+        assert seen.max_lsn_at is not None
+        assert (seen.taken_at - seen.max_lsn_at).total_seconds() > 3600
+        assert seen.seconds_behind is not None
+        assert 180 <= seen.seconds_behind < 480
+        assert judge_liveness(sighting, DEFAULT_LAG_LIMIT_SECONDS).alive is not False
+        shop.run("EXEC emulator.set_clock @now = '2027-03-28T06:01:00'")
+        later = SqlServerSource(at).read_snapshot([ORDERS])
+        assert later.seconds_behind is not None
+        assert (later.clock_ahead_seconds, later.seconds_behind > DEFAULT_LAG_LIMIT_SECONDS) == (0, True)
