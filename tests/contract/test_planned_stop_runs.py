@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 from small_source import NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
@@ -18,10 +19,12 @@ from floodmark.ledger.upkeep import PostgresUpkeepLedger
 from floodmark.orchestration import planned_stops
 from floodmark.orchestration.planned_stops import current_stop
 from floodmark.sync.advance import advance_window
+from floodmark.sync.alerts import Alerts
 from floodmark.sync.check import check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import OpenResult, open_window
 from floodmark.warehouse.connection import WarehouseConnection
+from open_alerts import OpenAlerts
 
 STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))
 NINE = datetime(2026, 5, 4, 9, tzinfo=UTC)
@@ -39,8 +42,8 @@ class StoppedSource(SmallSource):
         return replace(super().read_snapshot(*arguments), capture_running=False)  # type: ignore[arg-type]
 
 
-def run(source: SmallSource, shop: Shop, stop: PlannedStop | None) -> OpenResult:
-    opened = open_window(settings(), source, shop.ledger, planned_stop=stop)
+def run(source: SmallSource, shop: Shop, stop: PlannedStop | None, alerts: Alerts | None = None) -> OpenResult:
+    opened = open_window(settings(), source, shop.ledger, planned_stop=stop, alerts=alerts)
     if opened.window_id is not None:
         load_window(opened.window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
         check_window(opened.window_id, shop.ledger, NoChecks())
@@ -69,6 +72,43 @@ def test_stop_that_was_ended_early_no_longer_excuses_a_job_that_does_not_run(
     assert current_stop(CONFIG, "p", NINE) == STOP
     PostgresUpkeepLedger(database).record_ended_stop("shop", STOP.since, "the log was full")
     assert current_stop(CONFIG, "p", NINE) is None
+
+
+@dataclass
+class SilentSource(SmallSource):
+    """Its job runs; the newest entry of the log is so old."""
+
+    behind: float = 0.0
+
+    def read_snapshot(self, *arguments: object) -> SourceSnapshot:
+        return replace(super().read_snapshot(*arguments), seconds_behind=self.behind)  # type: ignore[arg-type]
+
+
+def test_job_that_runs_and_brings_nothing_is_told_by_runs_that_end_as_skipped_until_rows_come_again(
+    database: WarehouseConnection, ledger: PostgresLedger
+) -> None:
+    source, shop, told = SilentSource(), Shop(database, ledger), OpenAlerts()
+    source.write(1, 10)
+    run(source, shop, None, told)
+    assert told.kinds == []
+    source.behind = 5000.0
+    for _ in range(2):
+        assert run(source, shop, None, told).window_id is None
+        assert told.kinds == ["capture_lagging"]
+    (alert,) = told.open.values()
+    assert alert.subject == PIPELINE
+    assert "5000 s old" in alert.what
+    source.write(2, 20)
+    source.behind = 0.0
+    assert run(source, shop, None, told).window_id is not None
+    assert told.kinds == []
+
+
+def test_who_only_looks_makes_no_ledger(database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_stops, "warehouse_connection", lambda _: database)
+    assert current_stop(CONFIG, "p", NINE) == STOP
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute("SELECT to_regnamespace('floodmark')").fetchone() == (None,)
 
 
 @pytest.mark.parametrize(("minutes", "excused"), [(5, True), (11, False)])

@@ -25,6 +25,7 @@ from floodmark.core.types import list_losses
 from floodmark.core.validity import incident
 from floodmark.core.window import LoadKind, TablePlan, WindowPlan, WindowState
 from floodmark.sync.alerts import Alerts
+from floodmark.sync.capture_lag import tell_lag
 from floodmark.sync.drift import DriftWatch, all_held, held_verdicts
 from floodmark.sync.drift_ports import Hold
 from floodmark.sync.opening import look_again
@@ -84,6 +85,7 @@ def _open(
     validities = repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
+    tell_lag(settings.name, validities, repairs.alerts)
     if error := all_held(settings.name, validities):
         raise error
     decision = decide(settings, snapshot, states, validities)
