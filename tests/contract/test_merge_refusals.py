@@ -8,10 +8,12 @@ import psycopg
 import pytest
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
 
-from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError
+from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError, WarehouseUnavailableError
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.core.schema import TableName
+from floodmark.core.window import TablePlan
 from floodmark.ledger.postgres import PostgresLedger
+from floodmark.warehouse import targets
 from floodmark.warehouse.connection import WarehouseConnection
 
 
@@ -72,3 +74,37 @@ def test_null_in_a_key_that_has_none_is_told_by_its_column(shop: Shop) -> None:
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     with pytest.raises(DataQualityError, match=r"dbo\.Orders: column Id of its key is NULL in rows of the window"):
         _null_key(shop, INSERT, nullable=False)
+
+
+def _wider() -> TablePlan:
+    columns = (COLUMNS[0], replace(COLUMNS[1], precision=20), *COLUMNS[2:])
+    return replace(changes(10, 20), instance=instance(columns))
+
+
+def test_view_on_a_column_that_must_be_widened_is_named(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    _change(shop, 'CREATE VIEW shop.big AS SELECT "Id" FROM shop.orders WHERE "Amount" > 9')
+    _change(shop, 'CREATE VIEW shop.ids AS SELECT "Id" FROM shop.orders')
+    words = r"dbo\.Orders: column Amount of shop\.orders cannot become numeric\(20,2\): views use it: shop\.big\. Drop"
+    with pytest.raises(WarehouseAdminError, match=words):
+        shop.begin(_wider(), 20)
+    _change(shop, "DROP VIEW shop.big")
+    shop.warehouse.prepare_window(shop.ledger.read_window(2).plan)
+
+
+def test_what_else_keeps_a_column_from_being_widened_is_said_in_the_warehouses_words(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    _change(shop, 'ALTER TABLE shop.orders ADD double numeric GENERATED ALWAYS AS ("Amount" * 2) STORED')
+    with pytest.raises(
+        WarehouseAdminError, match=r"cannot become .*: cannot alter type of a column used by a generated"
+    ):
+        shop.begin(_wider(), 20)
+
+
+def test_widening_gives_way_to_a_reader_that_does_not_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "LOCK_TIMEOUT", "50ms")
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    with psycopg.connect(shop.connection.conninfo()) as reader:
+        reader.execute("SELECT FROM shop.orders")
+        with pytest.raises(WarehouseUnavailableError, match="lock timeout"):
+            shop.begin(_wider(), 20)

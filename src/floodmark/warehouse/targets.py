@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psycopg
 
 from floodmark.core.carried import why_not_named
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, WarehouseAdminError
 from floodmark.core.naming import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
@@ -32,6 +32,8 @@ OWN_TYPES = {
     LOADED_AT_COLUMN: "timestamp with time zone",
     DELETED_COLUMN: "boolean",
 }
+LOCK_TIMEOUT = "10s"
+"""An ALTER that waits makes every later reader of the target wait behind it: it gives up, and is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,29 @@ def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
         return [f"{table.target} created with {len(wanted)} columns"]
     _check_shape(table, wanted, found)
     done = []
+    session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for name, type_name in wanted.items():
         if name not in found:
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
             done.append(f"{table.target}: column {name} {type_name} added")
         elif not holds(found[name].type_name, type_name):
-            session.execute(f"ALTER TABLE {quote_table(table.target)} ALTER COLUMN {quote(name)} TYPE {type_name}")
+            _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
     return done
+
+
+def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name: str) -> None:
+    try:
+        with session.transaction():  # a savepoint: afterwards the catalogue is asked
+            session.execute(f"ALTER TABLE {quote_table(table.target)} ALTER COLUMN {quote(column)} TYPE {type_name}")
+    except psycopg.errors.FeatureNotSupported as error:
+        named = {"schema": table.target.schema, "name": table.target.name, "column": column}
+        views = [view for (view,) in session.execute(read_sql("warehouse", "list_views_of_column"), named).fetchall()]
+        in_the_way = f"views use it: {', '.join(views)}" if views else str(error.diag.message_primary)
+        raise WarehouseAdminError(
+            str(table.source), f"column {column} of {table.target} cannot become {type_name}: {in_the_way}.",
+            "Drop what uses the column, let the pipeline run, and make it again; no row is lost meanwhile.",
+        ) from error  # fmt: skip
 
 
 def column_types(table: TablePlan) -> dict[str, str]:
