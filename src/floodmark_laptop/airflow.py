@@ -46,6 +46,7 @@ class Airflow:
     connections: Mapping[str, str]
     extra_environment: Mapping[str, str] = field(default_factory=dict)
     children: list[Child] = field(default_factory=list, init=False)
+    _ended: list[Child] = field(default_factory=list, init=False, repr=False)
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
 
     @property
@@ -111,6 +112,18 @@ class Airflow:
             migrate.check()
         self.children = [self._spawn(name, *arguments) for name, arguments in _PROCESSES.items()]
 
+    def child(self, name: str) -> Child:
+        """One of the four, as it was started last."""
+        return next(child for child in self.children if child.name == name)
+
+    def start_again(self, name: str) -> None:
+        """One of the four, after it has ended. What it left behind goes on, and ends with ``stop``."""
+        if name == "api-server":
+            self._disconnect()
+        ended = self.child(name)
+        self.children[self.children.index(ended)] = self._spawn(name, *_PROCESSES[name])
+        self._ended.append(ended)
+
     def wait_until_ready(self) -> None:
         """Until the API server answers and reports a living scheduler and DAG processor."""
 
@@ -140,14 +153,17 @@ class Airflow:
         A scheduler with a running task waits for it without end and, when killed, leaves its workers and the task's
         processes behind (seen with 3.3.2); they share its session and are ended by that.
         """
+        self._disconnect()
+        for child in self.children:
+            child.process.terminate()
+        for child in (*self.children, *self._ended):
+            child.stop(timeout_seconds=8.0)
+        self.children, self._ended = [], []
+
+    def _disconnect(self) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
-        for child in self.children:
-            child.process.terminate()
-        for child in self.children:
-            child.stop(timeout_seconds=8.0)
-        self.children = []
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         """One REST call to ``/api/v2/…``. Raises LaptopError with the server's answer."""

@@ -1,0 +1,117 @@
+"""kill -9 of Airflow's processes, inside the steps of a first load, of windows and of backfills, under a workload: all
+that Airflow tries again ends well by itself, and source and warehouse end equal, row by row.
+
+FLOODMARK_AIRFLOW_KILLS: how many more, of drawn victims at drawn moments. FLOODMARK_TORTURE_SEED: which.
+FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations, as ``make torture`` does.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_rig import STATES, AirflowRig, Gate
+from airflow_torturer import AirflowTorturer
+from floodmark_laptop.comparison import compare
+
+KILLS = int(os.environ.get("FLOODMARK_AIRFLOW_KILLS", "0"))
+SEED = int(os.environ.get("FLOODMARK_TORTURE_SEED", "20261122"))
+WITH_SPARK = os.environ.get("FLOODMARK_TORTURE_SPARK") == "1"
+SPOILT = (
+    "DELETE FROM shop.order_lines",
+    """UPDATE shop.orders SET "Status" = 'spoilt', __deleted = NOT __deleted""",
+    """UPDATE shop.customers SET "Name" = 'spoilt'""",
+)
+STILL_SPOILT = """
+SELECT 'order' FROM shop.orders WHERE "Status" = 'spoilt'
+UNION ALL SELECT 'customer' FROM shop.customers WHERE "Name" = 'spoilt'
+"""
+
+pytestmark = pytest.mark.timeout(600 + KILLS * (150 if WITH_SPARK else 60))
+
+
+def kill_in_first_load(rig: AirflowRig) -> None:
+    """The machine, so to say: scheduler, task and load, when some chunks are staged and others are not."""
+    rig.source("EXEC emulator.slow_statements @seconds = 0.5, @times = 0, @text = N'OrderLines', @database = N'Shop'")
+    staged = "SELECT chunk_no FROM floodmark.load_chunks WHERE state = 'staged' AND source_name = 'OrderLines'"
+    rig.wait(lambda: len(rig.warehouse(staged)) >= 2, "chunks to be staged")
+    rig.kill("machine", "load")
+    rig.source("EXEC emulator.clear_faults")
+    rig.wait_for_success(*rig.runs())
+    assert "chunks are left" in rig.logs("load")
+
+
+def kill_in_every_step(rig: AirflowRig) -> int:
+    """Each task's process once, inside the transaction that ends its step. Returns the window."""
+    with rig.gate(*STATES) as gate:
+        run = rig.trigger()
+        for task in STATES:
+            gate.wait_for(task)
+            rig.kill("task", task)
+            gate.open(task)
+    rig.wait_for_success(run)
+    ((window,),) = rig.warehouse("SELECT max(window_id) FROM floodmark.windows WHERE state = 'advanced'")
+    return int(window)
+
+
+def kill_worker(rig: AirflowRig) -> None:
+    """The process that watches over a task: Airflow gives up on the task, which goes on."""
+    with rig.gate("load") as gate:
+        rig.trigger()
+        kill_until_next_try(rig, gate, "worker")
+
+
+def kill_until_next_try(rig: AirflowRig, gate: Gate, victim: str) -> None:
+    """The load of before stands still until the next one is there as well."""
+    gate.wait_for("load")
+    run = rig.run_of("load")
+    tries = rig.tries(run, "load")
+    rig.kill(victim, "load")
+    rig.wait_for_try(run, "load", tries + 1)
+    gate.open("load")
+    rig.wait_for_success(run)
+
+
+def spoil(rig: AirflowRig, window: int) -> None:
+    """Rows that the window brought, of the backfill's hours: they are gone, are back, or hold something else."""
+    begin, end = (f"decode('{lsn}', 'hex')" for lsn in rig.past_lsns)
+    for statement in SPOILT:
+        assert rig.warehouse(
+            f"{statement} WHERE __window_id = {window} AND __lsn > {begin} AND __lsn <= {end} RETURNING 1"
+        )
+
+
+def kill_in_backfill(rig: AirflowRig, victim: str, *arguments: str) -> None:
+    """While one of its runs loads."""
+    with rig.gate("load") as gate:
+        rig.backfill(*arguments)
+        kill_until_next_try(rig, gate, victim)
+    runs = rig.backfill_runs()
+    assert len(runs) == 2
+    rig.wait_for_success(*runs)
+    assert rig.warehouse(STILL_SPOILT) == []
+
+
+def test_airflow_killed_inside_every_step_ends_with_equal_tables(
+    stack_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = AirflowRig(stack_dir, with_spark=WITH_SPARK)
+    monkeypatch.setenv("PATH", f"{rig.programs}{os.pathsep}{os.environ['PATH']}")
+    with rig.running():
+        kill_in_first_load(rig)
+        rig.work_in_the_past()
+        window = kill_in_every_step(rig)
+        spoil(rig, window)
+        kill_in_backfill(rig, "scheduler", "--max-active-runs", "2")
+        # Airflow allows of no other backfill yet: it looks every half a minute whether one has ended.
+        kill_worker(rig)
+        rig.wait(rig.may_backfill, "Airflow to end the backfill")
+        kill_in_backfill(rig, "machine", "--run-backwards")
+        AirflowTorturer(rig, SEED).torture(KILLS)
+        rig.end_workload()
+        rig.wait_for_success(rig.trigger())
+        assert [(c.table, c.differences) for c in compare(rig.stack) if not c.equal] == []
+        assert rig.warehouse("SELECT DISTINCT state FROM floodmark.windows") == [("advanced",)]
+        assert rig.warehouse("SELECT * FROM test.moved_back") == []
