@@ -58,7 +58,7 @@ def run_replay(
 ) -> OpenResult:
     """As a run of a backfill does it. ledger, warehouse: in the place of the shop's."""
     ledger, warehouse = ledger or shop.ledger, warehouse or shop.warehouse
-    opened = Replay(settings(**chosen), source, SmallLog(source), ledger).open(interval)
+    opened = Replay(settings(**chosen), source, SmallLog(source), ledger, warehouse).open(interval)
     if opened.window_id is not None:
         load_window(opened.window_id, ledger, warehouse, source, SmallStager(shop, source))
         check_window(opened.window_id, ledger, NoChecks())
@@ -93,7 +93,11 @@ class Pipeline:
 
     def open_replay(self, after: int, to: int, **chosen: Any) -> OpenResult:
         """Its first step."""
-        return Replay(settings(**chosen), self.source, SmallLog(self.source), self.shop.ledger).open(between(after, to))
+        return self.planner(**chosen).open(between(after, to))
+
+    def planner(self, log: SmallLog | None = None, drift: Any = None, **chosen: Any) -> Replay:
+        log = log or SmallLog(self.source)
+        return Replay(settings(**chosen), self.source, log, self.shop.ledger, self.shop.warehouse, drift=drift)
 
     def replay(self, after: int, to: int, **other: Any) -> OpenResult:
         return run_replay(self.shop, self.source, between(after, to), **other)

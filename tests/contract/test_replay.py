@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from small_replay import Pipeline, SmallLog, between, run_replay
+from small_replay import Pipeline, between, run_replay
 from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
 
@@ -19,7 +19,6 @@ from floodmark.core.lane import is_replay_lane, load_lane
 from floodmark.core.window import Deletes, WindowState
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.sync.open_window import open_window
-from floodmark.sync.replay import Replay
 from floodmark.warehouse.connection import WarehouseConnection
 
 
@@ -123,8 +122,7 @@ def test_the_dry_run_counts_change_rows_and_plans_nothing(pipeline: Pipeline) ->
     pipeline.source.write(1, 11)
     pipeline.source.write(1, 12)
     pipeline.run()
-    replay = Replay(settings(), pipeline.source, SmallLog(pipeline.source), pipeline.shop.ledger)
-    (count,) = replay.count(between(pipeline.watermark() - 2, pipeline.watermark() + 5))
+    (count,) = pipeline.planner().count(between(pipeline.watermark() - 2, pipeline.watermark() + 5))
     assert (count.table, count.rows) == (ORDERS, 2)
     assert count.interval == between(pipeline.watermark() - 2, pipeline.watermark())
     assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
@@ -135,8 +133,7 @@ def test_two_replays_of_one_interval_meet_in_one_window(pipeline: Pipeline) -> N
     pipeline.run()
     interval = between(pipeline.watermark() - 1, pipeline.watermark())
     ledger = pipeline.shop.ledger
-    first = Replay(settings(), pipeline.source, SmallLog(pipeline.source), ledger).open(interval)
-    second = Replay(settings(), pipeline.source, SmallLog(pipeline.source), ledger).open(interval)
+    first, second = pipeline.planner().open(interval), pipeline.planner().open(interval)
     assert first.window_id == second.window_id
     assert first.window_id is not None
     with ledger.hold_load(first.window_id), pytest.raises(WindowBusyError):

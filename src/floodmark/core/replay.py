@@ -30,7 +30,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.state import TableState
 from floodmark.core.validity import classify, incident
-from floodmark.core.window import TablePlan
+from floodmark.core.window import TablePlan, WindowPlan
 
 _SECOND = timedelta(seconds=1)
 _UNKNOWN_ZONE = timedelta(minutes=61)
@@ -83,11 +83,12 @@ class ReplayRecords:
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
     """tables: each with the part of the interval that is replayed. left_out: a sentence for each that is not, or not
-    wholly."""
+    wholly. records: what it was planned on."""
 
     interval: Interval
     tables: tuple[TablePlan, ...]
     left_out: tuple[str, ...]
+    records: ReplayRecords
 
     @property
     def to_lsn(self) -> Lsn:
@@ -165,7 +166,33 @@ def plan_replay(
         plans.append(_plan(table, sighting, snapshot, state, part))
     if error := incident(settings.name, tuple(refused)):
         raise error
-    return ReplayPlan(interval, tuple(plans), tuple(said))
+    return ReplayPlan(interval, tuple(plans), tuple(said), records)
+
+
+def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
+    """Why an unfinished replay can no longer be finished as it was planned; None where it can.
+
+    plan: of the same interval, as it would be planned now.
+    """
+    now = {table.source: table for table in plan.tables}
+    for table in window.tables:
+        planned, load = now.get(table.source), plan.records.whole_loads.get(table.source)
+        if planned is None:
+            said = (line for line in plan.left_out if line.startswith(f"{table.source}: "))
+            return next(said, f"{table.source}: it does not belong to the pipeline any more.")
+        if load is not None and load.window_id > window.window_id:
+            return f"{table.source}: the whole table was read since, at {load}."
+        if planned.instance.identity != table.instance.identity:
+            return f"{table.source}: it is read from capture instance {planned.instance.identity.name} now."
+        if not _covers(planned.interval, table.interval):
+            return f"{table.source}: of {table.interval} only {planned.interval} can be replayed now."
+    return None
+
+
+def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
+    if wide is None or narrow is None:
+        return wide is narrow
+    return wide.after_lsn <= narrow.after_lsn and narrow.to_lsn <= wide.to_lsn
 
 
 def _part_of(interval: Interval, watermark: Lsn, load: WholeLoad | None) -> tuple[Interval | None, list[str]]:

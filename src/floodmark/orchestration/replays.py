@@ -27,7 +27,14 @@ def replay_of(config: Config, pipeline: str) -> Replay:
 
     wiring = wire(config, pipeline)
     watch = drift_watch(config, config.pipeline(pipeline).source)
-    return Replay(wiring.settings, wiring.source(), wiring.replay_source(), wiring.replay_ledger(), watch)
+    return Replay(
+        wiring.settings,
+        wiring.source(),
+        wiring.replay_source(),
+        wiring.replay_ledger(),
+        wiring.warehouse(),
+        drift=watch,
+    )
 
 
 def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:

@@ -1,7 +1,8 @@
 """Replaying an interval: which one is meant, what it holds, and its window in the ledger, on a lane of its own.
 
 From there on a replay is a window like any other: it is loaded, checked and finished by the same steps; only that no
-watermark moves at its end. Two replays of one interval meet in one window, and the second finishes what the first left.
+watermark moves at its end. Two replays of one interval meet in one window, and the second finishes what the first left;
+unless what that was planned on is not true any more: then it is given up, and planned anew.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.errors import WatermarkConflictError
+from floodmark.core.errors import (
+    CdcNotEnabledError,
+    InstanceReplacedError,
+    SourceRewoundError,
+    WatermarkConflictError,
+    WindowExpiredError,
+)
 from floodmark.core.interval import Interval
 from floodmark.core.lane import is_load_lane, replay_lane
 from floodmark.core.planning import known_positions, pinned_instances
@@ -23,12 +30,13 @@ from floodmark.core.replay import (
     ReplayRecords,
     WholeLoad,
     covering_times,
+    explain_stale,
     interval_of,
     plan_replay,
 )
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.window import TablePlan, WindowState
+from floodmark.core.window import TablePlan, WindowPlan, WindowState
 from floodmark.sync.drift import DriftWatch
 from floodmark.sync.open_window import OpenResult
 from floodmark.sync.ports import Ledger, OpenedWindow, Source
@@ -37,6 +45,8 @@ from floodmark.sync.verify_reads import verify_reads
 _LOG = logging.getLogger(__name__)
 _TRIES = 5
 """Each begins anew because a normal run moved a watermark, or another replay of the interval opened its window."""
+_GONE = (WindowExpiredError, InstanceReplacedError, SourceRewoundError, CdcNotEnabledError)
+"""What was planned before can never be read any more."""
 
 
 class ReplaySource(Protocol):
@@ -68,17 +78,24 @@ class ReplayCount:
     rows: int
 
 
+class StagingOwner(Protocol):
+    """What a replay asks of the warehouse."""
+
+    def drop_staging(self, window_id: int) -> None: ...
+
+
 class Replay:
     """Of one pipeline. drift: None to plan without a look for schema drift."""
 
     def __init__(
         self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: ReplayLedger,
-        drift: DriftWatch | None = None,
+        warehouse: StagingOwner, *, drift: DriftWatch | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._source = source
         self._log = log
         self._ledger = ledger
+        self._warehouse = warehouse
         self._drift = drift
 
     def find_moments(self, begin: datetime, end: datetime) -> Interval | None:
@@ -119,26 +136,46 @@ class Replay:
 
     def _open(self, interval: Interval, lane: str) -> OpenResult:
         unfinished = self._ledger.unfinished_window(self._settings.name, lane)
-        if unfinished is not None:
+        if unfinished is not None and unfinished.state is not WindowState.PLANNED:
             return self._go_on(unfinished)
-        plan = self._plan(interval)
+        try:
+            plan = self._plan(interval)
+        except _GONE as error:
+            if unfinished is not None:
+                self._give_up(unfinished.plan, str(error))
+            raise
+        if unfinished is not None:
+            stale = explain_stale(unfinished.plan, plan)
+            if stale is None:
+                return self._go_on(unfinished)
+            self._give_up(unfinished.plan, stale)
+        return self._open_new(plan, lane)
+
+    def _open_new(self, plan: ReplayPlan, lane: str) -> OpenResult:
         tables = [replace(table, quiet=rows == 0) for table, rows in self._counted(plan)]
         if all(table.quiet for table in tables):
-            reason = " | ".join((f"no table has a change to replay in {interval}.", *plan.left_out))
+            reason = " | ".join((f"no table has a change to replay in {plan.interval}.", *plan.left_out))
             _LOG.info("Nothing to replay: %s", reason)
             return OpenResult(None, reason)
         opened = self._ledger.open_window(self._settings.name, plan.to_lsn, tables, lane=lane)
-        _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, interval)
+        _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, plan.interval)
         return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to_lsn)
 
     def _go_on(self, unfinished: OpenedWindow) -> OpenResult:
         plan, state = unfinished.plan, unfinished.state
         reason = f"window {plan.window_id}, a replay of the same interval, is unfinished: {state.value}."
         _LOG.info("%s This run finishes it.", reason)
+        for table in plan.tables:
+            _LOG.info("%s: %s, as it was planned.", table.source, table.interval)
         if state is WindowState.PLANNED:
-            verify_reads(plan, self._source)
             self._ledger.replace_rules(plan.window_id, {table.source: table.rules for table in self._settings.tables})
         return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+
+    def _give_up(self, window: WindowPlan, why: str) -> None:
+        """Nothing was merged of it. A load of it that is at work finds it gone."""
+        _LOG.warning("Window %s, a replay of the same interval, is given up. %s", window.window_id, why)
+        self._warehouse.drop_staging(window.window_id)
+        self._ledger.leave_out(window.window_id, [table.source for table in window.tables])
 
     def _plan(self, interval: Interval) -> ReplayPlan:
         settings = self._settings
@@ -165,8 +202,12 @@ class Replay:
         return plan
 
     def _counted(self, plan: ReplayPlan) -> list[tuple[TablePlan, int]]:
+        """Change rows of each table. What cleanup took before they were counted is not mistaken for nothing."""
+        if not plan.tables:
+            return []
         intervals = {table.instance.identity.name: table.interval for table in plan.tables if table.interval}
         counts = self._log.count_changes(intervals)
+        verify_reads(WindowPlan(0, self._settings.name, plan.to_lsn, plan.tables), self._source)
         counted = [(table, counts[table.instance.identity.name]) for table in plan.tables]
         for table, rows in counted:
             _LOG.info("%s: %s change rows in %s.", table.source, rows, table.interval)
