@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.naming import IDENTIFIER_MAX_BYTES, PART_COLUMN, TARGET_COLUMNS
+from floodmark.core.naming import IDENTIFIER_MAX_BYTES, KEEP_PREFIX, PART_COLUMN, TARGET_COLUMNS
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import warehouse_type
 from floodmark.core.window import TemporalPolicy
@@ -32,6 +32,6 @@ def why_not_named(name: str) -> str:
     """What is said of a column whose name no target can have; "" for any other."""
     if len(name.encode()) > IDENTIFIER_MAX_BYTES:
         return f"is longer than the {IDENTIFIER_MAX_BYTES} bytes of PostgreSQL's names"
-    if name in _KEPT_NAMES or name.lower() in _SYSTEM_COLUMNS:
+    if name in _KEPT_NAMES or name.startswith(KEEP_PREFIX) or name.lower() in _SYSTEM_COLUMNS:
         return "has a name that the warehouse keeps for itself"
     return ""

@@ -20,7 +20,8 @@ PART_COLUMN = "__part"
 
 TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
-_KEEP_PREFIX = "__keep_"
+KEEP_PREFIX = "__keep_"
+"""Of staging only: see ``keep_column``."""
 
 
 def staging_table(plan: WindowPlan, index: int) -> TableName:
@@ -41,10 +42,10 @@ def staging_prefix(window_id: int) -> str:
 
 def keep_column(column: str) -> str:
     """The staging column that is true where the change row left the LOB out and the target's value stays."""
-    name = _KEEP_PREFIX + column
+    name = KEEP_PREFIX + column
     if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
         return name
-    return _KEEP_PREFIX + hashlib.sha256(column.encode()).hexdigest()[:32]
+    return KEEP_PREFIX + hashlib.sha256(column.encode()).hexdigest()[:32]
 
 
 def lob_columns(table: SourceTable) -> tuple[str, ...]:
