@@ -28,6 +28,7 @@ from floodmark.core.liveness import Evidence
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.state import TableState
+from floodmark.core.tsql_texts import literal
 
 DEFAULT_LAG_LIMIT_SECONDS = 900.0
 
@@ -144,13 +145,23 @@ class _Look:
                 "Grant it SELECT on the table and on its change table, and the gating role if there is one.",
             )  # fmt: skip
         if self.sighting.instance is None:
-            was = f" Capture instance {self.state.identity.name} was read before." if self.state.identity else ""
-            return self._verdict(
-                Verdict.INSTANCE_MISSING, f"the table has no capture instance that could be read.{was}",
-                "Run sys.sp_cdc_enable_table for it."
-                + (" What was changed since the watermark is only in the table itself." if was else ""),
-            )  # fmt: skip
+            return self._no_instance()
         return None
+
+    def _no_instance(self) -> Validity:
+        """The name matters: a table that is enabled without one gets an instance that nobody looks for."""
+        others, read = self.sighting.others, self.state.identity
+        name = self.sighting.looked_for or (read.name if read else None)
+        found = f"the table has {' and '.join(others)}, but not the" if others else "the table has no"
+        was = f" Capture instance {read.name} was read before." if read else ""
+        named = f" with @capture_instance = {literal(name)}" if name else ""
+        instead = f", or have {others[0]} read: capture_instance: {others[0]} in pipelines.yaml" if others else ""
+        return self._verdict(
+            Verdict.INSTANCE_MISSING,
+            f"{found} capture instance{f' {name}' if name else ''} that could be read.{was}",
+            f"Run sys.sp_cdc_enable_table for it{named}{instead}."
+            + (" What was changed since the watermark is only in the table itself." if was else ""),
+        )
 
     def replaced(self) -> Validity | None:
         known, found = self.state.identity, self.sighting.instance
@@ -237,10 +248,12 @@ class _Look:
         silent = behind is not None and behind > self.lag_limit_seconds
         since = f"The newest entry of the log is {behind:.0f} s old." if behind is not None else ""
         stopped = self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent)
-        if stopped and self.planned_stop is not None and self.snapshot.has_agent:
+        if (stopped or silent) and self.planned_stop is not None and self.snapshot.has_agent:
+            # A job that was started at the end of the stop has its time to come upon something.
+            words = "does not run for" if stopped else "runs, and may bring nothing for a while around"
             return self._verdict(
                 Verdict.CAUGHT_UP,
-                f"all that was captured has been read; the capture job does not run for {self.planned_stop}.",
+                f"all that was captured has been read; the capture job {words} {self.planned_stop}.",
             )
         seen = self.snapshot.capture_running is not None
         evidence = f"(evidence: {(Evidence.ACTIVITY if seen else Evidence.ENTRIES).value})"

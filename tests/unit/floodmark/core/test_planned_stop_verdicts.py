@@ -27,6 +27,14 @@ def test_stopped_job_is_an_incident_only_outside_a_planned_stop(seen: dict[str, 
     assert "planned from 2026-05-01 08:00 to 2026-05-01 18:00 UTC" in planned.cause
 
 
+def test_job_that_was_started_only_just_after_a_planned_stop_is_not_said_to_lag() -> None:
+    look = snapshot(sighting(), capture_running=True, seconds_behind=36_000.0)
+    assert classify(sighting(), look, state(100)).verdict is Verdict.CAPTURE_LAGGING
+    planned = classify(sighting(), look, state(100), planned_stop=STOP)
+    assert planned.verdict is Verdict.CAUGHT_UP
+    assert "around a stop planned from" in planned.cause
+
+
 def test_silence_of_a_server_without_an_agent_is_not_excused_by_a_stop_that_does_not_reach_it() -> None:
     look = snapshot(sighting(), has_agent=False, **UNKNOWN_AND_SILENT)
     planned = classify(sighting(), look, state(100), planned_stop=STOP)
