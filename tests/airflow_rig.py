@@ -223,6 +223,12 @@ class AirflowRig:
         if name == "api-server":
             self.airflow.wait_until_ready()
 
+    def loads_at_work(self) -> list[int]:
+        """Processes of theirs, whoever started them."""
+        config = str(self._folder / "pipelines.yaml")
+        found = ((process.pid, process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+        return [pid for pid, words in found if "--window-id" in words and config in words]
+
     def backfill(self, *arguments: str) -> None:
         """Of the last two hours of the schedule, on the command line."""
         hours = [(self.end - timedelta(hours=ago)).isoformat() for ago in (2, 1)]

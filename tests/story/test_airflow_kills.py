@@ -50,6 +50,8 @@ def kill_in_every_step(rig: AirflowRig) -> int:
         for task in STATES:
             gate.wait_for(task)
             rig.kill("task", task)
+            # The load does not outlive its task, or the next try would find it at work.
+            rig.wait(lambda: not rig.loads_at_work(), "the load to end")
             gate.open(task)
     rig.wait_for_success(run)
     ((window,),) = rig.warehouse("SELECT max(window_id) FROM floodmark.windows WHERE state = 'advanced'")

@@ -28,6 +28,7 @@ from floodmark.orchestration.load_job import (
     job_environment,
     job_settings,
 )
+from floodmark.orchestration.load_process import end_with_starter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -52,7 +53,9 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """In a process group of its own, so that ``on_kill`` reaches the driver's Python beside the JVM."""
-        driver_id: str | None = super().submit(application, process_group=0, **arguments)
+        driver_id: str | None = super().submit(
+            application, process_group=0, preexec_fn=end_with_starter(), **arguments
+        )  # fmt: skip
         return driver_id
 
     def on_kill(self) -> None:
