@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import psycopg
@@ -38,11 +39,13 @@ ORDERS = TableName("dbo", "Orders")
 
 
 class SwitchRig:
-    """names: of the pipelines, each with a target of its own."""
+    """names: of the pipelines, each with a target of its own; spelled: how they spell the table, where not as the
+    source does. dba: who makes and drops capture instances."""
 
     def __init__(
         self, emulator: Emulator, database: CdcDatabase, warehouse: WarehouseConnection, *names: str,
-        backfill: Backfill = Backfill.ALL,
+        backfill: Backfill = Backfill.ALL, spelled: Mapping[str, TableName] | None = None, source_name: str = "shop",
+        elsewhere: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.at = SqlServerConnection(
             emulator.host, emulator.port, database.name, emulator.user, emulator.password,
@@ -55,33 +58,38 @@ class SwitchRig:
         self.drift = PostgresDriftLedger(warehouse)
         self.switches = PostgresSwitchLedger(warehouse)
         self.alerts = OpenAlerts()
+        self.source_name = source_name
+        self.elsewhere = elsewhere
+        self.dba = self.at
+        self.tables = {name: (spelled or {}).get(name, ORDERS) for name in names or ("shop",)}
         self.pipelines = [
             PipelineSettings(
-                name, (TableSettings(ORDERS, TableName(name, "orders"), backfill=backfill, first_load_chunk_rows=50),)
+                name, (TableSettings(table, TableName(name, "orders"), backfill=backfill, first_load_chunk_rows=50),)
             )
-            for name in names or ("shop",)
+            for name, table in self.tables.items()
         ]
 
     @property
     def watch(self) -> DriftWatch:
         return DriftWatch(
-            "shop", self.pipelines, source=lambda: SqlServerDriftSource(self.at), ledger=self.drift, alerts=self.alerts,
-            drop_staging=self.warehouse.drop_staging,
+            self.source_name, self.pipelines, source=lambda: SqlServerDriftSource(self.at), ledger=self.drift,
+            alerts=self.alerts, drop_staging=self.warehouse.drop_staging,
         )  # fmt: skip
 
     @property
     def desk(self) -> SwitchDesk:
         return SwitchDesk(
-            "shop", self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
+            self.source_name, self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
             self.ledger, self.drift, self.switches, self.alerts,
         )  # fmt: skip
 
     @property
     def steps(self) -> SwitchSteps:
         return SwitchSteps(
-            "shop", self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
-            lambda: SqlServerInstances(self.at), PostgresTargets(self.connection), self.open_load,
+            self.source_name, self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
+            lambda: SqlServerInstances(self.dba, lock_wait_seconds=1), PostgresTargets(self.connection), self.open_load,
             self.ledger, self.switches, self.alerts,
+            self.elsewhere,
         )  # fmt: skip
 
     def change(self, *statements: str) -> None:
@@ -125,7 +133,7 @@ class SwitchRig:
         self.desk.approve(event.event_id, "somebody")
 
     def pinned(self, name: str = "shop") -> InstanceIdentity | None:
-        return self.ledger.read_tables(name)[ORDERS].identity
+        return self.ledger.read_tables(name)[self.tables[name]].identity
 
     def instances(self) -> list[str]:
         rows = self.database.query("EXEC sys.sp_cdc_help_change_data_capture")

@@ -3,5 +3,6 @@ UPDATE floodmark.drift_events AS e
 SET approved_at = NULL, approved_by = NULL, told_at = NULL
 FROM floodmark.instance_switches AS s
 WHERE s.switch_id = %(switch_id)s AND e.source = s.source
-  AND e.source_schema = s.source_schema AND e.source_name = s.source_name
+  -- Pipelines may spell the table in other case than the source does.
+  AND lower(e.source_schema) = lower(s.source_schema) AND lower(e.source_name) = lower(s.source_name)
   AND e.kind = 'column_added' AND e.column_name = ANY(s.added) AND NOT e.is_rejected

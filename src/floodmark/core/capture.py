@@ -42,7 +42,8 @@ class TableSighting:
     table, ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn:
     a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
     missed. min_lsn_at: commit time of min_lsn, server local time. max_column_id: the table's highest column_id; ids are
-    never used again, so it tells an added column.
+    never used again, so it tells an added column. looked_for: the name of the instance that was asked for, None for
+    any; others: those that the table has in its place, where there is none of that name.
     """
 
     table: TableName
@@ -53,6 +54,8 @@ class TableSighting:
     last_change_lsn: Lsn | LsnAbsence | None = None
     max_column_id: int = 0
     min_lsn_at: datetime | None = None
+    looked_for: str | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from floodmark.core.window import TemporalPolicy
 
 _INTEGER_DIGITS = {Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
 _INTEGER_BITS = {"bit": 1, "tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_UNICODE = frozenset({"nchar", "nvarchar", "ntext", "sysname", "xml", "json"})
+_OF_ONE_CODE_PAGE = frozenset({"char", "varchar", "text"})
 _NOWHERE = SourceTable(TableName("-", "-"), (), ())
 
 
@@ -31,6 +33,9 @@ def classify_type(before: SourceColumn, after: SourceColumn, temporal: TemporalP
     except ConfigError:  # a type that Floodmark does not carry
         return TypeChange.CHANGED
     grows, shrinks = holds(new, old), holds(old, new)
+    if grows and before.type_name in _UNICODE and after.type_name in _OF_ONE_CODE_PAGE:
+        # What the code page does not have, the source has written as a question mark.
+        return TypeChange.NARROWED
     if grows and shrinks:
         # One type in the warehouse. What got smaller at the source may have been cut there.
         return TypeChange.NARROWED if _size(after) < _size(before) else TypeChange.WIDENED

@@ -52,8 +52,9 @@ _DO = {
     DriftClass.TABLE_RENAMED: "Have it renamed back, or give the new name a place in pipelines.yaml: for Floodmark it "
     "is another table, with a target of its own.",
     DriftClass.TABLE_DROPPED: "If that was meant, take the table out of pipelines.yaml. The target is left to you.",
-    DriftClass.CDC_DISABLED: "Have it enabled again (sys.sp_cdc_enable_table) and load the table anew: what was "
-    "changed meanwhile is only in the table itself.",
+    DriftClass.CDC_DISABLED: "Have it enabled again under the name of the instance that is gone "
+    "(sys.sp_cdc_enable_table, @capture_instance) and load the table anew: what was changed meanwhile is only in the "
+    "table itself.",
     DriftClass.INSTANCE_REPLACED: "Load the table anew before you end the hold.",
     DriftClass.UNKNOWN: "Read the statement.",
 }

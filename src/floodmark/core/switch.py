@@ -56,9 +56,10 @@ class SwitchedPipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSwitch:
-    """A proposal that somebody approves. old, name: the two instances. added: the new columns; columns: all that the
-    second one must capture. enabling: the T-SQL that makes it. drops: the name of the instance whose place it takes, ""
-    for none. since: of the oldest DDL behind it, None where the history does not tell."""
+    """A proposal that somebody approves. table: as the source spells it. old, name: the two instances. added: the new
+    columns; columns: all that the second one must capture. enabling: the T-SQL that makes it. drops: the name of the
+    instance whose place it takes, "" for none. since: of the oldest DDL behind it, None where the history does not
+    tell."""
 
     source: str
     table: TableName

@@ -57,11 +57,11 @@ class PostgresDriftLedger:
                 _insert_event(session, source, table, seen.shape.identity, finding)
         return True
 
-    def explain_later(self, identity: InstanceIdentity, entry: DdlEntry) -> bool:
+    def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         with open_transaction(self._at, identity.name) as session:
             rows = _query(
-                session, "list_unexplained_events", instance_name=identity.name, instance_object_id=identity.object_id,
-                instance_created_at=identity.created_at,
+                session, "list_unexplained_events", source=source, instance_name=identity.name,
+                instance_object_id=identity.object_id, instance_created_at=identity.created_at,
             )  # fmt: skip
             found = [row["event_id"] for row in rows if is_behind(entry, difference_of(row))]
             for event_id in found:

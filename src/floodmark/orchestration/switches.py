@@ -82,6 +82,7 @@ def run_switches(config: Config, source: str) -> str:
         ledger=desk.ledger,
         switches=desk.switches,
         alerts=desk.alerts,
+        elsewhere=[name for name, pipeline in config.pipelines.items() if pipeline.source != source],
     )
     return " | ".join(steps.take()) or "no switch of a capture instance is under way."
 

@@ -70,6 +70,10 @@ class Catalog:
             mine = [instance for instance in mine if instance.name.casefold() == pinned.casefold()]
         return max(mine, key=lambda found: (isinstance(found.min_lsn, Lsn), found.created_at, found.name), default=None)
 
+    def list_instances(self, table: FoundTable) -> tuple[str, ...]:
+        """The names of all that it has."""
+        return tuple(sorted(each.name for each in self.instances if each.source_object_id == table.object_id))
+
 
 def build_catalog(
     tables: Iterable[Row],

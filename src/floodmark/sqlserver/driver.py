@@ -114,10 +114,10 @@ class SourceSession:
         """The rows of a batch's only result set."""
         return self.fetch_sets(text, parameters)[0]
 
-    def limit_lock_waits(self) -> None:
+    def limit_lock_waits(self, seconds: int = LOCK_TIMEOUT_SECONDS) -> None:
         """From now on a statement that waits for a lock ends as SourceUnavailableError."""
         with self._translated(self._subject), contextlib.closing(self._raw.cursor()) as cursor:
-            cursor.execute(f"SET LOCK_TIMEOUT {LOCK_TIMEOUT_SECONDS * 1000}")
+            cursor.execute(f"SET LOCK_TIMEOUT {seconds * 1000}")
 
     def read_batches(
         self, subject: str, text: str, parameters: Sequence[object], batch_rows: int

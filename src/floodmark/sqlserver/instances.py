@@ -8,19 +8,25 @@ from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import connect
 
 _ENABLE_TIMEOUT_SECONDS = 600
-"""Both wait for transactions that write to the table."""
+LOCK_WAIT_SECONDS = 15
+"""Both ask for the table as nobody else may have it (Sch-M): they wait for all who use it, and whoever comes later, to
+read or to write, waits behind them."""
 
 
 class SqlServerInstances:
     """``sync.switch_ports.InstanceControl``."""
 
-    def __init__(self, connection: SqlServerConnection) -> None:
+    def __init__(self, connection: SqlServerConnection, lock_wait_seconds: int = LOCK_WAIT_SECONDS) -> None:
         self._connection = connection
+        self._lock_wait_seconds = lock_wait_seconds
 
     def make_instance(self, enabling: str) -> None:
-        with connect(self._connection, query_timeout_seconds=_ENABLE_TIMEOUT_SECONDS) as session:
-            session.fetch_sets(enabling)
+        self._run(enabling)
 
     def drop_instance(self, table: TableName, instance: str) -> None:
+        self._run(read_sql("source", "drop_instance"), table.schema, table.name, instance)
+
+    def _run(self, text: str, *parameters: object) -> None:
         with connect(self._connection, query_timeout_seconds=_ENABLE_TIMEOUT_SECONDS) as session:
-            session.fetch_sets(read_sql("source", "drop_instance"), (table.schema, table.name, instance))
+            session.limit_lock_waits(self._lock_wait_seconds)
+            session.fetch_sets(text, parameters)

@@ -56,7 +56,10 @@ class SqlServerSource:
             seconds_behind=(max((taken_at - max_lsn_at).total_seconds() - clock_ahead, 0.0) if max_lsn_at else None),
             capture_running=None if running is None else bool(running),
             tables=tuple(
-                _sighting(catalog, table, _with_low_end(found[table], min_lsns), last_changes) for table in tables
+                _sighting(
+                    catalog, table, (instances or {}).get(table), _with_low_end(found[table], min_lsns), last_changes
+                )
+                for table in tables
             ),
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
             has_agent=edition not in AZURE_SQL_DATABASE,
@@ -70,15 +73,18 @@ def _find(catalog: Catalog, table: TableName, pinned: str | None) -> FoundInstan
 
 
 def _sighting(
-    catalog: Catalog, table: TableName, found: FoundInstance | None, last_changes: Mapping[str, Lsn | LsnAbsence]
-) -> TableSighting:
+    catalog: Catalog, table: TableName, pinned: str | None, found: FoundInstance | None,
+    last_changes: Mapping[str, Lsn | LsnAbsence],
+) -> TableSighting:  # fmt: skip
     known = catalog.find_table(table)
     if found is None:
         # The procedure leaves out what the login may not see: a tracked table without an instance lacks a right,
         # unless another instance of it is visible.
-        others = known is not None and catalog.find_instance(known, None) is not None
-        permitted = known is None or not known.is_tracked or others
-        return TableSighting(table, known is not None, None, LsnAbsence.NULL, permitted)
+        others = catalog.list_instances(known) if known is not None else ()
+        permitted = known is None or not known.is_tracked or bool(others)
+        return TableSighting(
+            table, known is not None, None, LsnAbsence.NULL, permitted, looked_for=pinned, others=others
+        )  # fmt: skip
     return TableSighting(
         table=table,
         exists=True,
@@ -88,6 +94,7 @@ def _sighting(
         last_change_lsn=last_changes.get(found.name),
         max_column_id=known.max_column_id if known else 0,
         min_lsn_at=found.min_lsn_at,
+        looked_for=pinned,
     )
 
 

@@ -123,7 +123,7 @@ class DriftWatch:
 
     def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
         """What is known of the table from now on; None where it went away while it was looked at."""
-        findings = Findings(self._pipelines, each.table, self._ledger)
+        findings = Findings(self._name, self._pipelines, each.table, self._ledger)
         if each.sighting.instance is None:
             assert each.known is not None  # noqa: S101  (is_new saw to it)
             found = findings.of_absence(each.known.shape, snapshot, each.sighting, sight)

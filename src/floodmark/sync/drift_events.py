@@ -33,8 +33,10 @@ KIND = "schema_drift"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one table. pipelines: all that read the source."""
+    """Of one table. pipelines: all that read the source. Two sources may have it, and even its capture instance, in
+    common: restored copies of one database."""
 
+    source_name: str
     pipelines: Sequence[PipelineSettings]
     table: TableName
     ledger: DriftLedger
@@ -88,7 +90,7 @@ class Findings:
         """A statement that the history did not tell of when its event was found: it belongs to that event."""
         if each.difference.kind is not DriftClass.UNKNOWN:
             return False
-        return self.ledger.explain_later(seen.identity, each.entries[0])
+        return self.ledger.explain_later(self.source_name, seen.identity, each.entries[0])
 
     def _named(self, each: Explained, seen: TableShape) -> Explained:
         """A column that was there at the first look, before the history told of it, looked like one left out on
@@ -106,7 +108,7 @@ class Findings:
         """New columns that somebody has decided about, or is to decide."""
         return {
             event.explained.difference.column
-            for event in self.ledger.list_events()
+            for event in self.ledger.list_events(self.source_name)
             if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
         }
 
@@ -124,7 +126,7 @@ class Findings:
         mine = [living for living in sight.instances if living.identity == seen.identity]
         if not mine:
             return ""
-        earlier = [event.explained.difference for event in self.ledger.list_events()
+        earlier = [event.explained.difference for event in self.ledger.list_events(self.source_name)
                    if event.approved_at is None and event.table == self.table]  # fmt: skip
         wanted = {
             difference.column

@@ -114,7 +114,7 @@ class DriftLedger(Protocol):
         False, and nothing is written, when somebody else has meanwhile seen it: the events are theirs.
         """
 
-    def explain_later(self, identity: InstanceIdentity, entry: DdlEntry) -> bool:
+    def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Give the statement to events that were found before the history told of it. False: there is none."""
 
     def list_untold(self, source: str) -> Sequence[DriftEvent]: ...

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from floodmark.core.carried import why_not_carried
 from floodmark.core.drift import DriftClass, DriftPolicy, stored
-from floodmark.core.drift_proposal import Proposal, build_proposal
+from floodmark.core.drift_proposal import Proposal, build_proposal, spelled_by_server
 from floodmark.core.errors import OperatorError
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import TableName
@@ -41,18 +41,19 @@ class SwitchDesk:
     def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
         """Of each table the newest event that somebody has to decide about, with what is proposed now."""
         under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
-        newest = {event.table: event for event in self._undecided() if event.table not in under_way}
-        proposals = {table: self._refresh(table) for table in newest}
+        asked = {table: events for table, events in self._undecided().items() if table not in under_way}
+        proposals = {table: self._refresh(table, events) for table, events in asked.items()}
         return [
-            (replace(event, proposal=proposal.text), proposal)
-            for table, event in newest.items() if (proposal := proposals[table]) is not None
+            (replace(events[-1], proposal=proposal.text), proposal)
+            for table, events in asked.items() if (proposal := proposals[table]) is not None
         ]  # fmt: skip
 
     def approve(self, event_id: int, by: str) -> InstanceSwitch:
         """Start the switch that the event proposes. Raises OperatorError where there is nothing to decide (any more),
         or where the proposal that somebody has read is not the one of now."""
         event = self._find(event_id)
-        proposal = self._refresh(event.table)
+        table, events = self._asked_with(event)
+        proposal = self._refresh(table, events)
         if proposal is None:
             raise OperatorError(
                 f"drift event {event_id}", f"{event.table} has no new column any more that a second capture instance "
@@ -63,11 +64,10 @@ class SwitchDesk:
                 f"drift event {event_id}", "the source has changed since this was proposed; nothing was done. Proposed "
                 f"is now:\n{proposal.text}", "Read it and approve again.",
             )  # fmt: skip
-        events = [each for each in self._undecided() if each.table == event.table]
         since = [entry.lsn for each in events for entry in each.explained.entries]
         planned = PlannedSwitch(
             source=self.source_name,
-            table=event.table,
+            table=table,
             old=proposal.old.identity,
             name=proposal.name,
             added=proposal.added,
@@ -84,17 +84,28 @@ class SwitchDesk:
     def reject(self, event_id: int, by: str) -> DriftEvent:
         """Go on without the columns that the event proposes to take along."""
         event = self._find(event_id)
-        for each in self._undecided():
-            if each.table == event.table and each.event_id <= event_id:
+        for each in self._asked_with(event)[1]:
+            if each.event_id <= event_id:
                 self.drift.reject(each.event_id, by)
                 self.alerts.end_alert(alert_key(each.event_id))
         return event
 
-    def _undecided(self) -> list[DriftEvent]:
-        return [
+    def _undecided(self) -> dict[TableName, list[DriftEvent]]:
+        """The oldest first, by table as the source spells it: pipelines may spell it in other case."""
+        events = [
             event for event in self.drift.list_events(self.source_name)
             if event.approved_at is None and event.proposal and DriftPolicy.PROPOSE in event.policies.values()
         ]  # fmt: skip
+        living = self.drift_source().read_drift({}).instances if events else ()
+        undecided: dict[TableName, list[DriftEvent]] = {}
+        for event in events:
+            undecided.setdefault(spelled_by_server(event.table, living), []).append(event)
+        return undecided
+
+    def _asked_with(self, event: DriftEvent) -> tuple[TableName, list[DriftEvent]]:
+        """Its table, with all that is to be decided about it at once."""
+        ids = {each.event_id: (table, events) for table, events in self._undecided().items() for each in events}
+        return ids.get(event.event_id, (event.table, []))
 
     def _find(self, event_id: int) -> DriftEvent:
         event = next((each for each in self.drift.list_events(self.source_name) if each.event_id == event_id), None)
@@ -111,9 +122,8 @@ class SwitchDesk:
             raise OperatorError(f"drift event {event_id}", "nothing is proposed about it.")
         return event
 
-    def _refresh(self, table: TableName) -> Proposal | None:
+    def _refresh(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
         """The proposal of now, which the undecided events of the table have from now on. None: there is none now."""
-        events = [event for event in self._undecided() if event.table == table]
         proposal = self._propose(table, events)
         for event in events:
             if proposal is not None and event.proposal != proposal.text:
@@ -122,16 +132,19 @@ class SwitchDesk:
 
     def _propose(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
         asking = {name for event in events for name, policy in event.policies.items() if policy is DriftPolicy.PROPOSE}
-        settings = next((each for each in self.pipelines if each.name in asking and table in each.sources), None)
-        if settings is None:
-            return None
-        pinned = pinned_instances(settings, self.ledger.read_tables(settings.name))
-        sighting = self.source().read_snapshot([table], pinned).tables[0]
-        instance = sighting.instance
-        if instance is None:
-            return None
         look = self.drift_source().read_drift
         living = look({}).instances
+        found = [
+            (settings, name) for settings in self.pipelines if settings.name in asking
+            for name in settings.sources if spelled_by_server(name, living) == table
+        ]  # fmt: skip
+        if not found:
+            return None
+        settings, name = found[0]
+        pinned = pinned_instances(settings, self.ledger.read_tables(settings.name))
+        instance = self.source().read_snapshot([name], pinned).tables[0].instance
+        if instance is None:
+            return None
         names = [each.identity.name for each in living if each.table == instance.table.name]
         sight = look(dict.fromkeys(names, instance.table.name))
         mine = next((each for each in living if each.identity == instance.identity), None)

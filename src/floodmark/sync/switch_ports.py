@@ -15,7 +15,8 @@ from floodmark.core.window import TablePlan
 
 
 class InstanceControl(Protocol):
-    """Makes and drops capture instances; asks for db_owner. Each call is a connection of its own."""
+    """Makes and drops capture instances; asks for db_owner. Each call is a connection of its own, and gives up after
+    seconds where transactions use the table: TransientError."""
 
     def make_instance(self, enabling: str) -> None:
         """enabling: the approved call of sys.sp_cdc_enable_table."""
@@ -54,7 +55,8 @@ class SwitchLedger(Protocol):
     def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None: ...
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        """The pipelines that read it, also those that no configuration names any more."""
+        """The pipelines that read it, or one of another source that is the same in all of this; also those that no
+        configuration names any more."""
 
     def finish(self, switch_id: int, *, given_up: bool = False) -> None:
         """Of one that is given up the events are to be decided again."""

@@ -8,15 +8,16 @@ the source and in the ledger each time, so that a process that dies between two 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.core.capture import InstanceIdentity
-from floodmark.core.drift_proposal import LivingInstance
-from floodmark.core.errors import FloodmarkError, OperatorError, TransientError, WindowBusyError
+from floodmark.core.drift_proposal import LivingInstance, spelled_by_server
+from floodmark.core.errors import FloodmarkError, OperatorError, TableBusyError, TransientError, WindowBusyError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.switch import InstanceSwitch, SwitchState, build_switch_alert, switch_key
+from floodmark.core.tsql_texts import disable_instance
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift_ports import DriftSource
 from floodmark.sync.ports import Ledger, Source
@@ -28,7 +29,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwitchSteps:
-    """Of one source. pipelines: all that read it. open_load: see ``SwitchReaders``."""
+    """Of one source. pipelines: all that read it. open_load: see ``SwitchReaders``. elsewhere: the pipelines of other
+    sources, whose capture instances may be the same in all that tells them: restored copies."""
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
@@ -40,6 +42,7 @@ class SwitchSteps:
     ledger: Ledger
     switches: SwitchLedger
     alerts: Alerts
+    elsewhere: Collection[str] = ()
 
     def take(self) -> list[str]:
         """Every switch as far as it goes now; a sentence for each. Where a person has to act, an alert says so."""
@@ -52,7 +55,7 @@ class SwitchSteps:
         name = f"{switch.table}, {switch.old.name} to {switch.name}"
         try:
             said = self._step(switch)
-        except WindowBusyError as error:
+        except (WindowBusyError, TableBusyError) as error:
             said = f"waits: {error}"
         except TransientError:
             raise
@@ -66,7 +69,7 @@ class SwitchSteps:
 
     def _step(self, switch: InstanceSwitch) -> str:
         living = self.drift_source().read_drift({}).instances
-        if not any(each.identity == switch.old for each in living) and self.switches.list_readers(switch.old):
+        if not any(each.identity == switch.old for each in living) and self._list_readers(switch.old):
             self.switches.finish(switch.switch_id, given_up=True)
             return f"given up, as {switch.old.name} is gone; the verdicts of its readers say what to do."
         if switch.new is None and (gone := self._gone_columns(switch)):
@@ -83,7 +86,7 @@ class SwitchSteps:
             self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches
         )  # fmt: skip
         waits, failed = [], []
-        for settings, table in self._readers(switch):
+        for settings, table in self._readers(switch, living):
             try:
                 waits.append(readers.go_on(settings, table, second))
             except FloodmarkError as error:
@@ -100,17 +103,8 @@ class SwitchSteps:
         found = self._able(switch, living)
         if found is None:
             self._make_room(switch, living)
-            control = self.control()
-            try:
-                control.make_instance(switch.enabling)
-            except TransientError:
-                raise
-            except FloodmarkError as error:
-                raise OperatorError(
-                    str(switch.table),
-                    f"its second capture instance could not be made: {error.message}",
-                    f"Have a db_owner run this: {' '.join(switch.enabling.split())}",
-                ) from None
+            self._change(switch, f"{switch.name} could not be made", switch.enabling,
+                         lambda control: control.make_instance(switch.enabling))  # fmt: skip
             found = self._able(switch, self.drift_source().read_drift({}).instances)
         if found is None:
             raise OperatorError(
@@ -120,6 +114,28 @@ class SwitchSteps:
         self.switches.mark_made(switch.switch_id, found.identity)
         _LOG.info("%s: capture instance %s is there.", switch.table, found.identity.name)
         return found.identity
+
+    def _drop(self, switch: InstanceSwitch, name: str) -> None:
+        self._change(switch, f"{name} could not be dropped", disable_instance(switch.table, name),
+                     lambda control: control.drop_instance(switch.table, name))  # fmt: skip
+
+    def _change(
+        self, switch: InstanceSwitch, failed: str, statement: str, change: Callable[[InstanceControl], None]
+    ) -> None:
+        """statement: what a person runs in its place."""
+        try:
+            change(self.control())
+        except TransientError as error:
+            raise TableBusyError(
+                str(switch.table), f"capture instance {failed} yet: {error.message}",
+                "It waits for seconds only, as everybody who comes later waits behind it. The next run of the drift "
+                "DAG tries again.",
+            ) from None  # fmt: skip
+        except FloodmarkError as error:
+            raise OperatorError(
+                str(switch.table), f"capture instance {failed}: {error.message}",
+                f"Have a db_owner run this: {' '.join(statement.split())}",
+            ) from None  # fmt: skip
 
     def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
         """Of those that the second instance is to capture; its making would fail for ever."""
@@ -145,7 +161,7 @@ class SwitchSteps:
         for other in living:
             if other.table != switch.table or other.identity == switch.old:
                 continue
-            readers = self.switches.list_readers(other.identity)
+            readers = self._list_readers(other.identity)
             if readers or other.identity.name != switch.drops:
                 why = f"pipeline {readers[0]} reads it" if readers else "nobody has approved that it goes"
                 raise OperatorError(
@@ -153,7 +169,7 @@ class SwitchSteps:
                     f"{switch.old.name} and {other.identity.name}, and {why}.",
                     f"If nobody needs {other.identity.name}, drop it (sys.sp_cdc_disable_table).",
                 )  # fmt: skip
-            self.control().drop_instance(switch.table, other.identity.name)
+            self._drop(switch, other.identity.name)
 
     def _remake(self, switch: InstanceSwitch) -> str:
         if switch.pipelines:
@@ -164,24 +180,30 @@ class SwitchSteps:
         self.switches.mark_made(switch.switch_id, None)
         return f"{switch.name} is gone again; it is made anew."
 
-    def _readers(self, switch: InstanceSwitch) -> list[tuple[PipelineSettings, TableSettings]]:
+    def _readers(
+        self, switch: InstanceSwitch, living: Sequence[LivingInstance]
+    ) -> list[tuple[PipelineSettings, TableSettings]]:
+        """Whoever reads the table, however they spell its name."""
         return [
             (settings, table)
             for settings in self.pipelines
             for table in settings.tables
-            if table.source == switch.table
+            if spelled_by_server(table.source, living) == switch.table
         ]
+
+    def _list_readers(self, instance: InstanceIdentity) -> list[str]:
+        return [name for name in self.switches.list_readers(instance) if name not in self.elsewhere]
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _finish(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> str:
-        readers = self.switches.list_readers(switch.old)
+        readers = self._list_readers(switch.old)
         if readers:
             raise OperatorError(
                 str(switch.table), f"pipeline {readers[0]} still reads {switch.old.name}, and the configuration does "
                 "not name it for this source.", "Put it back, or take its tables out of the ledger.",
             )  # fmt: skip
         if any(each.identity == switch.old for each in living):
-            self.control().drop_instance(switch.table, switch.old.name)
+            self._drop(switch, switch.old.name)
         self.switches.finish(switch.switch_id)
         return f"done; {switch.old.name} is gone."

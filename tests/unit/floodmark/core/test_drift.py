@@ -69,7 +69,9 @@ TYPES = [
     ("real", "float", TypeChange.WIDENED), ("int", "nvarchar(20)", TypeChange.CHANGED),
     ("date", "datetime2(3)", TypeChange.CHANGED), ("datetime2(3)", "datetime2(6)", TypeChange.WIDENED),
     ("datetime2(6)", "datetime2(3)", TypeChange.NARROWED), ("int", "sql_variant", TypeChange.CHANGED),
-    ("bit", "int", TypeChange.CHANGED),
+    ("bit", "int", TypeChange.CHANGED), ("nvarchar(20)", "varchar(20)", TypeChange.NARROWED),
+    ("nvarchar(20)", "varchar(max)", TypeChange.NARROWED), ("varchar(20)", "nvarchar(20)", TypeChange.WIDENED),
+    ("char(20)", "varchar(20)", TypeChange.WIDENED), ("nvarchar(max)", "varchar(max)", TypeChange.NARROWED),
 ]  # fmt: skip
 
 

@@ -141,6 +141,17 @@ def test_second_look_finds_what_happened_during_the_read(table: dict[str, object
     assert classify_read(seen, snapshot(seen), instance(), lsn(50)).verdict is verdict
 
 
+def test_missing_instance_is_to_be_made_by_the_name_that_is_looked_for() -> None:
+    seen = sighting(**NO_INSTANCE, looked_for="dbo_Orders_2", others=("dbo_Orders",))
+    known = replace(state(50), identity=replace(instance().identity, name="dbo_Orders_2"))
+    verdict = classify(seen, snapshot(seen), known)
+    assert "the table has dbo_Orders, but not the capture instance dbo_Orders_2" in verdict.cause
+    assert "sys.sp_cdc_enable_table for it with @capture_instance = N'dbo_Orders_2'" in verdict.hint
+    assert "have dbo_Orders read: capture_instance: dbo_Orders in pipelines.yaml" in verdict.hint
+    never = sighting(**NO_INSTANCE)
+    assert "@capture_instance" not in classify(never, snapshot(never), None).hint
+
+
 def test_stopped_capture_does_not_spoil_what_was_read() -> None:
     seen = sighting()
     source: SourceSnapshot = snapshot(seen, max_lsn=50, capture_running=False)

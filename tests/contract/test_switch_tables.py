@@ -1,0 +1,180 @@
+"""Switches of capture instances where the table is in use, spelled otherwise, restored elsewhere, or not the login's to
+change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from switch_rig import ORDERS, SwitchRig
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.core.drift import DriftClass
+from floodmark.core.schema import TableName
+from floodmark.warehouse.connection import WarehouseConnection
+
+PASSWORD = "Under2026!"
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(
+            "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount int)",
+            "INSERT INTO dbo.Orders VALUES (1, 10), (2, 20), (3, 30)",
+        )
+        made.enable("Orders")
+        yield made
+
+
+@pytest.fixture
+def rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) -> SwitchRig:
+    made = SwitchRig(emulator, source, database)
+    made.run()
+    return made
+
+
+def propose(rig: SwitchRig) -> None:
+    rig.change("ALTER TABLE dbo.Orders ADD Note nvarchar(20) NULL", "UPDATE dbo.Orders SET Amount = 11, Note = N'x'")
+    for name in rig.tables:
+        rig.run(name)
+
+
+def go_over(rig: SwitchRig) -> str:
+    """Once the second instance is there. What is said in the end."""
+    rig.change("UPDATE dbo.Orders SET Amount = 12, Note = N'y' WHERE Id = 2")
+    for name in rig.tables:
+        rig.run(name)
+    rig.steps.take()
+    for name in rig.tables:
+        rig.finish(rig.load_desk(name).open_pending())
+    (said,) = rig.steps.take()
+    return said
+
+
+@contextlib.contextmanager
+def used(emulator: Emulator, database: CdcDatabase, statement: str) -> Iterator[None]:
+    """By somebody's open transaction."""
+    with emulator.connect_pymssql(database.name, autocommit=True) as other, other.cursor() as cursor:
+        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN TRAN; {statement}")
+        yield
+        cursor.execute("ROLLBACK")
+
+
+def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_run(
+    rig: SwitchRig, emulator: Emulator
+) -> None:
+    propose(rig)
+    rig.approve()
+    with used(emulator, rig.database, "UPDATE dbo.Orders SET Amount = 0"):
+        (said,) = rig.steps.take()
+    assert "dbo_Orders_2 could not be made yet: " in said
+    assert "The next run of the drift DAG tries again." in said
+    assert rig.instances() == ["dbo_Orders"]
+    assert rig.alerts.open == {}
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+    with used(emulator, rig.database, "SELECT * FROM cdc.dbo_Orders_CT"):
+        assert "dbo_Orders could not be dropped yet: " in go_over(rig)
+    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.instances() == ["dbo_Orders_2"]
+    assert rig.differing() == []
+
+
+def test_login_without_the_right_is_told_what_a_db_owner_has_to_run(rig: SwitchRig) -> None:
+    propose(rig)
+    rig.approve()
+    name = f"reader_{rig.database.name}"
+    rig.database.run(f"CREATE LOGIN {name} WITH PASSWORD = '{PASSWORD}'", f"CREATE USER {name} FOR LOGIN {name}")
+    try:
+        rig.dba = replace(rig.at, user=name, password=PASSWORD)
+        (making,) = refused(rig)
+        assert making.startswith("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders',")
+        rig.database.run(making)
+        rig.steps.take()
+        assert rig.alerts.open == {}
+        go_over(rig)
+        (dropping,) = refused(rig)
+        assert dropping.startswith("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',")
+        rig.database.run(dropping)
+        assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+        assert rig.instances() == ["dbo_Orders_2"]
+        assert rig.alerts.open == {}
+    finally:
+        rig.database.run(f"DROP USER {name}", f"DROP LOGIN {name}")
+
+
+def refused(rig: SwitchRig) -> list[str]:
+    """The statements that the alert gives to a person."""
+    (said,) = rig.steps.take()
+    assert "22904" in said
+    return [
+        alert.do.split("Have a db_owner run this: ")[1].split(";")[0]
+        for alert in rig.alerts.open.values() if alert.kind == "instance_switch"
+    ]  # fmt: skip
+
+
+def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_instance_behind(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = SwitchRig(
+        emulator, source, database, "shop", "copy",
+        spelled={"shop": TableName("dbo", "orders"), "copy": TableName("DBO", "ORDERS")},
+    )  # fmt: skip
+    rig.run()
+    rig.run("copy")
+    propose(rig)
+    assert len(rig.drift.list_events("shop")) == 2
+    rig.approve()
+    assert rig.desk.list_proposed() == []
+    assert rig.alerts.open == {}
+    rig.steps.take()
+    assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+    assert go_over(rig).endswith("done; dbo_Orders is gone.")
+    assert rig.instances() == ["dbo_Orders_2"]
+    for name in rig.tables:
+        assert rig.rows(f'SELECT "Id", "Note" FROM {name}.orders ORDER BY 1') == [(1, "x"), (2, "y"), (3, "x")]
+    assert rig.differing() == []
+
+
+def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: SwitchRig) -> None:
+    propose(rig)
+    rig.approve()
+    rig.steps.take()
+    go_over(rig)
+    rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders_2'")
+    rig.database.enable("Orders")
+    with pytest.raises(Exception, match="held"):
+        rig.run()
+    ((cause, hint),) = rig.rows("SELECT cause, hint FROM floodmark.verdicts")
+    assert "capture instance dbo_Orders_2 " in cause
+    assert "floodmark drift approve" in hint
+    (alert,) = [alert for alert in rig.alerts.open.values() if "is gone" in alert.what]
+    assert "under the name of the instance that is gone" in alert.do
+    event = next(each for each in rig.drift.list_events("shop")
+                 if each.explained.difference.kind is DriftClass.CDC_DISABLED)  # fmt: skip
+    rig.drift.approve(event.event_id, "somebody")
+    with pytest.raises(Exception, match="the table has dbo_Orders, but not the capture instance dbo_Orders_2") as told:
+        rig.run()
+    assert "@capture_instance = N'dbo_Orders_2'" in str(told.value)
+
+
+def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = SwitchRig(emulator, source, database, elsewhere=["other"])
+    # As a restored copy has it: the same names, object ids and dates.
+    copy = SwitchRig(emulator, source, database, "other", source_name="copy", elsewhere=["shop"])
+    rig.run()
+    propose(rig)
+    copy.run("other")
+    copy.watch_closely("other")
+    ((event, proposal),) = copy.desk.list_proposed()
+    assert (event.source, event.table, proposal.added) == ("copy", ORDERS, ("Note",))
+    rig.approve()
+    assert [each.event_id for each, _ in copy.desk.list_proposed()] == [event.event_id]
+    rig.steps.take()
+    assert go_over(rig).endswith("done; dbo_Orders is gone.")
