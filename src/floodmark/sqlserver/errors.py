@@ -9,6 +9,7 @@ Numbers: SQL Server's list of database engine events and errors; those of DB-Lib
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from floodmark.core.errors import (
@@ -69,6 +70,8 @@ BY_NUMBER: Mapping[int, Outcome] = {
     22902: _PERMISSION,  # sysadmin required
     22904: _PERMISSION,  # db_owner required
     22914: _PERMISSION,  # db_owner or db_ddladmin required
+    22832: _ADMIN,  # the table could not be enabled: quotes the error behind it
+    22833: _ADMIN,  # the same of disabling
     22981: _PERMISSION,  # object does not exist or access is denied
     # Change data capture.
     208: _CDC,  # invalid object name: the table, or the change table of a dropped instance
@@ -92,6 +95,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     1204: _RETRY,  # no locks left
     1205: _RETRY,  # deadlock victim
     1222: _RETRY,  # lock timeout
+    22840: _RETRY,  # another session is changing the metadata of change data capture
     3950: _RETRY,  # version store: version is gone
     3960: _RETRY,  # snapshot conflict
     3966: _RETRY,  # version store: transaction rolled back
@@ -166,9 +170,16 @@ AT_CLIENT: Mapping[str, Outcome] = {"HYT00": _RETRY, "HYT01": _RETRY, "HY008": _
 """By SQLSTATE, for what the driver says itself over a connection that lives on."""
 
 
+_QUOTING = frozenset({22832, 22833})
+_QUOTED = re.compile(r"(\d+): ['\"]")
+"""The number of another error in a message, before its text; in any language."""
+
+
 def by_number(subject: str, number: int, message: str) -> FloodmarkError:
     """For a number of the server, or one of DB-Library. One that is not in the map is a bug of ours, and says so."""
     kind, hint = BY_NUMBER.get(number, _BUG)
+    if number in _QUOTING and (behind := _QUOTED.search(message)):
+        kind, hint = BY_NUMBER.get(int(behind[1]), (kind, hint))
     return kind(subject, f"the source answered with error {number}: {message}.", hint)
 
 

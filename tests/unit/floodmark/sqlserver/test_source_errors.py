@@ -9,6 +9,7 @@ from floodmark.core.errors import (
     CdcNotEnabledError,
     FloodmarkBugError,
     FloodmarkError,
+    SourceAdminError,
     SourceLoginError,
     SourcePermissionError,
     SourceUnavailableError,
@@ -45,6 +46,22 @@ def test_number_becomes_the_error_of_who_must_act(number: int, kind: type[Floodm
     assert type(error) is kind
     assert error.retryable is retryable
     assert re.match(rf"dbo\.Orders: .*{number}: Anmeldung fehlgeschlagen\. \S", str(error))
+
+
+@pytest.mark.parametrize(
+    ("number", "message", "kind"),
+    [
+        (22832, "… is enabled … The error returned was 1222: 'Lock request time out'", SourceUnavailableError),
+        (22833, "… The error returned was 1205: 'Deadlock'", SourceUnavailableError),
+        (22832, "… Table [dbo].[1222]. Der Fehler war 9002: 'Das Protokoll ist voll'", SourceAdminError),
+        (22832, "whatever", SourceAdminError),
+        (22840, "The value returned from the request was -1", SourceUnavailableError),
+    ],
+)
+def test_error_of_a_change_of_capture_is_as_what_it_quotes(
+    number: int, message: str, kind: type[FloodmarkError]
+) -> None:
+    assert type(errors.by_number("dbo.Orders", number, message)) is kind
 
 
 def test_unknown_number_is_our_bug_and_names_the_number() -> None:
