@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkError, LoadKilledError
 from floodmark.core.load_result import PREFIX, LoadResult, format_load_result, parse_load_result
 
 _CARRIED = re.compile(re.escape(PREFIX) + r"\{.*\}")
+# Spark's words for processes that are gone; it has no other sign of it (PythonRunner, TaskEndReason).
+_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(")
 
 
 class CarriedError(RuntimeError):
@@ -29,9 +31,18 @@ def carried() -> Iterator[None]:
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
-    """The error that a worker raised, from what Spark made of it; None when none was carried."""
+    """The error that a worker raised, from what Spark made of it, or LoadKilledError where a worker is gone; None when
+    none was carried."""
     if isinstance(error, FloodmarkError):
         return error
-    match = _CARRIED.search(str(error))
+    text = str(error)
+    match = _CARRIED.search(text)
     result = parse_load_result(match[0]) if match else None
-    return result.error if result else None
+    if result is not None:
+        return result.error
+    if _DIED.search(text):
+        return LoadKilledError(
+            "the load", "a process of Spark's died: it was killed, or its memory was at an end.",
+            "Nothing is half-written; the next try does the same window.",
+        )  # fmt: skip
+    return None

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from floodmark.core.errors import LoadKilledError, SourceUnavailableError
+from floodmark.core.load_result import LoadResult, format_load_result
+from floodmark.spark.carried_errors import recover
+
+_KILLED_WORKER = """An error occurred while calling o158.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 9.0 (TID 13) (localhost executor driver): org.apache.spark.SparkException: Python \
+worker exited unexpectedly (crashed). Consider setting 'spark.python.worker.faulthandler.enabled' config
+Caused by: java.io.EOFException"""
+_LOST_EXECUTOR = (
+    "Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most recent failure: Lost task 1.3 in stage "
+    "0.0 (TID 5) (10.0.0.7 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"
+)
+
+
+@pytest.mark.parametrize("text", [_KILLED_WORKER, _LOST_EXECUTOR], ids=["worker", "executor"])
+def test_death_of_a_process_of_spark_is_told_in_one_sentence_and_is_tried_again(text: str) -> None:
+    found = recover(RuntimeError(text))
+    assert isinstance(found, LoadKilledError)
+    assert found.retryable
+    assert "java" not in str(found)
+
+
+def test_error_that_a_worker_raised_comes_before_the_death_of_another() -> None:
+    raised = SourceUnavailableError("dbo.Orders", "the source is gone.")
+    carried = format_load_result(LoadResult(0, error=raised))
+    assert isinstance(recover(RuntimeError(f"{carried}\n{_KILLED_WORKER}")), SourceUnavailableError)
+
+
+def test_any_other_failure_of_spark_is_not_ours_to_explain() -> None:
+    assert recover(RuntimeError("org.apache.spark.SparkException: something else")) is None
