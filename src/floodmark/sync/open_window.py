@@ -95,7 +95,9 @@ def _open(
         stopped = planned_stop is not None and snapshot.capture_running is not True
         return _nothing(decision.reason + (f" The capture job does not run for {planned_stop}." if stopped else ""))
     if isinstance(decision, AdvanceQuiet):
-        ledger.advance_quiet(settings.name, decision.to_lsn, decision.watermarks, decision.to_lsn_at)
+        ledger.advance_quiet(
+            settings.name, decision.to_lsn, decision.watermarks, decision.to_lsn_at, decision.instances
+        )  # fmt: skip
         reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."
         return _nothing(reason, decision.to_lsn)
     plan = ledger.open_window(settings.name, decision.to_lsn, decision.tables, decision.to_lsn_at)
