@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ from floodmark.core.tsql_texts import make_heartbeat
 from floodmark.ledger.upkeep import PostgresUpkeepLedger
 from floodmark.sqlserver import jobs
 from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sqlserver.driver import SourceSession
 from floodmark.sqlserver.jobs import SqlServerJobs
+from floodmark.sqlserver.source import SqlServerSource
 from floodmark.sync.keep_capture import keep_capture
 from floodmark.warehouse.connection import WarehouseConnection
 from open_alerts import OpenAlerts
@@ -35,11 +38,12 @@ STOP = PlannedStop(NOW - timedelta(minutes=1), NOW + timedelta(hours=8))
 class Keeper:
     """Runs of the schedule on one database."""
 
-    def __init__(self, database: CdcDatabase, control: SqlServerJobs, ledger: PostgresUpkeepLedger) -> None:
+    def __init__(self, database: CdcDatabase, at: SqlServerConnection, ledger: PostgresUpkeepLedger) -> None:
         self.database = database
-        self.control = control
+        self.control = SqlServerJobs(at)
         self.ledger = ledger
         self.told = OpenAlerts()
+        self.source = SqlServerSource(at)
 
     def keep(
         self, stop: PlannedStop | None = None, settings: CaptureSettings | None = None, now: datetime = NOW
@@ -82,7 +86,7 @@ def keeper(emulator: Emulator, database: WarehouseConnection) -> Iterator[Keeper
         at = SqlServerConnection(
             emulator.host, emulator.port, made.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
         )
-        keeper = Keeper(made, SqlServerJobs(at), PostgresUpkeepLedger(database))
+        keeper = Keeper(made, at, PostgresUpkeepLedger(database))
         wait_until(lambda: keeper.control.read_capture().scan is not None)
         yield keeper
         made.run("EXEC emulator.reset")
@@ -266,6 +270,33 @@ def test_ledger_that_cannot_be_reached_keeps_no_job_from_being_started(
     wait_until(lambda: keeper.running is False)
     assert keeper.keep(STOP).action is Action.START
     assert keeper.running is True
+
+
+def test_azure_sql_database_is_looked_at_without_msdb_and_left_to_its_own_scheduler(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The emulator is no Azure: its answer to the one question is given here, and msdb is made unreachable."""
+    sent, send = [], SourceSession.fetch_sets
+
+    def to_azure(session: SourceSession, text: str, parameters: Sequence[object] = ()) -> list[list[tuple[Any, ...]]]:
+        sent.append(text)
+        told = text.replace("SERVERPROPERTY('EngineEdition')", "5").replace("msdb.", "nowhere.")
+        return send(session, told, parameters)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", to_azure)
+    settings = CaptureSettings(job={"maxtrans": 77, "pollinginterval": 2})
+    step = keeper.keep(STOP, settings)
+    assert (step.action, dict(step.changes)) == (Action.CHANGE, {"maxtrans": 77})
+    assert "no Agent" in step.guard
+    assert keeper.told.kinds == ["capture_stop_ended"]
+    assert (keeper.job("maxtrans"), keeper.running) == (77, None)
+    with caplog.at_level(logging.INFO):
+        assert keeper.keep(settings=settings).action is Action.NOTHING
+    assert "Capture is alive (evidence: scan sessions)" in caplog.text
+    assert keeper.told.open == {}
+    assert not [text for text in sent if "sp_cdc_start_job" in text or "sp_cdc_stop_job" in text]
+    snapshot = keeper.source.read_snapshot([TableName("dbo", "Orders")])
+    assert (snapshot.has_agent, snapshot.capture_running) == (False, None)
 
 
 HEARTBEAT = TableName("dbo", "floodmark_heartbeat")

@@ -17,7 +17,8 @@ BEGIN
         EXEC sys.sp_executesql @statement;
     END
     -- As text, because Azure SQL Database refuses a batch that so much as names msdb.
-    ELSE IF HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
+    ELSE IF CAST(SERVERPROPERTY('EngineEdition') AS int) NOT IN (5, 12)
+        AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
     BEGIN
         SET @statement = N'SELECT ' + @columns + N' FROM msdb.dbo.cdc_jobs WHERE database_id = DB_ID()';
         EXEC sys.sp_executesql @statement;

@@ -8,12 +8,13 @@ SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @positions varbinary(max) = ?;
-DECLARE @enabled bit, @max_lsn binary(10), @capture_running bit, @ahead int = 0;
+DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @enabled bit, @max_lsn binary(10),
+    @capture_running bit, @ahead int = 0;
 SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
 
 -- As text, because Azure SQL Database refuses a batch that so much as names msdb. A job that is not continuous has a
 -- schedule of its own, and stands still between two scans: that it does not run now says nothing.
-IF @enabled = 1
+IF @enabled = 1 AND @edition NOT IN (5, 12)
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.sysjobactivity', N'OBJECT', N'SELECT') = 1
     EXEC sys.sp_executesql
@@ -41,8 +42,7 @@ BEGIN CATCH
 END CATCH;
 
 SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
-    @capture_running AS capture_running, CAST(SERVERPROPERTY('EngineEdition') AS int) AS engine_edition,
-    @ahead AS clock_ahead_minutes;
+    @capture_running AS capture_running, @edition AS engine_edition, @ahead AS clock_ahead_minutes;
 
 SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc,
     (SELECT MAX(c.column_id) FROM sys.columns AS c WHERE c.object_id = t.object_id) AS max_column_id
