@@ -77,7 +77,7 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
 @app.command()
 def replay(  # noqa: PLR0917  (typer gives them by name)
     pipeline: Pipeline,
-    from_lsn: Annotated[str | None, typer.Option(help="After this LSN, itself excluded.")] = None,
+    from_lsn: Annotated[str | None, typer.Option(help="From this LSN on, included.")] = None,
     to_lsn: Annotated[str | None, typer.Option(help="Up to this LSN, included.")] = None,
     from_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
     to_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
@@ -86,7 +86,7 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
 ) -> None:
     """Merge an interval of PIPELINE once more, up to the watermarks, which stay where they are."""
     from floodmark.console.tables import replay_table  # noqa: PLC0415
-    from floodmark.core.replay import parse_bounds  # noqa: PLC0415
+    from floodmark.core.replay_interval import NoInterval, parse_bounds  # noqa: PLC0415
     from floodmark.orchestration.replays import replay_of  # noqa: PLC0415
 
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
@@ -94,15 +94,15 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
         path = (config or config_path()).resolve()
         loaded = load_config(path)
         found = replay_of(loaded, pipeline)
-        interval: Interval | None
+        interval: Interval | NoInterval
         if from_lsn and to_lsn and times == (None, None):
             interval = parse_bounds(from_lsn, to_lsn)
         elif from_time and to_time and lsns == (None, None):
             interval = found.find_times(from_time, to_time)
         else:
             raise ConfigError("replay", "give --from-lsn and --to-lsn, or --from-time and --to-time.")
-        if interval is None:
-            _out.print("Nothing to replay: nothing was committed in that time.", highlight=False)
+        if isinstance(interval, NoInterval):
+            _out.print(f"Nothing to replay: {interval.reason}", highlight=False)
             return
         if dry_run:
             _out.print(replay_table(found.count(interval)))
@@ -382,7 +382,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except FloodmarkError as error:
-        _err.print(f"floodmark: {error}", markup=False)
+        _err.print(f"floodmark: {error.in_full}", markup=False)
         if isinstance(error, ConfigError):
             raise typer.Exit(EXIT_CONFIG) from None
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None

@@ -88,16 +88,22 @@ def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
 
 
 def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError:
-    """The same for other drivers. ``message`` is shown, not read; ``state`` None: the connection is gone."""
-    words = _one_line(message)
+    """The same for other drivers. ``message`` is shown, not read; ``state`` None: the connection is gone.
+
+    What follows the first line, such as where a COPY stood, may hold a row; of a statement that met data it cannot
+    take, which is a bug of ours, the first line holds a value as well.
+    """
+    words, detail = _one_line(message.strip().partition("\n")[0]), _one_line(message)
     if state is None or state.startswith(_UNAVAILABLE):
-        return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "It is tried again.")
+        return WarehouseUnavailableError(
+            subject, f"the warehouse is not available: {words}.", "It is tried again.", detail
+        )  # fmt: skip
     for prefix, hint in _HINTS.items():
         if state.startswith(prefix):
-            return WarehouseAdminError(subject, f"the warehouse refused ({state}): {words}.", hint)
+            return WarehouseAdminError(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
     if state.startswith("53"):
-        return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.")
-    return FloodmarkBugError(subject, f"the warehouse answered {state}: {words}.")
+        return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.", "", detail)
+    return FloodmarkBugError(subject, f"the warehouse answered {state}.", "The log has its words.", detail)
 
 
 def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:

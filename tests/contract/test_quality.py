@@ -228,8 +228,9 @@ def test_a_rule_may_hold_braces(warehouse: WarehouseConnection, plan: WindowPlan
 
 def test_a_rule_that_cannot_be_evaluated_is_named(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
     broken = Rule("nonsense", "no_such_function(amount) > 0", OnFailure.STOP)
-    with pytest.raises(ConfigError, match=r"rule nonsense cannot be evaluated.*no_such_function"):
+    with pytest.raises(ConfigError, match="rule nonsense cannot be evaluated") as raised:
         GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, broken), counts())
+    assert "no_such_function" in raised.value.detail
 
 
 def test_late_rows_are_reported_and_do_not_stop_the_run(

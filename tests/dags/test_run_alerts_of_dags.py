@@ -18,7 +18,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from alert_receivers import Posts, http_receiver
 from floodmark.config.loading import load_config
-from floodmark.core.errors import CaptureStoppedError
+from floodmark.core.errors import CaptureStoppedError, WarehouseAdminError
 from floodmark.core.run_alerts import RunFailure
 from floodmark.orchestration import callbacks
 from floodmark.orchestration.capture_dag import build_capture_dags
@@ -103,6 +103,20 @@ def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
     assert "*What:* dbo.Orders: the capture job does not run." in text
     assert "*Where:* DAG cdc_shop, run r1, task open_window" in text
     assert "*What to do:* Start it." in text
+
+
+def test_values_of_rows_are_in_the_log_of_the_task_and_in_no_message(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Task("load")
+    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    with pytest.raises(AirflowFailException), explained():
+        raise WarehouseAdminError("dbo.Orders", "constraint c refuses rows.", "Drop it.", "Key (Email)=(4711)")
+    assert "Key (Email)=(4711)" in caplog.text
+    assert "4711" not in str(task.left)
+    fail(dags["cdc_shop"], task)
+    assert "constraint c refuses rows." in posts.texts[0]
+    assert "4711" not in posts.texts[0]
 
 
 @pytest.mark.parametrize(

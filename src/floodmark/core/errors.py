@@ -28,7 +28,8 @@ FloodmarkError
     └── DuplicateKeyError      a key stands twice in staging
 
 The message starts with the table (or the pipeline, where there is no one table), says what happened, and ends with what
-to do. It never holds a password.
+to do. It never holds a password, nor a value of a row: what a server said in words that may hold one is the error's
+``detail``, which only the log of who met it shows.
 """
 
 from __future__ import annotations
@@ -37,18 +38,25 @@ from typing import ClassVar
 
 
 class FloodmarkError(Exception):
-    """``subject`` is the table or pipeline, ``hint`` what to do. Survives pickling between Spark processes."""
+    """``subject`` is the table or pipeline, ``hint`` what to do. ``detail`` may hold values of rows: it is in no text
+    of the error but ``in_full``, and in no alert. Survives pickling between Spark processes."""
 
     retryable: ClassVar[bool] = False
 
-    def __init__(self, subject: str, message: str, hint: str = "") -> None:
-        super().__init__(subject, message, hint)
+    def __init__(self, subject: str, message: str, hint: str = "", detail: str = "") -> None:
+        super().__init__(subject, message, hint, detail)
         self.subject = subject
         self.message = message
         self.hint = hint
+        self.detail = detail
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.message}" + (f" {self.hint}" if self.hint else "")
+
+    @property
+    def in_full(self) -> str:
+        """For the log of a task and for a terminal, and for nothing that leaves the house."""
+        return f"{self} ({self.detail})" if self.detail else str(self)
 
 
 class ConfigError(FloodmarkError):

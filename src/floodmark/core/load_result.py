@@ -35,6 +35,7 @@ def format_load_result(result: LoadResult) -> str:
         error = result.error
         document["error"] = {
             "type": type(error).__name__, "subject": error.subject, "message": error.message, "hint": error.hint,
+            "detail": error.detail,
         }  # fmt: skip
     return PREFIX + json.dumps(document, ensure_ascii=False)
 
@@ -49,11 +50,15 @@ def parse_load_result(line: str) -> LoadResult | None:
         found = document.get("error")
         return LoadResult(document["window_id"], counts, _error(found) if found else None)
     except (ValueError, TypeError, KeyError) as problem:
-        raise FloodmarkBugError("load", f"the job's result cannot be read ({problem}): {line.strip()}") from problem
+        raise FloodmarkBugError(
+            "load", "the job's result cannot be read.", "", f"{problem}: {line.strip()}"
+        ) from problem
 
 
 def _error(fields: Mapping[str, str]) -> FloodmarkError:
     kind = getattr(errors, fields["type"], None)
     if isinstance(kind, type) and issubclass(kind, FloodmarkError):
-        return kind(fields["subject"], fields["message"], fields["hint"])
-    return FloodmarkBugError(fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"])
+        return kind(fields["subject"], fields["message"], fields["hint"], fields["detail"])
+    return FloodmarkBugError(
+        fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"], fields["detail"]
+    )

@@ -34,6 +34,6 @@ def explained() -> Iterator[None]:
         again = (
             "It is tried again, as long as the task has tries left." if error.retryable else "It is not tried again."
         )
-        _log.error("%s %s", error, again)
+        _log.error("%s %s", error.in_full, again)
         leave_failure(error)
         raise as_airflow_error(error) from None

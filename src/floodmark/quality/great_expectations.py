@@ -256,9 +256,9 @@ def _exception_message(exception_info: Mapping[str, Any]) -> str:
 def _raise_unanswered(batch: Batch, check: Check, failure: str) -> None:
     first_line = failure.splitlines()[0]
     if "OperationalError" in failure or "InterfaceError" in failure:
-        raise WarehouseUnavailableError(batch.table, f"the warehouse broke off check {check.name}: {first_line}")
+        raise WarehouseUnavailableError(batch.table, f"the warehouse broke off check {check.name}.", "", first_line)
     if "UndefinedTable" in failure and STAGING_SCHEMA in failure:
         raise WatermarkConflictError(batch.table, "another run has finished the window meanwhile.", "Run again.")
     if check.declared:
-        raise ConfigError(batch.table, f"rule {check.name} cannot be evaluated: {first_line}.", "Correct its sql.")
-    raise FloodmarkBugError(batch.table, f"check {check.name} cannot be evaluated: {first_line}")
+        raise ConfigError(batch.table, f"rule {check.name} cannot be evaluated.", "Correct its sql.", first_line)
+    raise FloodmarkBugError(batch.table, f"check {check.name} cannot be evaluated.", "", first_line)

@@ -76,7 +76,7 @@ def _result(window_id: int) -> LoadResult:
         return LoadResult(window_id, error=error)
     except Exception as error:  # noqa: BLE001  (the edge of the process: whoever started it must learn of everything)
         _LOG.exception("window %s", window_id)
-        bug = FloodmarkBugError(f"window {window_id}", f"{type(error).__name__}: {error}", "See the log above.")
+        bug = FloodmarkBugError(f"window {window_id}", type(error).__name__, "See the log of the job.", str(error))
         return LoadResult(window_id, error=bug)
     return LoadResult(window_id, {str(table): rows for table, rows in counts.items()})
 

@@ -111,5 +111,7 @@ def _recovered(table: TablePlan) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         found = recover(error)
         if found is None:
-            raise FloodmarkBugError(str(table.source), f"Spark failed: {error}") from error
+            raise FloodmarkBugError(
+                str(table.source), "Spark failed.", "See the log of the job.", str(error)
+            ) from error
         raise found from None

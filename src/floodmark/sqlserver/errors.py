@@ -34,7 +34,7 @@ _EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or ar
 _REPLACED_HINT = "The capture instance was made anew with other columns; load the table again."
 _RETRY_HINT = "It is tried again."
 _ADMIN_HINT = "Ask the DBA of the source."
-_BUG_HINT = "Please report it with this message."
+_BUG_HINT = "Please report it, with the server's words in the log."
 
 Outcome = tuple[type[FloodmarkError], str]
 
@@ -180,6 +180,9 @@ def by_number(subject: str, number: int, message: str) -> FloodmarkError:
     kind, hint = BY_NUMBER.get(number, _BUG)
     if number in _QUOTING and (behind := _QUOTED.search(message)):
         kind, hint = BY_NUMBER.get(int(behind[1]), (kind, hint))
+    if kind is FloodmarkBugError:
+        # Such as a value that cannot be converted, which the message quotes.
+        return kind(subject, f"the source answered with error {number}.", hint, message)
     return kind(subject, f"the source answered with error {number}: {message}.", hint)
 
 
@@ -190,6 +193,8 @@ def not_trusted(subject: str, message: str) -> FloodmarkError:
 
 def by_sqlstate(subject: str, sqlstate: str, message: str, outcomes: Mapping[str, Outcome]) -> FloodmarkError:
     kind, hint = outcomes.get(sqlstate, _BUG)
+    if kind is FloodmarkBugError:
+        return kind(subject, f"the source cannot be read (SQLSTATE {sqlstate or 'unknown'}).", hint, message)
     return kind(subject, f"{message} (SQLSTATE {sqlstate or 'unknown'}).", hint)
 
 

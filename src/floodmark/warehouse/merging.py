@@ -1,7 +1,8 @@
 """Running the merge of one table: what can stand in its way is looked for, set aside, or said in words that help.
 
 The statement itself is that of ``warehouse.merge``. Errors are known by SQLSTATE and by the names in the catalogue:
-PostgreSQL shortens that of a primary key when the table's is long. No value of a row reaches a message but of its key.
+PostgreSQL shortens that of a primary key when the table's is long. No value of a row reaches a message, and none but of
+its key the log.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
     name = error.diag.constraint_name
     if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
         return _twice(planned, error)
-    words = _detail(error) if isinstance(error, _TELLS_KEYS) else _one_line(error.diag.message_primary or "")
     return WarehouseAdminError(
-        str(planned.source), f"constraint {name} of {planned.target} refuses rows: {words}.",
+        str(planned.source), f"constraint {name} of {planned.target} refuses rows.",
         "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
+        _detail(error) if isinstance(error, _TELLS_KEYS) else _one_line(error.diag.message_primary or ""),
     )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
 
 
 def _twice(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
-    return DuplicateKeyError(str(planned.source), f"a key stands twice in staging: {_detail(error)}.")
+    return DuplicateKeyError(str(planned.source), "a key stands twice in staging.", "", _detail(error))
 
 
 def _detail(error: psycopg.Error) -> str:

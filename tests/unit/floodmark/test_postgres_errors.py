@@ -2,7 +2,7 @@ import psycopg
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, WarehouseAdminError, WarehouseUnavailableError
-from floodmark.postgres import open_transaction, translate
+from floodmark.postgres import by_sqlstate, open_transaction, translate
 from floodmark.warehouse.connection import WarehouseConnection
 
 
@@ -27,8 +27,16 @@ def test_driver_error_becomes_the_error_of_who_must_act(
     found = translate(error("it went wrong"), "shop")
     assert type(found) is kind
     assert str(found).startswith("shop: ")
-    assert "it went wrong" in str(found)
+    assert "it went wrong" in found.in_full
     assert words in str(found)
+
+
+@pytest.mark.parametrize("state", ["22P02", "23505", "53100", "57014", None])
+def test_rows_of_the_warehouse_are_in_no_message(state: str | None) -> None:
+    first = "invalid input syntax: 4711" if state == "22P02" else "it went wrong"
+    found = by_sqlstate(state, f"ERROR: {first}\nDETAIL: Key (Email)=(4711)\nCONTEXT: COPY t, line 1: 4711", "shop")
+    assert "4711" not in str(found)
+    assert "Key (Email)=(4711) CONTEXT: COPY t" in found.in_full
 
 
 def test_warehouse_that_is_down_can_be_tried_again_and_its_password_is_not_said() -> None:

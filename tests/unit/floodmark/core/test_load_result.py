@@ -20,6 +20,15 @@ def test_result_of_a_failed_load_brings_the_error_back_with_its_class() -> None:
     assert str(read.error) == str(error)
 
 
+def test_words_that_may_hold_values_stay_apart_from_the_message_on_their_way() -> None:
+    error = FloodmarkBugError("dbo.Orders", "the source answered with error 245.", "Report it.", "varchar value '4711'")
+    read = parse_load_result(format_load_result(LoadResult(7, error=error)))
+    assert read is not None
+    assert read.error is not None
+    assert "4711" not in str(read.error)
+    assert read.error.in_full == "dbo.Orders: the source answered with error 245. Report it. (varchar value '4711')"
+
+
 def test_result_with_an_unknown_error_is_a_bug_that_names_it() -> None:
     line = 'FLOODMARK_RESULT {"window_id": 1, "error": {"type": "str", "subject": "a", "message": "b", "hint": ""}}'
     read = parse_load_result(line)

@@ -8,7 +8,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from floodmark.core.errors import CaptureStoppedError, DataQualityError, FloodmarkError, SourceUnavailableError
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    DataQualityError,
+    FloodmarkError,
+    SourceUnavailableError,
+    WarehouseAdminError,
+)
 from floodmark.core.measures import TableMeasure
 from floodmark.core.run_alerts import (
     LAG,
@@ -45,6 +51,12 @@ def test_task_that_was_killed_is_told_although_it_left_no_word() -> None:
     alert = run_failed(RUN_FAILED, "shop", None, **PLACE)
     assert "it was killed" in alert.what
     assert alert.event_key == "run_failed:shop:silent:load"
+
+
+def test_detail_of_an_error_stays_in_the_house() -> None:
+    error = WarehouseAdminError("dbo.Orders", "a constraint refuses rows.", "Drop it.", "Key (Email)=(4711)")
+    assert "4711" not in str(asdict(RunFailure.of(error)))
+    assert "4711" not in str(run_failed(RUN_FAILED, "shop", RunFailure.of(error), **PLACE))
 
 
 def test_failed_backfill_is_an_alert_of_its_own_that_frightens_nobody() -> None:

@@ -48,6 +48,14 @@ def test_number_becomes_the_error_of_who_must_act(number: int, kind: type[Floodm
     assert re.match(rf"dbo\.Orders: .*{number}: Anmeldung fehlgeschlagen\. \S", str(error))
 
 
+@pytest.mark.parametrize("number", [245, 8114, 2628, 123456])
+def test_values_of_rows_that_the_server_quotes_are_in_no_message(number: int) -> None:
+    error = errors.by_number("dbo.Orders", number, "Conversion failed when converting the varchar value '4711'")
+    assert "4711" not in str(error)
+    assert str(number) in str(error)
+    assert "value '4711'" in error.in_full
+
+
 @pytest.mark.parametrize(
     ("number", "message", "kind"),
     [
