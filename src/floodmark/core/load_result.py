@@ -58,7 +58,7 @@ def parse_load_result(line: str) -> LoadResult | None:
 def _error(fields: Mapping[str, str]) -> FloodmarkError:
     kind = getattr(errors, fields["type"], None)
     if isinstance(kind, type) and issubclass(kind, FloodmarkError):
-        return kind(fields["subject"], fields["message"], fields["hint"], fields["detail"])
+        return kind(fields["subject"], fields["message"], fields["hint"], fields.get("detail", ""))
     return FloodmarkBugError(
-        fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"], fields["detail"]
+        fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"], fields.get("detail", "")
     )
