@@ -10,7 +10,6 @@ import psycopg
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
 from floodmark.core.capture import InstanceIdentity
-from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.switch import Backfill
@@ -108,12 +107,10 @@ class SwitchRig:
             advance_window(opened.window_id, self.ledger, self.warehouse)
         return opened
 
-    def watch_closely(self, name: str = "shop") -> None:
+    def watch_closely(self) -> None:
         """As the drift DAG does."""
         self.ledger.ensure_schema()
-        settings, states = self._settings(name), self.ledger.read_tables(name)
-        snapshot = SqlServerSource(self.at).read_snapshot(settings.sources, pinned_instances(settings, states))
-        self.watch.examine(settings, snapshot, states, closely=True)
+        self.watch.watch(SqlServerSource(self.at), {name: self.ledger.read_tables(name) for name in self.tables})
 
     def run(self, name: str = "shop") -> OpenResult:
         return self.finish(self.open(name))

@@ -67,9 +67,12 @@ class Watched:
         self.database.scan()
 
     def look(self, *, closely: bool = True) -> Examined:
+        """closely: as the drift DAG does; else as a run does."""
         states = self.ledger.read_tables(self.settings.name)
+        if closely:
+            self.watch.watch(self.source, {self.settings.name: states})
         snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
-        return self.watch.examine(self.settings, snapshot, states, closely=closely)
+        return self.watch.examine(self.settings, snapshot, states)
 
     def open(self) -> OpenResult:
         return open_window(self.settings, self.source, self.ledger, self.watch)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
 from switch_rig import ORDERS, SwitchRig
 
@@ -14,6 +16,8 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.drift import DriftClass
 from floodmark.core.schema import TableName
+from floodmark.sqlserver.drift import SqlServerDriftSource
+from floodmark.sqlserver.source import SqlServerSource
 from floodmark.warehouse.connection import WarehouseConnection
 
 PASSWORD = "Under2026!"
@@ -140,6 +144,38 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     assert rig.differing() == []
 
 
+def test_one_look_at_the_source_serves_all_pipelines_that_read_the_same(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(kind: type[Any], name: str) -> None:
+        method = getattr(kind, name)
+
+        def look(*arguments: Any) -> Any:
+            looks.append(name)
+            return method(*arguments)
+
+        monkeypatch.setattr(kind, name, look)
+
+    rig = SwitchRig(emulator, source, database, "shop", "copy")
+    rig.run()
+    rig.run("copy")
+    rig.change("ALTER TABLE dbo.Orders ADD Note int NULL")
+    counted(SqlServerSource, "read_snapshot")
+    counted(SqlServerDriftSource, "read_drift")
+    rig.watch_closely()
+    assert looks == ["read_snapshot", "read_drift"]
+    (event,) = rig.drift.list_events("shop")
+    assert sorted(event.policies) == ["copy", "shop"]
+    looks.clear()
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute("UPDATE floodmark.tables SET instance_name = 'dbo_Orders_2' WHERE pipeline = 'copy'")
+    rig.database.enable("Orders", capture_instance="N'dbo_Orders_2'")
+    rig.watch_closely()
+    assert looks == ["read_snapshot", "read_drift"] * 2
+
+
 def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: SwitchRig) -> None:
     propose(rig)
     rig.approve()
@@ -171,7 +207,7 @@ def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
     rig.run()
     propose(rig)
     copy.run("other")
-    copy.watch_closely("other")
+    copy.watch_closely()
     ((event, proposal),) = copy.desk.list_proposed()
     assert (event.source, event.table, proposal.added) == ("copy", ORDERS, ("Note",))
     rig.approve()

@@ -1,11 +1,10 @@
-"""The drift watch of a source, put together, and one look of it for all pipelines that read the source."""
+"""The drift watch of a source, put together, and one look of it at all that the pipelines read."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from floodmark.core.planning import pinned_instances
 from floodmark.orchestration.alerting import alerts_of
 from floodmark.sync.drift import DriftWatch
 from floodmark.wiring import source_connection, warehouse_connection, wire
@@ -47,17 +46,14 @@ def drift_source(config: Config, source: str) -> DriftSource:
 
 def run_watch(config: Config, source: str) -> str:
     """Look closely at every table of the source; what is held, in one sentence."""
-    watch = drift_watch(config, source)
-    held = []
     names = pipelines_of(config, source)
-    for name in names:
-        wiring = wire(config, name)
+    held = []
+    if names:
+        wiring = wire(config, names[0])
         ledger = wiring.ledger()
         ledger.ensure_schema()
-        states = ledger.read_tables(name)
-        snapshot = wiring.source().read_snapshot(wiring.settings.sources, pinned_instances(wiring.settings, states))
-        examined = watch.examine(wiring.settings, snapshot, states, closely=True)
-        held += [f"{table} in {name}" for table in examined.holds]
+        holds = drift_watch(config, source).watch(wiring.source(), {name: ledger.read_tables(name) for name in names})
+        held = [f"{hold.table} in {hold.pipeline}" for hold in holds]
     said = f"held: {', '.join(held)}" if held else "no table is held"
     _LOG.info("Source %s: looked at the tables of %s; %s.", source, ", ".join(names) or "no pipeline", said)
     return said

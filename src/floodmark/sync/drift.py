@@ -1,14 +1,14 @@
 """Watching a source for schema drift: look, compare with what was known, write events down, tell, hold.
 
-``DriftWatch.examine`` is called by the drift DAG, which looks closely at every table, and by each run before it plans,
-which looks closely only where something differs: a table whose new shape would not fit its target never gets into a
-window, however seldom the DAG runs. What both see is written once (see ``ledger.drift``).
+``DriftWatch.watch`` is called by the drift DAG and looks closely at every table, ``examine`` by each run before it
+plans, and looks closely only where something differs: a table whose new shape would not fit its target never gets into
+a window, however seldom the DAG runs. What both see is written once (see ``ledger.drift``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
@@ -22,6 +22,7 @@ from floodmark.core.state import TableState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert
 from floodmark.sync.drift_ports import DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+from floodmark.sync.ports import Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,15 +84,29 @@ class DriftWatch:
         """Of a window that is given up or planned anew."""
 
     def examine(
-        self,
-        settings: PipelineSettings,
-        snapshot: SourceSnapshot,
-        states: Mapping[TableName, TableState],
-        *,
-        closely: bool = False,
+        self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
     ) -> Examined:
-        """closely: also at tables that look as they are known, for the DDL history and for columns not captured."""
-        looked = self._match(settings, snapshot, states)
+        """For a run of a pipeline, of what it has just seen."""
+        shapes = self._look(snapshot, pinned_instances(settings, states), closely=False)
+        self._tell()
+        tables = tuple(_without_lost(sighting, shapes.get(sighting.table)) for sighting in snapshot.tables)
+        return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
+
+    def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
+        """Look closely at every table of the source, once whatever the number of pipelines that read it, or once for
+        each capture instance where they read several. states: by pipeline. Returns all holds."""
+        for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
+            named = {table: name for table, name in pins.items() if name is not None}
+            self._look(source.read_snapshot(list(pins), named), named, closely=True)
+        self._tell()
+        return [hold for settings in self._pipelines for hold in self._ledger.list_holds(settings.name).values()]
+
+    def _look(
+        self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str], *, closely: bool
+    ) -> dict[TableName, TableShape]:
+        """What is known of the tables from now on. closely: also of those that look as they are known, for the DDL
+        history and for columns not captured."""
+        looked = self._match(snapshot, pinned)
         chosen = [each for each in looked if each.is_new or (closely and each.sighting.instance is not None)]
         shapes = {each.table: each.known.shape for each in looked if each.known is not None}
         if chosen:
@@ -101,15 +116,10 @@ class DriftWatch:
                 shape = self._write(snapshot, each, sight)
                 if shape is not None:
                     shapes[each.table] = shape
-        self._tell()
-        tables = tuple(_without_lost(sighting, shapes.get(sighting.table)) for sighting in snapshot.tables)
-        return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
+        return shapes
 
-    def _match(
-        self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
-    ) -> list[_Looked]:
-        known = self._ledger.read_known(self._name, settings.sources)
-        pinned = pinned_instances(settings, states)
+    def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[_Looked]:
+        known = self._ledger.read_known(self._name, [sighting.table for sighting in snapshot.tables])
         looked = []
         for sighting in snapshot.tables:
             shapes = {name: each.shape for (table, name), each in known.items() if table == sighting.table}
@@ -155,6 +165,23 @@ class DriftWatch:
             if alert is not None:
                 self._alerts.raise_alert(alert)
             self._ledger.mark_told(event.event_id)
+
+
+def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:
+    """Every table of a pipeline with the capture instance that it reads, None where it has not read any."""
+    return {**dict.fromkeys(settings.sources), **pinned_instances(settings, states)}
+
+
+def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[TableName, str | None]]:
+    """As few snapshots as show every table with every capture instance that is read of it: one shows one of a table."""
+    rounds: list[dict[TableName, str | None]] = []
+    for table, name in dict.fromkeys(pair for pins in pipelines for pair in pins.items()):
+        free = next((each for each in rounds if table not in each), None)
+        if free is None:
+            rounds.append({table: name})
+        else:
+            free[table] = name
+    return rounds
 
 
 def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
