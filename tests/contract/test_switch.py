@@ -11,6 +11,7 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, TableHeldError, WatermarkConflictError
+from floodmark.core.lane import replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.switch import Backfill, SwitchState
 from floodmark.warehouse.connection import WarehouseConnection
@@ -94,6 +95,21 @@ def test_window_of_the_first_instance_cannot_be_opened_after_the_switch(rig: Swi
     tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
     with pytest.raises(OperatorError, match="read from capture instance dbo_Orders_2 now, not dbo_Orders"):
         rig.ledger.open_window("shop", plan.to_lsn, tables, lane="replay x")
+
+
+def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: SwitchRig) -> None:
+    add_column(rig)
+    rig.approve()
+    rig.steps.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    plan = rig.ledger.read_window(rig.run().window_id or 0).plan
+    interval = plan.tables[0].interval
+    assert interval is not None
+    tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
+    left = rig.ledger.open_window("shop", plan.to_lsn, tables, lane=replay_lane(interval))
+    (said,) = rig.steps.take()
+    command = f"floodmark replay shop --from-lsn {interval.after_lsn} --to-lsn {interval.to_lsn}"
+    assert said.endswith(f"shop goes over when window {left.window_id} ({command}) has been published.")
 
 
 def test_run_that_looked_at_the_first_instance_does_not_pass_over_changes_of_the_second(rig: SwitchRig) -> None:

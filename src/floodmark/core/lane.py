@@ -30,3 +30,13 @@ def replay_lane(interval: Interval) -> str:
 
 def is_replay_lane(lane: str) -> bool:
     return lane.startswith(_REPLAY)
+
+
+def finishing_command(pipeline: str, lane: str) -> str:
+    """What goes on with the unfinished window of a lane."""
+    if is_load_lane(lane):
+        return f"floodmark reload {pipeline} {lane.removeprefix(_LOAD)}"
+    if is_replay_lane(lane):
+        after, to = lane.removeprefix(_REPLAY).split("-")
+        return f"floodmark replay {pipeline} --from-lsn {after} --to-lsn {to}"
+    return f"floodmark run {pipeline}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting
 from floodmark.core.drift import stored
 from floodmark.core.errors import ConfigError, OperatorError
+from floodmark.core.lane import finishing_command
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import plan_table
 from floodmark.core.schema import TableName
@@ -96,8 +97,17 @@ class SwitchReaders:
         # A target that could not take the new columns would stop every table of the pipeline from the next run on.
         self._check_target(settings, self._plan(table, second, self._lost(second)))
         if not self.switches.go_over(switch, settings.name, table.source, start):
-            return f"{settings.name} goes over when its window has been published."
+            return f"{settings.name} goes over when {self._holding(settings, table)} has been published."
         return ""
+
+    def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
+        """The unfinished windows with the table. A replay that nobody repeats would hold it for ever."""
+        plans = [
+            opened.plan for opened in self.ledger.list_unfinished(settings.name)
+            if any(each.source == table.source for each in opened.plan.tables)
+        ]  # fmt: skip
+        named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
+        return " and ".join(named) or "its window"
 
     def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
         """The values of the new columns that no window of the second instance brings."""
