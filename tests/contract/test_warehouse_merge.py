@@ -15,13 +15,15 @@ from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
     FloodmarkBugError,
+    OperatorError,
     WarehouseAdminError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
+from floodmark.core.lane import replay_lane
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.core.schema import SourceColumn
-from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, WindowState
+from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -263,6 +265,42 @@ def test_lob_of_a_quarantined_change_is_not_lost_when_a_later_change_mends_the_r
     shop.run(changes(20, 30, rules=rules), 30, [Row(1, UPDATE, 25, -3, keep=True)])
     shop.run(changes(30, 40, rules=rules), 40, [Row(1, UPDATE, 35, 3, keep=True), Row(2, UPDATE, 36, 4, keep=True)])
     assert shop.target() == {1: (Decimal("3.00"), None, "new"), 2: (Decimal("4.00"), None, "two")}
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_replay_that_would_bring_a_lost_row_back_without_its_lob_is_refused(shop: Shop, deletes: Deletes) -> None:
+    shop.run(first_load(deletes), 10, [Row(id, INSERT, 10, notes=f"n{id}") for id in (1, 2, 3)])
+    rows = [Row(1, UPDATE, 15, 11, keep=True), Row(2, UPDATE, 16, 12, keep=True), Row(3, DELETE, 17, keep=True)]
+    shop.run(changes(10, 20, deletes), 20, rows)
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute('DELETE FROM shop.orders WHERE "Id" IN (1, 3)')
+    replay = begin_replay(shop, replace(changes(14, 20, deletes), watermark=lsn(20)))
+    shop.stage(replay, rows)
+    with pytest.raises(OperatorError, match=r"1 rows are missing in shop.orders, .* value of Notes"):
+        shop.merge(replay)
+    assert set(shop.target()) == {2}
+    whole = begin_replay(shop, replace(changes(10, 20, deletes), watermark=lsn(20)))
+    shop.stage(whole, [Row(1, UPDATE, 15, 11, notes="n1"), *rows[1:]])
+    shop.merge(whole)
+    assert shop.target()[1] == (Decimal("11.00"), None, "n1")
+
+
+def test_window_that_finds_a_row_missing_whose_lob_it_does_not_bring_says_so(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.run(first_load(), 10, [])
+    shop.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 11, keep=True), Row(2, INSERT, 16)])
+    assert "1 rows are missing in shop.orders" in caplog.text
+    assert "Such as key 1." in caplog.text
+    assert "floodmark reload shop dbo.Orders --where" in caplog.text
+
+
+def begin_replay(shop: Shop, table: TablePlan) -> WindowPlan:
+    assert table.interval is not None
+    opened = shop.ledger.open_window("shop", table.interval.to_lsn, [table], lane=replay_lane(table.interval))
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    return plan
 
 
 def test_rule_that_cannot_be_evaluated_names_itself(shop: Shop) -> None:

@@ -24,7 +24,7 @@ from floodmark.core.window import Deletes, LoadKind, TableCounts, TablePlan, Win
 from floodmark.postgres import open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.counts import count_merge
+from floodmark.warehouse.counts import count_merge, list_incomplete
 from floodmark.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.warehouse.merge import Merge, merge_of, table, tombstone_key
 from floodmark.warehouse.merging import drop_null_deletes, drop_twins, key_rules, run_merge
@@ -36,6 +36,7 @@ _LOG = logging.getLogger(__name__)
 _LOCK_NOT_AVAILABLE = "55P03"
 # Names our advisory locks apart from those of others. Arbitrary, and fixed.
 _MERGE_LOCK = 0x46_4C_4F_45
+_EXAMPLES = 3
 # Sorting a million staged rows and hashing their keys in memory; given back when the transaction ends.
 _MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
 
@@ -166,6 +167,8 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
             str(planned.source), f"{expected} rows were staged, and {staged} are there now.",
             "A restart of the warehouse empties staging tables; the window is loaded again.",
         )  # fmt: skip
+    if counted.incomplete:
+        _tell_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.deletes is Deletes.HARD:
         _bury_deleted(session, planned, merge)
     run_merge(session, planned, merge)
@@ -182,6 +185,24 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
         warned_rows=gate.warned,
         swept_rows=swept,
     )
+
+
+def _tell_incomplete(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: int
+) -> None:
+    """Rows that are not in the target, and whose changes left a LOB out: a NULL would look like a value."""
+    keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
+    what = (
+        f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
+        f"{' or '.join(merge.lobs)}."
+    )
+    reload = f"floodmark reload {plan.pipeline} {planned.source} --where ..."
+    _LOG.warning("%s: %s Such as key %s. They can be loaded from the source: %s", planned.source, what, keys, reload)
+    if is_replay_lane(plan.lane):
+        raise OperatorError(
+            str(planned.source), what, "Nothing was merged. Load those rows from the source (the log names some, "
+            f"{reload}), or begin the replay at an earlier LSN.",
+        )  # fmt: skip
 
 
 def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
