@@ -12,7 +12,7 @@ from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
 from floodmark.core.interval import Interval
-from floodmark.core.replay import LocalSpan, MappedTimes
+from floodmark.core.replay_interval import LocalSpan, MappedTimes
 from floodmark.sync.advance import advance_window
 from floodmark.sync.check import check_window
 from floodmark.sync.load import load_window
@@ -41,6 +41,7 @@ class SmallLog:
             lsn(max(last)) if last else None,
             any(at < from_at for at in times.values()),
             min(times.values()),
+            max(times.values()),
         )
 
     def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window import TableCounts, WindowPlan
+from floodmark.core.window import NetSource, TableCounts, WindowPlan
 from floodmark.sync.ports import StagedRows
 
 NOON = datetime(2026, 5, 1, 12)
@@ -121,6 +121,11 @@ class SmallStager:
         assert interval is not None
         changes = [row for row in self.source.log if lsn(row.lsn) in interval]
         latest = {row.id: row for row in changes}
+        if plan.tables[index].net is NetSource.SERVER:
+            # As the server does, of a row that came and went.
+            first = {row.id: row for row in reversed(changes)}
+            gone = [key for key, row in latest.items() if (first[key].op, row.op) == (INSERT, DELETE)]
+            latest = {key: row for key, row in latest.items() if key not in gone}
         return StagedRows(len(changes), self.shop.stage(plan, latest.values(), index))
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 from small_replay import Pipeline
-from small_source import SmallSource
+from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, Shop, lsn
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.core.window import Deletes
+from floodmark.core.window import Deletes, NetSource
 from floodmark.ledger.postgres import PostgresLedger
+from floodmark.sync.open_window import open_window
 from floodmark.warehouse.connection import WarehouseConnection
 
 
@@ -121,3 +122,37 @@ def test_a_load_that_begins_while_a_replay_is_planned_takes_the_table_out_of_it(
     assert begun != [None]
     assert result.window_id is None
     assert "dbo.Orders: it is being loaded anew." in result.reason
+
+
+def test_a_row_that_came_and_went_in_one_window_stays_away_also_if_the_server_computed_its_net_changes(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline.run(net=NetSource.SERVER)
+    pipeline.source.write(1, 11)
+    pipeline.run(net=NetSource.SERVER)
+    before = pipeline.watermark()
+    pipeline.source.write(5, 50)
+    pipeline.source.write(2, 22)
+    pipeline.source.write(5, None)
+    pipeline.run(net=NetSource.SERVER)
+    assert pipeline.shop.rows('SELECT FROM shop.orders WHERE "Id" = 5') == []
+    for net in NetSource:
+        with caplog.at_level("INFO"):
+            assert pipeline.replay(before, before + 1, net=net).window_id is not None
+        assert pipeline.equal()
+        told = f"dbo.Orders: up to {lsn(before + 3)}, the end of a window whose net changes the server computed."
+        assert told in caplog.text
+        caplog.clear()
+
+
+@pytest.mark.parametrize("net", NetSource)
+def test_a_row_that_a_load_read_between_its_coming_and_going_goes_away_again(
+    pipeline: Pipeline, net: NetSource
+) -> None:
+    opened = open_window(settings(net=net), pipeline.source, pipeline.shop.ledger)
+    pipeline.source.write(5, 50)
+    pipeline.finish(opened)
+    assert 5 in pipeline.target()
+    pipeline.source.write(5, None)
+    pipeline.run(net=net)
+    assert pipeline.equal()

@@ -14,7 +14,7 @@ from emulator_process import running_emulator
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.replay import covering_times, interval_of
+from floodmark.core.replay_interval import NoInterval, covering_times, interval_of
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.replay import SqlServerReplaySource
 
@@ -35,7 +35,7 @@ class Berlin:
     def later(self, minutes: int) -> None:
         self.database.run(f"EXEC emulator.advance_clock @seconds = {minutes * 60}")
 
-    def between(self, begin: datetime, end: datetime) -> Interval | None:
+    def between(self, begin: datetime, end: datetime) -> Interval | NoInterval:
         spans = self.source.read_local_time(begin), self.source.read_local_time(end)
         from_at, to_at = covering_times(*spans)
         return interval_of("shop", from_at, to_at, self.source.map_times(from_at, to_at))
@@ -83,14 +83,16 @@ def test_an_hour_that_comes_twice_is_replayed_with_both_its_passes(berlin: Berli
     first_pass = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     for begin in (first_pass, first_pass + timedelta(hours=1)):
         found = berlin.between(begin - timedelta(minutes=10), begin + timedelta(minutes=10))
-        assert found is not None
+        assert isinstance(found, Interval)
         assert [lsn in found for lsn in commits] == [False, True, True, False]
     before = berlin.between(first_pass - timedelta(minutes=70), first_pass - timedelta(minutes=50))
-    assert before is not None
+    assert isinstance(before, Interval)
     assert [lsn in before for lsn in commits] == [True, False, False, False]
     with pytest.raises(WindowExpiredError, match="begins before the log"):
         berlin.between(first_pass - timedelta(days=1), first_pass)
-    assert berlin.between(first_pass + timedelta(days=1), first_pass + timedelta(days=2)) is None
+    later = berlin.between(first_pass + timedelta(days=1), first_pass + timedelta(days=2))
+    assert isinstance(later, NoInterval)
+    assert f"only to {local[-1]:%Y-%m-%d %H:%M:%S}: what was committed then is not known yet" in later.reason
 
 
 def test_changes_are_counted_in_their_interval_without_the_images_before_an_update(berlin: Berlin) -> None:

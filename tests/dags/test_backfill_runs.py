@@ -16,6 +16,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
+from floodmark.core.replay_interval import NoInterval
 from floodmark.core.run_alerts import data_interval
 from floodmark.core.window import WindowState
 from floodmark.orchestration import replays
@@ -34,12 +35,12 @@ END = BEGIN + timedelta(hours=1)
 class FakeReplay:
     """Of a pipeline; finds and opens what it was told."""
 
-    def __init__(self, interval: Interval | None, opened: OpenResult | None = None) -> None:
+    def __init__(self, interval: Interval | NoInterval, opened: OpenResult | None = None) -> None:
         self.interval = interval
         self.opened = opened
         self.asked: list[tuple[datetime, datetime]] = []
 
-    def find_moments(self, begin: datetime, end: datetime) -> Interval | None:
+    def find_moments(self, begin: datetime, end: datetime) -> Interval | NoInterval:
         self.asked.append((begin, end))
         return self.interval
 
@@ -93,7 +94,7 @@ def test_any_other_run_does_the_next_window_whatever_its_data_interval(
 @pytest.mark.parametrize(
     ("replay", "words"),
     [
-        (FakeReplay(None), "nothing was committed from 2026-05-01 10:00:00"),
+        (FakeReplay(NoInterval("nothing was committed then.")), "nothing was committed then"),
         (FakeReplay(INTERVAL, OpenResult(None, "no table has a change")), "no table has a change"),
     ],
 )

@@ -1,5 +1,5 @@
-"""A replay: an interval of the log that was examined before, merged once more. Which interval is meant, and what of it
-may be merged into which table.
+"""A replay: an interval of the log that was examined before, merged once more. What of it may be merged into which
+table; which interval is meant is found in ``core.replay_interval``.
 
 What a window brought can be merged again, because each key that it touched has a row or a tombstone in the target, with
 the LSN of its last change. Of changes that never went through a window that is not so: a row that came and went before
@@ -8,21 +8,15 @@ for ever. A load of a whole table stands at L0: it read the rows as of L0 or lat
 through windows. So of each table only what comes after the newest L0 is replayed. L0 is the right bound, and
 not the end of the read: of what the load read too early, the change comes in a window after L0, which leaves a row or a
 tombstone. And nothing is missed below L0 in a table as the load left it.
-
-The merge proves itself against overlap, so that an interval may be wider than asked for, and never narrower. Times of
-the source are local and without a zone: an hour that its clock repeats, or a clock that was set back, makes them go
-back while LSNs rise. The first entry not before the beginning and the last one not after the end cover everything that
-was committed in between, if the beginning is moved back, and the end forth, by what the clock is set back near them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
-from floodmark.core.errors import ConfigError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import plan_table
@@ -32,31 +26,7 @@ from floodmark.core.state import TableState
 from floodmark.core.validity import classify, incident
 from floodmark.core.window import TablePlan, WindowPlan
 
-_SECOND = timedelta(seconds=1)
-_UNKNOWN_ZONE = timedelta(minutes=61)
-"""How far the clock may have been from today's offset: daylight saving is an hour, the offset is read to a minute."""
 _REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSpan:
-    """earliest: nothing from the moment on was written at an earlier local time; latest: nothing up to it at a later
-    one. They are the same where the time zone is known and the clock is not set back near the moment."""
-
-    earliest: datetime
-    latest: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class MappedTimes:
-    """What the log says of two local times. first_lsn: of the first entry not before the beginning; last_lsn: of the
-    last one not after the end; None where there is none. reaches_before: whether an entry lies before the beginning.
-    oldest_at: of the oldest entry, None while the log is empty."""
-
-    first_lsn: Lsn | None
-    last_lsn: Lsn | None
-    reaches_before: bool
-    oldest_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +44,16 @@ class WholeLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRecords:
-    """What the ledger says of the tables beside their states. left_out: why a table must not be touched now."""
+    """What the ledger says of the tables beside their states. left_out: why a table must not be touched now.
+
+    server_net_ends: where the window ends that the interval's end lies inside of, if its net changes are the server's.
+    They leave out a row that came and went in one window, so that there is no tombstone, and the insert must not be
+    replayed without the delete.
+    """
 
     left_out: Mapping[TableName, str] = field(default_factory=dict)
     whole_loads: Mapping[TableName, WholeLoad] = field(default_factory=dict)
+    server_net_ends: Mapping[TableName, Lsn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,46 +70,6 @@ class ReplayPlan:
     def to_lsn(self) -> Lsn:
         """The end of what is replayed."""
         return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
-
-
-def local_span(at_utc: datetime, local: LocalSpan | None, offset_minutes: int) -> LocalSpan:
-    """at_utc: without a zone. local: what the server's own time zone makes of it, None where it cannot tell.
-
-    offset_minutes: of the server's clock today.
-    """
-    if local is not None:
-        return local
-    today = at_utc + timedelta(minutes=offset_minutes)
-    return LocalSpan(today - _UNKNOWN_ZONE, today + _UNKNOWN_ZONE)
-
-
-def covering_times(begin: LocalSpan, end: LocalSpan) -> tuple[datetime, datetime]:
-    """In whole seconds, which datetime holds exactly, and so wide that nothing in between is missed."""
-    from_at = begin.earliest.replace(microsecond=0)
-    to_at = end.latest.replace(microsecond=0)
-    return from_at, to_at if to_at == end.latest else to_at + _SECOND
-
-
-def interval_of(pipeline: str, from_at: datetime, to_at: datetime, found: MappedTimes) -> Interval | None:
-    """None: nothing was committed in that time. Raises WindowExpiredError when the log does not reach back so far."""
-    if not found.reaches_before:
-        oldest = f"at {found.oldest_at:%Y-%m-%d %H:%M:%S}" if found.oldest_at else "nowhere: it is empty"
-        raise WindowExpiredError(
-            pipeline, f"expired: the interval from {from_at} to {to_at} (the source's clock) begins before the log of "
-            f"captured changes does, {oldest}.",
-            "What came before was cleaned up or never captured: choose a later beginning, or load the tables anew.",
-        )  # fmt: skip
-    if found.first_lsn is None or found.last_lsn is None or found.first_lsn > found.last_lsn:
-        return None
-    return Interval(found.first_lsn.previous(), found.last_lsn)
-
-
-def parse_bounds(from_lsn: str, to_lsn: str) -> Interval:
-    """From a person's own words, the first one excluded. Raises ConfigError."""
-    try:
-        return Interval(Lsn.parse(from_lsn), Lsn.parse(to_lsn))
-    except ValueError as error:
-        raise ConfigError("replay", f"{error}.") from None
 
 
 def plan_replay(
@@ -155,7 +91,7 @@ def plan_replay(
         if state is None or state.watermark is None:
             said.append(f"{table.source}: it has not been loaded yet.")
             continue
-        part, sentences = _part_of(interval, state.watermark, records.whole_loads.get(table.source))
+        part, sentences = _part_of(table.source, interval, state.watermark, records)
         said += [f"{table.source}: {sentence}" for sentence in sentences]
         if part is None:
             continue
@@ -195,10 +131,13 @@ def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
     return wide.after_lsn <= narrow.after_lsn and narrow.to_lsn <= wide.to_lsn
 
 
-def _part_of(interval: Interval, watermark: Lsn, load: WholeLoad | None) -> tuple[Interval | None, list[str]]:
-    """What of the interval may be replayed of a table, and sentences on what may not."""
-    after, said = interval.after_lsn, []
-    if load is not None and interval.to_lsn <= load.to_lsn:
+def _part_of(
+    table: TableName, interval: Interval, watermark: Lsn, records: ReplayRecords
+) -> tuple[Interval | None, list[str]]:
+    """What of the interval is replayed of a table, and sentences on where that differs."""
+    load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
+    after, to, said = interval.after_lsn, interval.to_lsn, []
+    if load is not None and to <= load.to_lsn:
         return None, [
             f"nothing to replay: the whole table was read at {load}, and is complete from there on (if rows were lost "
             "since: floodmark reload, with --where for some of them)."
@@ -208,9 +147,13 @@ def _part_of(interval: Interval, watermark: Lsn, load: WholeLoad | None) -> tupl
         said.append(f"from {load} on, at which the whole table was read.")
     if watermark <= after:
         return None, [*said, f"all of it lies above the watermark {watermark}, for the normal runs."]
-    if watermark < interval.to_lsn:
+    if watermark < to:
+        to = watermark
         said.append(f"up to the watermark {watermark}; what lies above is for the normal runs.")
-    return Interval(after, min(interval.to_lsn, watermark)), said
+    elif net_end is not None and to < min(net_end, watermark):
+        to = min(net_end, watermark)
+        said.append(f"up to {to}, the end of a window whose net changes the server computed.")
+    return Interval(after, to), said
 
 
 def _plan(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.lsn import Lsn
 from floodmark.core.replay import WholeLoad
@@ -19,12 +20,18 @@ class ReplayQueries:
     _at: Reachable
 
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        rows = self._replay_rows(pipeline, "list_whole_loads")
+        return {_source(row): WholeLoad(row["window_id"], Lsn(row["to_lsn"]), row["to_lsn_at"]) for row in rows}
+
+    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+        rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
+        return {_source(row): Lsn(row["to_lsn"]) for row in rows}
+
+    def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
         with open_transaction(self._at, pipeline) as session:
             cursor = session.cursor(row_factory=dict_row)
-            rows = cursor.execute(read_sql("warehouse", "list_whole_loads"), {"pipeline": pipeline}).fetchall()
-        return {
-            TableName(row["source_schema"], row["source_name"]): WholeLoad(
-                row["window_id"], Lsn(row["to_lsn"]), row["to_lsn_at"]
-            )
-            for row in rows
-        }
+            return cursor.execute(read_sql("warehouse", statement), {"pipeline": pipeline, **parameters}).fetchall()
+
+
+def _source(row: DictRow) -> TableName:
+    return TableName(row["source_schema"], row["source_name"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.config.loading import load_config
+from floodmark.core.replay_interval import NoInterval
 from floodmark.orchestration.drift_watch import drift_watch
 from floodmark.orchestration.failure import explained
 from floodmark.wiring import wire
@@ -43,8 +44,8 @@ def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: date
         replay = replay_of(load_config(config_path), pipeline)
         _LOG.info("A backfill: what was committed from %s to %s is merged once more.", begin, end)
         interval = replay.find_moments(begin, end)
-        if interval is None:
-            raise AirflowSkipException(f"nothing was committed from {begin} to {end}.")
+        if isinstance(interval, NoInterval):
+            raise AirflowSkipException(interval.reason)
         opened = replay.open(interval)
     if opened.window_id is None:
         raise AirflowSkipException(opened.reason)

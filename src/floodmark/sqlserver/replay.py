@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from floodmark.core.change import Operation
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn, read_lsn
-from floodmark.core.replay import LocalSpan, MappedTimes, local_span
+from floodmark.core.replay_interval import LocalSpan, MappedTimes, local_span
 from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
@@ -32,8 +32,8 @@ class SqlServerReplaySource:
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             found = session.fetch(read_sql("source", "map_times"), (_text(from_at), _text(to_at)))[0]
-        first, last, before, oldest_at = found
-        return MappedTimes(_lsn(first), _lsn(last), _lsn(before) is not None, oldest_at)
+        first, last, before, oldest_at, newest_at = found
+        return MappedTimes(_lsn(first), _lsn(last), _lsn(before) is not None, oldest_at, newest_at)
 
     def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
         """One COUNT per change table. Images before an update are not counted: they are not read either."""

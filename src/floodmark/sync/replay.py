@@ -22,18 +22,10 @@ from floodmark.core.errors import (
 )
 from floodmark.core.interval import Interval
 from floodmark.core.lane import is_load_lane, replay_lane
+from floodmark.core.lsn import Lsn
 from floodmark.core.planning import known_positions, pinned_instances
-from floodmark.core.replay import (
-    LocalSpan,
-    MappedTimes,
-    ReplayPlan,
-    ReplayRecords,
-    WholeLoad,
-    covering_times,
-    explain_stale,
-    interval_of,
-    plan_replay,
-)
+from floodmark.core.replay import ReplayPlan, ReplayRecords, WholeLoad, explain_stale, plan_replay
+from floodmark.core.replay_interval import LocalSpan, MappedTimes, NoInterval, covering_times, interval_of
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.window import TablePlan, WindowPlan, WindowState
@@ -68,6 +60,9 @@ class ReplayLedger(Ledger, Protocol):
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
         """Of each table, the newest published load of all its rows."""
 
+    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+        """Of each table whose net changes the server computed in a window that ``lsn`` lies inside of, its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayCount:
@@ -98,18 +93,17 @@ class Replay:
         self._warehouse = warehouse
         self._drift = drift
 
-    def find_moments(self, begin: datetime, end: datetime) -> Interval | None:
-        """Of two moments with a time zone; None: nothing was committed between them."""
+    def find_moments(self, begin: datetime, end: datetime) -> Interval | NoInterval:
+        """Of two moments with a time zone. Raises as ``find_times``."""
         spans = self._log.read_local_time(begin), self._log.read_local_time(end)
         return self.find_times(*covering_times(*spans))
 
-    def find_times(self, from_at: datetime, to_at: datetime) -> Interval | None:
-        """Of two times of the source's own clock, both included. Raises WindowExpiredError."""
+    def find_times(self, from_at: datetime, to_at: datetime) -> Interval | NoInterval:
+        """Of two times of the source's own clock, both included. Raises WindowExpiredError, ConfigError."""
         from_at, to_at = covering_times(LocalSpan(from_at, from_at), LocalSpan(to_at, to_at))
         found = interval_of(self._settings.name, from_at, to_at, self._log.map_times(from_at, to_at))
-        _LOG.info(
-            "%s to %s of the source's clock is %s.", from_at, to_at, found or "nothing: no transaction ended then"
-        )
+        if isinstance(found, Interval):
+            _LOG.info("%s to %s of the source's clock is %s.", from_at, to_at, found)
         return found
 
     def count(self, interval: Interval) -> tuple[ReplayCount, ...]:
@@ -188,6 +182,7 @@ class Replay:
         # In this order: a load that ends in between moves the watermark, and the window is refused.
         states = self._ledger.read_tables(settings.name)
         whole_loads = self._ledger.list_whole_loads(settings.name)
+        net_ends = self._ledger.list_server_net_ends(settings.name, interval.to_lsn)
         snapshot = self._source.read_snapshot(
             settings.sources, pinned_instances(settings, states), known_positions(states)
         )
@@ -196,7 +191,7 @@ class Replay:
             snapshot = examined.snapshot
             left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
         left_out = {table: why for table, why in left_out.items() if table in settings.sources}
-        plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads))
+        plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends))
         for line in plan.left_out:
             _LOG.info("%s", line)
         return plan

@@ -21,16 +21,15 @@ from floodmark.core.errors import (
 )
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.replay import (
+from floodmark.core.replay import ReplayRecords, WholeLoad, plan_replay
+from floodmark.core.replay_interval import (
     LocalSpan,
     MappedTimes,
-    ReplayRecords,
-    WholeLoad,
+    NoInterval,
     covering_times,
     interval_of,
     local_span,
     parse_bounds,
-    plan_replay,
 )
 
 ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
@@ -72,6 +71,7 @@ def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetim
         last_lsn=max((at for time, at in log if time <= to_at), default=None),
         reaches_before=any(time < from_at for time, _ in log),
         oldest_at=min((time for time, _ in log), default=None),
+        newest_at=max(log, key=lambda entry: entry[1])[0] if log else None,
     )
 
 
@@ -104,7 +104,7 @@ def test_everything_committed_in_an_interval_is_replayed_whatever_the_clock_did(
     from_at, to_at = covering_times(span(begin), span(end))
     interval = interval_of("shop", from_at, to_at, map_times(log, from_at, to_at))
     inside = [number for number, at in enumerate(sorted(commits), 2) if begin <= at <= end]
-    assert all(interval is not None and lsn(number) in interval for number in inside)
+    assert all(isinstance(interval, Interval) and lsn(number) in interval for number in inside)
 
 
 def test_the_first_of_two_passes_through_an_hour_is_covered_when_either_is_asked_for() -> None:
@@ -121,7 +121,24 @@ def test_an_hour_that_the_clock_skipped_holds_nothing() -> None:
     at = datetime(2026, 3, 29, 2, 10)
     log = [(datetime(2026, 3, 29, 1, 59), lsn(1)), (datetime(2026, 3, 29, 3, 1), lsn(2))]
     end = at + timedelta(minutes=30)
-    assert interval_of("shop", at, end, map_times(log, at, end)) is None
+    found = interval_of("shop", at, end, map_times(log, at, end))
+    assert found == NoInterval(f"nothing was committed from {at} to {end} (the source's clock).")
+
+
+def test_of_a_time_that_capture_has_not_reached_nothing_is_known() -> None:
+    newest = datetime(2026, 3, 29, 1, 59)
+    begin, end = newest + timedelta(minutes=1), newest + timedelta(hours=1)
+    found = interval_of("shop", begin, end, map_times([(newest, lsn(1))], begin, end))
+    assert isinstance(found, NoInterval)
+    assert "only to 2026-03-29 01:59:00: what was committed then is not known yet" in found.reason
+
+
+def test_times_in_the_wrong_order_are_refused() -> None:
+    at = datetime(2026, 3, 29, 12)
+    log = [(at - timedelta(days=1), lsn(1)), (at, lsn(2))]
+    end = at - timedelta(hours=1)
+    with pytest.raises(ConfigError, match="ends before it begins"):
+        interval_of("shop", at, end, map_times(log, at, end))
 
 
 def test_an_interval_from_before_the_log_says_expired_and_where_the_log_begins() -> None:
@@ -134,9 +151,12 @@ def test_an_interval_from_before_the_log_says_expired_and_where_the_log_begins()
 
 
 def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
-    assert parse_bounds(str(lsn(3)), str(lsn(9))) == Interval(lsn(3), lsn(9))
-    with pytest.raises(ConfigError, match="an interval must advance"):
+    assert parse_bounds(str(lsn(3)), str(lsn(9))) == Interval(lsn(2), lsn(9))
+    assert lsn(7) in parse_bounds(str(lsn(7)), str(lsn(7)))
+    with pytest.raises(ConfigError, match="ends before it begins"):
         parse_bounds(str(lsn(9)), str(lsn(3)))
+    with pytest.raises(ConfigError, match="there is no LSN below 0x00000000000000000001"):
+        parse_bounds(str(lsn(1)), str(lsn(3)))
     with pytest.raises(ConfigError, match="not an LSN: 'yesterday'"):
         parse_bounds("yesterday", str(lsn(3)))
 
