@@ -8,6 +8,7 @@ commit. Another one keeps any watermark that moves back.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ DAG_ID = "cdc_shop"
 STATES = {"open_window": "planned", "load": "merged", "check": "checked", "advance": "advanced"}
 """Task -> the state that a window has when it is done."""
 _LOCK = 7001
-_LIMIT_SECONDS = 120.0
+_LIMIT_SECONDS = 300.0
 _TESTS = Path(__file__).parent
 # What a killed scheduler or worker leaves is noticed after minutes by default. With Airflow's own settings:
 _SOON = {
@@ -83,6 +84,8 @@ class AirflowRig:
         config.write_text(CONFIG.replace("source: shop\n", schedule, 1))
         self.stack = Stack(folder / "s", print, seconds_between_captures=0.2, config_file=config)
         self._workload: BackgroundWorkload | None = None
+        # Those of its schedulers: whatever they start stays in them.
+        self._sessions: set[int] = set()
         self.past_lsns = ("", "")
         """What ``work_in_the_past`` did lies between them; hexadecimal digits."""
 
@@ -203,15 +206,16 @@ class AirflowRig:
                 gate.close(task)
             yield gate
 
-    def kill(self, victim: str, task: str | None) -> None:
+    def kill(self, victim: str, task: str | None = None) -> None:
         """victim: ``task``, the process that runs ``task``; ``worker``, the one that watches over it; ``scheduler``;
-        ``machine``, the scheduler with all that it has started; or another one of Airflow's four."""
+        ``machine``, the scheduler with all that it has started; or another one of Airflow's four. Without ``task``
+        whatever runs now, which may be nothing."""
+        self._sessions.add(self.airflow.child("scheduler").process.pid)
         running = self.running_tasks()
         assert task is None or task in running, f"{task} was to be killed; running: {running}"
         if victim in ("task", "worker"):
-            assert task is not None
-            process = psutil.Process(running[task][0])
-            (process if victim == "task" else process.parent() or process).kill()
+            for each in [task] if task else list(running)[:1]:
+                self._kill_of(running[each][0], victim)
             return
         name = "scheduler" if victim == "machine" else victim
         child = self.airflow.child(name)
@@ -222,6 +226,14 @@ class AirflowRig:
         self.airflow.start_again(name)
         if name == "api-server":
             self.airflow.wait_until_ready()
+
+    def _kill_of(self, pid: int, victim: str) -> None:
+        """It may have ended by itself, and its worker before it: then its parent is nobody of ours."""
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            process = psutil.Process(pid)
+            killed = (process.parent() or process) if victim == "worker" else process
+            if os.getsid(killed.pid) in self._sessions:
+                killed.kill()
 
     def loads_at_work(self) -> list[int]:
         """Processes of theirs, whoever started them."""

@@ -51,8 +51,6 @@ class AirflowTorturer:
         else:
             runs = [rig.trigger()]
         threading.Event().wait(self._random.uniform(*_WORK_SECONDS))
-        running = sorted(rig.running_tasks())
-        print(f"{victim} in {running or 'no task'}")
-        if running or victim not in ("task", "worker"):
-            rig.kill(victim, running[0] if running else None)
+        print(f"{victim} in {', '.join(rig.running_tasks()) or 'no task'}")
+        rig.kill(victim)
         rig.wait_for_success(*runs)
