@@ -38,7 +38,8 @@ class Told:
             self.ended.append(event_key)
 
     def end_alerts(self, kind: str, subject: str) -> None:
-        raise AssertionError("nobody asks for that here")
+        for key in [key for key, alert in self.open.items() if (alert.kind, alert.subject) == (kind, subject)]:
+            self.end_alert(key)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         raise AssertionError("nobody asks for that here")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from floodmark.core.capture import Validity, Verdict
 from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
-from floodmark.core.gap import GAPS
+from floodmark.core.gap import GAPS, repair_key
 from floodmark.core.planning import classify_tables, has_changed, known_positions, pinned_instances, plan_reload
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -40,7 +40,7 @@ class LoadDesk:
         """An unfinished load: of several, one that has been tried the least, so that one that fails again and again
         does not keep the others from their turn. One statement in the ledger where there is none."""
         self.ledger.ensure_schema()
-        loads = self._repairs.list_loads()
+        loads = self._without_removed(self._repairs.list_loads())
         if not loads:
             return OpenResult(None, "no table of the pipeline is to be loaded anew.")
         failed: list[FloodmarkError] = []
@@ -75,6 +75,22 @@ class LoadDesk:
             return self._go_on(unfinished)
         self._free(table.source)
         return self._plan(table, where)
+
+    def _without_removed(self, loads: dict[TableName, OpenedWindow]) -> dict[TableName, OpenedWindow]:
+        """Loads of tables that the configuration has no more are given up, unless they are merged already."""
+        kept = {}
+        for table, opened in loads.items():
+            if table in self.settings.sources or opened.state is not WindowState.PLANNED:
+                kept[table] = opened
+                continue
+            _LOG.warning(
+                "Window %s is given up: %s is not in the configuration any more.", opened.plan.window_id, table
+            )
+            self.warehouse.drop_staging(opened.plan.window_id)
+            self.ledger.leave_out(opened.plan.window_id, [table])
+            if self.alerts is not None:
+                self.alerts.end_alert(repair_key(self.settings.name, table))
+        return kept
 
     @property
     def _repairs(self) -> Repairs:
@@ -133,7 +149,8 @@ class LoadDesk:
             return False
         states = self.ledger.read_tables(self.settings.name)
         snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
-        return has_changed(plan.tables[0], self.drift.examine(self.settings, snapshot, states).snapshot)
+        examined = self.drift.examine(self.settings, snapshot, states)
+        return has_changed(plan.tables[0], examined.snapshot, self.settings)
 
     def _replan(self, plan: WindowPlan) -> OpenResult:
         """The table has other columns by now, so that what was planned can never be read."""

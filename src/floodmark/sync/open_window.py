@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
+from floodmark.core.gap import GAPS
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import (
     AdvanceQuiet,
@@ -29,7 +30,7 @@ from floodmark.sync.capture_lag import tell_lag
 from floodmark.sync.drift import DriftWatch, all_held, held_verdicts
 from floodmark.sync.drift_ports import Hold
 from floodmark.sync.opening import look_again
-from floodmark.sync.ports import Ledger, OpenedWindow, Source, TableState
+from floodmark.sync.ports import Ledger, Source, TableState
 from floodmark.sync.repair import Repairs
 from floodmark.sync.verify_reads import classify_reads
 
@@ -72,9 +73,11 @@ def _open(
     settings, ledger = repairs.settings, repairs.ledger
     unfinished = ledger.unfinished_window(settings.name)
     if unfinished is not None:
-        plan = _without_held(settings, source, ledger, drift, unfinished)
-        if plan is not None and unfinished.state is WindowState.PLANNED:
-            plan = _without_gaps(repairs, source, drift, plan)
+        plan: WindowPlan | None = unfinished.plan
+        if unfinished.state is WindowState.PLANNED:
+            plan = _without_removed(settings, ledger, drift, unfinished.plan)
+            plan = plan and _without_held(settings, source, ledger, drift, plan)
+            plan = plan and _without_gaps(repairs, source, drift, plan)
         if plan is not None:
             return _go_on(settings, ledger, plan, unfinished.state)
     states = ledger.read_tables(settings.name)
@@ -107,33 +110,56 @@ def _open(
     return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
 
 
+def _without_removed(
+    settings: PipelineSettings, ledger: Ledger, drift: DriftWatch | None, plan: WindowPlan
+) -> WindowPlan | None:  # fmt: skip
+    """The plan without the tables that the configuration has no more: what keeps one of them from being read, nobody
+    will mend, and no command knows it any more. None where nothing is left of it."""
+    removed = [table.source for table in plan.tables if table.source not in settings.sources]
+    for name in removed:
+        _LOG.warning("Left out of window %s: %s is not in the configuration any more.", plan.window_id, name)
+    return _leave_out(ledger, drift, plan, removed)
+
+
+def _leave_out(
+    ledger: Ledger, drift: DriftWatch | None, plan: WindowPlan, tables: Sequence[TableName]
+) -> WindowPlan | None:  # fmt: skip
+    if not tables:
+        return plan
+    left = ledger.leave_out(plan.window_id, tables)
+    # Where something is left, its next load drops what is in the way, and keeps the chunks of first loads.
+    if left is None and drift is not None:
+        drift.drop_staging(plan.window_id)
+    return left
+
+
 def _without_held(
-    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None, unfinished: OpenedWindow
+    settings: PipelineSettings, source: Source, ledger: Ledger, drift: DriftWatch | None, plan: WindowPlan
 ) -> WindowPlan | None:
     """The plan without the tables that drifted since it was made, be they held or first loads of other columns: they
     must not keep the others from being finished.
 
     None where nothing is left of it; the rows are still at the source, and a later window has them.
     """
-    plan = unfinished.plan
-    if drift is None or unfinished.state is not WindowState.PLANNED:
+    if drift is None:
         return plan
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
     snapshot, holds = _examine(settings, snapshot, states, drift)
     held = [table.source for table in plan.tables if table.source in holds]
-    changed = [table.source for table in plan.tables if table.source not in held and has_changed(table, snapshot)]
+    others = [table for table in plan.tables if table.source not in held]
+    changed = [table.source for table in others if has_changed(table, snapshot, settings)]
     if not held and not changed:
         return plan
     for name in changed:
-        _LOG.warning("Left out of window %s: %s has other columns by now; it is planned anew.", plan.window_id, name)
+        why = "has other columns or another key by now; it is planned anew."
+        _LOG.warning("Left out of window %s: %s %s", plan.window_id, name, why)
     validities = held_verdicts(classify_tables(settings, snapshot, states), holds)
     ledger.record_verdicts(settings.name, [validity for validity in validities if validity.table in held])
     for validity in validities:
         if validity.table in held:
             _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
-    drift.drop_staging(plan.window_id)
-    return ledger.leave_out(plan.window_id, [*held, *changed])
+    return _leave_out(ledger, drift, plan, [*held, *changed])
 
 
 def _without_gaps(
@@ -143,23 +169,24 @@ def _without_gaps(
     is left of it. Raises for the others as ``verify_reads`` does.
 
     A plan whose end is not of the source's log any more is given up: what the target has of the lost time, if anything,
-    shows at the watermarks."""
+    shows at the watermarks. First loads whose changes have gone are planned anew: nothing was lost of them yet.
+    """
     settings, ledger = repairs.settings, repairs.ledger
     snapshot, validities = classify_reads(plan, source)
     if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
         _LOG.warning("Window %s is given up: %s", plan.window_id, rewound[0])
-        if drift is not None:
-            drift.drop_staging(plan.window_id)
-        return ledger.leave_out(plan.window_id, [table.source for table in plan.tables])
-    gaps = [validity for validity in validities if repairs.is_to_repair(validity)]
-    left: WindowPlan | None = plan
+        return _leave_out(ledger, drift, plan, [table.source for table in plan.tables])
+    first = {table.source for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
+    again = [validity for validity in validities if validity.table in first and validity.verdict in GAPS]
+    gaps = [validity for validity in validities if validity not in again and repairs.is_to_repair(validity)]
+    for validity in (*again, *gaps):
+        _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
+    left = _leave_out(ledger, drift, plan, [validity.table for validity in (*again, *gaps)])
     if gaps:
-        _LOG.warning("Left out of window %s: %s", plan.window_id, " | ".join(map(str, gaps)))
-        left = ledger.leave_out(plan.window_id, [validity.table for validity in gaps])
         states = ledger.read_tables(settings.name)
         snapshot, _ = _examine(settings, snapshot, states, drift)
         ledger.record_verdicts(settings.name, repairs.leave_out(gaps, snapshot, states))
-    if error := incident(settings.name, tuple(validity for validity in validities if validity not in gaps)):
+    if error := incident(settings.name, tuple(each for each in validities if each not in (*again, *gaps))):
         raise error
     return left
 
