@@ -28,7 +28,7 @@ from floodmark.orchestration.load_job import (
     job_environment,
     job_settings,
 )
-from floodmark.orchestration.load_process import end_with_starter
+from floodmark.spark.parent_death import end_with_starter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

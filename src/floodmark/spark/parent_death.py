@@ -1,7 +1,8 @@
 """A load ends with who started it, also when that was killed with -9 and could tell nobody: by the kernel (Linux).
 
-Otherwise spark-submit goes on without anybody who listens. That harms no row, but the tries that follow find another
-load at work, until they are used up: and a first load may take hours.
+Otherwise it goes on without anybody who listens. That harms no row, but the tries that follow find another load at
+work, until they are used up: and a first load may take hours. Task, spark-submit's JVM and the driver's Python are a
+chain, so the JVM is bound to the task and the driver to the JVM.
 """
 
 from __future__ import annotations
@@ -31,3 +32,9 @@ def end_with_starter() -> Callable[[], None] | None:
             os._exit(1)
 
     return arrange
+
+
+def end_with_parent() -> None:
+    """For a process that was started by somebody else's code."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
