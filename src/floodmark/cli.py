@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from floodmark.console.status import PipelineStatus
     from floodmark.core.capture_job import PlannedStop
     from floodmark.core.interval import Interval
+    from floodmark.sync.advance import AdvanceResult
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -62,6 +63,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
+    from floodmark.orchestration.tasks import end_well  # noqa: PLC0415
     from floodmark.orchestration.windows import open_next  # noqa: PLC0415
 
     with _explained():
@@ -70,8 +72,9 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
         opened = open_next(loaded, pipeline)
         if opened.window_id is None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
+            end_well(loaded, pipeline)
             return
-        _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
+        end_well(loaded, pipeline, _finish(wire(loaded, pipeline), opened.window_id, opened.state, path))
 
 
 @app.command()
@@ -345,7 +348,7 @@ def test_alerts(config: ConfigFile = None) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> None:
+def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> AdvanceResult:
     """Of a window that has been opened, and what it did as a table."""
     from floodmark.console.tables import run_table  # noqa: PLC0415
     from floodmark.sync import advance, check  # noqa: PLC0415
@@ -353,7 +356,9 @@ def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Pat
     if state is WindowState.PLANNED:
         _load(wiring, window_id, path)
     check.check_window(window_id, wiring.ledger(), wiring.quality())
-    _out.print(run_table(advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())))
+    result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
+    _out.print(run_table(result))
+    return result
 
 
 def _load(wiring: Wiring, window_id: int, path: Path) -> None:

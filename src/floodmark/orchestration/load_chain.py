@@ -21,7 +21,7 @@ def chain_load(
 
     @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
     def check(window_id: int) -> None:
-        tasks.run_check(wiring, window_id)
+        tasks.run_check(wiring, config_path, window_id)
 
     load = LoadWindow(
         task_id="load",
@@ -30,6 +30,7 @@ def chain_load(
         window_id=f"{{{{ ti.xcom_pull(task_ids='{opened.operator.task_id}') }}}}",
         read_secrets=wiring.job_secrets,
         is_merged=partial(tasks.is_merged, wiring),
+        measured=partial(tasks.measured_step, wiring, config_path),
         pool=pool,
         doc_md=doc_md,
     )

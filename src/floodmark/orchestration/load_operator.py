@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
     """Loads the window whose id the first task of the run returned.
 
     read_secrets: called while the task runs, gives the connections of source and warehouse as JSON. is_merged: asks
-    the ledger; called before the job (True: there is nothing left to do) and after it.
+    the ledger; called before the job (True: there is nothing left to do) and after it. measured: what is to be around
+    all that.
     """
 
     def __init__(
@@ -97,17 +99,19 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         window_id: str,
         read_secrets: Callable[[], tuple[str, str]],
         is_merged: Callable[[int], bool],
+        measured: Callable[[], AbstractContextManager[None]] = nullcontext,
         **arguments: Any,
     ) -> None:
         super().__init__(application=str(application()), application_args=job_arguments(window_id, config), **arguments)
         self._read_secrets = read_secrets
         self._is_merged = is_merged
+        self._measured = measured
 
     def execute(self, context: Context) -> None:
         """Raises the error that the job reported; AirflowException when it was killed, which is retried."""
         assert self.application_args is not None  # noqa: S101  (set in __init__, rendered since)
         window_id = int(self.application_args[1])
-        with explained():
+        with explained(), self._measured():
             if self._is_merged(window_id):
                 self.log.info("window %s is merged already: nothing to load", window_id)
                 return

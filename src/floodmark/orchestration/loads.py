@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.run_alerts import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
+from floodmark.core.window import WindowState
 from floodmark.orchestration import tasks
 from floodmark.orchestration.alerting import alerts_of
 from floodmark.orchestration.drift_watch import drift_watch
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from floodmark.sync.open_load import LoadDesk
     from floodmark.sync.open_window import OpenResult
     from floodmark.wiring import Wiring
+
+_LOG = logging.getLogger(__name__)
 
 
 def load_desk(config: Config, pipeline: str) -> LoadDesk:
@@ -82,11 +86,23 @@ def end_load(config: Config, pipeline: str, window_id: int) -> WindowPlan:
     return plan
 
 
+def _is_loading(wiring: Wiring, plan: WindowPlan) -> bool:
+    return any(opened.plan.lane == plan.lane for opened in wiring.ledger().list_unfinished(plan.pipeline))
+
+
 def run_advance_load(
     wiring: Wiring, config_path: Path, window_id: int, *, assets: Mapping[TableName, Asset], events: Any, stores: Any
 ) -> None:
-    """Publish the load, then tell Airflow, and whoever waits for the end of a repair."""
+    """Publish the load, then tell Airflow, and whoever waits for the end of a repair. Done again: ``run_advance``."""
     with explained():
+        known = wiring.ledger().read_window(window_id)
+        if known.state is WindowState.ADVANCED and _is_loading(wiring, known.plan):
+            _LOG.info("Window %s was published before, and its table is being loaded anew since.", window_id)
+            return
+        if tasks.is_outdated(wiring, known):
+            _LOG.info("Window %s was published before, and the watermark has moved on since.", window_id)
+            end_load(load_config(config_path, parse_rules=False), wiring.settings.name, window_id)
+            return
         result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
         plan = end_load(load_config(config_path, parse_rules=False), wiring.settings.name, window_id)
     for planned, table in zip(plan.tables, result.tables, strict=True):

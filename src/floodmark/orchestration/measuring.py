@@ -1,4 +1,5 @@
-"""After a run: how late each table is, as metrics and, beyond the pipeline's ``max_lag``, as an alert.
+"""After a run, a good one or one that failed: how late each table is, as metrics and, beyond the pipeline's
+``max_lag``, as an alert.
 
 Asks the source once more, so it does so only where somebody wants to know. It never fails the run that it follows.
 """
@@ -6,9 +7,11 @@ Asks the source once more, so it does so only where somebody wants to know. It n
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkError, NotHarvestedYetError, SourceLoginError, SourceUnavailableError
 from floodmark.core.measures import measure_tables
 from floodmark.core.planning import pinned_instances
 from floodmark.core.run_alerts import LAG, lag
@@ -23,6 +26,23 @@ if TYPE_CHECKING:
     from floodmark.sync.advance import AdvanceResult
 
 _LOG = logging.getLogger(__name__)
+_NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotHarvestedYetError)
+"""A source that could not be asked a moment ago is not asked again; what was not harvested yet is as it should be."""
+
+
+@contextmanager
+def measured(config: Config, pipeline: str) -> Iterator[None]:
+    """A step of a run. While runs fail the data get later, so that is told when one has failed: whatever comes of it,
+    the error of the step is the one that is raised."""
+    try:
+        yield
+    except _NOT_MEASURED:
+        raise
+    except FloodmarkError as error:
+        try:
+            measure_run(config, pipeline)
+        finally:
+            raise error
 
 
 def measure_run(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:

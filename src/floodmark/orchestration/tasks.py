@@ -5,7 +5,9 @@ The decisions are ``sync``'s, reads and writes the adapters'; this module only t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +15,25 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.config.loading import load_config
-from floodmark.core.errors import NotHarvestedYetError, OperatorError
+from floodmark.core.errors import NotHarvestedYetError
+from floodmark.core.lane import is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
 from floodmark.orchestration.alerting import alerts_of
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.measuring import measure_run
+from floodmark.orchestration.measuring import measure_run, measured
 from floodmark.orchestration.windows import open_next
 from floodmark.sync import advance, check
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.sync.advance import AdvanceResult, PublishedTable
+    from floodmark.sync.ports import OpenedWindow
     from floodmark.wiring import Wiring
 
+_LOG = logging.getLogger(__name__)
 WATERMARK_KEY = "watermark"
 
 
@@ -38,15 +43,13 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
         # The DAG was built without looking into the rules; a broken one must not cost a load.
         config = load_config(config_path)
         try:
-            opened = open_next(config, pipeline)
+            with measured(config, pipeline):
+                opened = open_next(config, pipeline)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
-        except OperatorError:
-            measure_run(config, pipeline)
-            raise
     if opened.window_id is None:
-        _end_well(config, pipeline)
+        end_well(config, pipeline)
         if opened.to_lsn is not None:
             _show_watermarks(assets, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
@@ -58,17 +61,30 @@ def is_merged(wiring: Wiring, window_id: int) -> bool:
     return wiring.ledger().read_window(window_id).state is not WindowState.PLANNED
 
 
-def run_check(wiring: Wiring, window_id: int) -> None:
+def measured_step(wiring: Wiring, config_path: Path) -> AbstractContextManager[None]:
+    """Of a run that goes on with a window."""
+    return measured(load_config(config_path, parse_rules=False), wiring.settings.name)
+
+
+def run_check(wiring: Wiring, config_path: Path, window_id: int) -> None:
     """Raises AirflowFailException, with everything that was found, when a check fails."""
-    with explained():
+    with explained(), measured_step(wiring, config_path):
         check.check_window(window_id, wiring.ledger(), wiring.quality())
 
 
 def run_advance(
     wiring: Wiring, config_path: Path, window_id: int, *, assets: Mapping[TableName, Asset], events: Any, stores: Any
 ) -> None:
-    """Move the watermarks, then tell Airflow: one event and one shown watermark per table."""
+    """Move the watermarks, then tell Airflow: one event and one shown watermark per table.
+
+    Done again, as by a task that was cleared, it tells what is still true; of a window that is not the last any more,
+    nothing is.
+    """
     with explained():
+        known = wiring.ledger().read_window(window_id)
+        if is_outdated(wiring, known):
+            _LOG.info("Window %s was published before, and a later one has been since: nothing is done.", window_id)
+            return
         result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
     for table in result.tables:
         events[assets[table.source]].extra = event_extra(window_id, table)
@@ -76,7 +92,19 @@ def run_advance(
         # No watermark moved, and how late the data are is as it was.
         return
     _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
-    _end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
+    if known.state is not WindowState.ADVANCED:
+        # What has failed since a window was published is not over because its last task runs again.
+        end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
+
+
+def is_outdated(wiring: Wiring, opened: OpenedWindow) -> bool:
+    """Whether a window was published before, and a watermark that it moved has moved on since."""
+    plan = opened.plan
+    if opened.state is not WindowState.ADVANCED or is_replay_lane(plan.lane):
+        return False
+    states = wiring.ledger().read_tables(plan.pipeline)
+    found = [states[table.source].watermark for table in plan.tables if table.source in states]
+    return any(watermark is not None and watermark > plan.to_lsn for watermark in found)
 
 
 def end_replay(config_path: Path, pipeline: str, replayed: str) -> None:
@@ -85,7 +113,7 @@ def end_replay(config_path: Path, pipeline: str, replayed: str) -> None:
     alerts_of(load_config(config_path, parse_rules=False)).end_part(REPLAY_FAILED, pipeline, replayed)
 
 
-def _end_well(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:
+def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:
     """What was said about failed and late runs is over; how late the data are is told."""
     alerts = alerts_of(config)
     for kind in (RUN_FAILED, RUN_LATE):

@@ -1,0 +1,198 @@
+"""What the last step of a run, or one that fails, leads to beside its work: alerts that are over, measures, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
+from floodmark.core.errors import (
+    CdcNotEnabledError,
+    DataQualityError,
+    FloodmarkError,
+    LoadKilledError,
+    NotHarvestedYetError,
+    SourceUnavailableError,
+)
+from floodmark.core.interval import Interval
+from floodmark.core.lane import MAIN_LANE, replay_lane
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.window import LoadKind, TableCounts, WindowState
+from floodmark.orchestration import loads, measuring, tasks
+from floodmark.sync.advance import AdvanceResult, PublishedTable
+from floodmark.sync.open_window import OpenResult
+
+ORDERS = TableName("dbo", "Orders")
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines: {shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(10))
+
+
+LOW = lsn(1)
+
+
+@dataclass
+class World:
+    """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
+    loading: whether the table is being loaded anew."""
+
+    state: WindowState = WindowState.CHECKED
+    lane: str = MAIN_LANE
+    watermark: Lsn = LOW
+    ended: list[str] = field(default_factory=list)
+    measured: int = 0
+    loading: bool = False
+    events: dict[Any, Any] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+    config: Path = Path()
+
+    def ledger(self) -> Any:
+        plan = SimpleNamespace(
+            pipeline="shop", lane=self.lane, to_lsn=lsn(5), tables=(SimpleNamespace(source=ORDERS),)
+        )  # fmt: skip
+        return SimpleNamespace(
+            read_window=lambda _: SimpleNamespace(plan=plan, state=self.state),
+            list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],
+            read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
+        )
+
+    @property
+    def wiring(self) -> Any:
+        return SimpleNamespace(ledger=self.ledger, warehouse=lambda: None, settings=SimpleNamespace(name="shop"))
+
+    def advance(self) -> None:
+        self.events = {"asset": SimpleNamespace(extra=None)}
+        stores = {"asset": SimpleNamespace(set=self.shown.__setitem__)}
+        assets: Any = {ORDERS: "asset"}
+        tasks.run_advance(self.wiring, self.config, 7, assets=assets, events=self.events, stores=stores)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    made = World(config=tmp_path / "pipelines.yaml")
+    made.config.write_text(CONFIG, encoding="utf-8")
+
+    def advanced(window_id: int, *_: Any) -> AdvanceResult:
+        table = PublishedTable(ORDERS, ORDERS, LoadKind.CHANGES, lsn(1), lsn(5), TableCounts())
+        return AdvanceResult(window_id, "shop", lsn(5), (table,), is_replay=made.lane != MAIN_LANE)
+
+    def measure(*_: Any) -> None:
+        made.measured += 1
+
+    alerts = SimpleNamespace(end_alerts=lambda kind, subject: made.ended.append(kind))
+    monkeypatch.setattr(tasks.advance, "advance_window", advanced)
+    monkeypatch.setattr(tasks, "alerts_of", lambda config: alerts)
+    for module in (tasks, measuring):
+        monkeypatch.setattr(module, "measure_run", measure)
+    return made
+
+
+def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(world: World) -> None:
+    world.advance()
+    assert (world.ended, world.measured) == (["run_failed", "run_late"], 1)
+    assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
+
+
+def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
+    with pytest.raises(AirflowSkipException, match="all is read"):
+        tasks.run_open_window(world.config, "shop", {}, {})
+    assert (world.ended, world.measured) == (["run_failed", "run_late"], 1)
+
+
+def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: World) -> None:
+    world.lane = replay_lane(Interval(lsn(1), lsn(5)))
+    world.advance()
+    assert (world.ended, world.measured, world.shown) == ([], 0, {})
+    assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
+
+
+def test_window_that_was_published_long_ago_is_not_told_of_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    world.state, world.watermark = WindowState.ADVANCED, lsn(9)
+    caplog.set_level("INFO")
+    world.advance()
+    assert (world.ended, world.measured, world.shown, world.events["asset"].extra) == ([], 0, {}, None)
+    assert "a later one has been since" in caplog.text
+
+
+def test_last_window_is_told_of_again_after_a_death_and_ends_nothing_that_came_since(world: World) -> None:
+    world.state, world.watermark = WindowState.ADVANCED, lsn(5)
+    world.advance()
+    assert (world.ended, world.measured) == ([], 0)
+    assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
+
+
+def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(loads, "end_load", lambda config, pipeline, window_id: ended.append(window_id))
+    world.state, world.watermark = WindowState.ADVANCED, lsn(9)
+    for world.loading, expected in ((True, []), (False, [7])):
+        loads.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+        assert ended == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "count"),
+    [
+        (CdcNotEnabledError("dbo.Orders", "it is not tracked."), 1),
+        (DataQualityError("dbo.Orders", "a rule is broken."), 1),
+        (LoadKilledError("window", "killed."), 1),
+        (SourceUnavailableError("shop", "away."), 0),
+        (NotHarvestedYetError("shop", "wait."), 0),
+    ],
+)
+def test_step_that_fails_tells_how_late_the_data_are_and_fails_as_before(
+    world: World, error: FloodmarkError, count: int
+) -> None:
+    with pytest.raises(type(error)) as raised, tasks.measured_step(world.wiring, world.config):
+        raise error
+    assert raised.value is error
+    assert world.measured == count
+
+
+def test_measure_that_fails_hides_no_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(measuring, "measure_run", broken)
+    with pytest.raises(DataQualityError), tasks.measured_step(world.wiring, world.config):
+        raise DataQualityError("dbo.Orders", "a rule is broken.")
+
+
+def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise CdcNotEnabledError("dbo.Orders", "it is not tracked.")
+
+    @contextmanager
+    def explained() -> Iterator[None]:
+        try:
+            yield
+        except FloodmarkError as error:
+            raise AirflowException(str(error)) from None
+
+    monkeypatch.setattr(tasks, "explained", explained)
+    monkeypatch.setattr(tasks, "open_next", broken)
+    monkeypatch.setattr(tasks.check, "check_window", broken)
+    with pytest.raises(AirflowException, match="not tracked"):
+        tasks.run_open_window(world.config, "shop", {}, {})
+    wiring = SimpleNamespace(ledger=lambda: None, quality=lambda: None, settings=SimpleNamespace(name="shop"))
+    with pytest.raises(AirflowException, match="not tracked"):
+        tasks.run_check(wiring, world.config, 7)  # type: ignore[arg-type]
+    assert world.measured == 2
