@@ -180,7 +180,8 @@ def _clock(examined: Examined) -> _Found:
     if offset:
         yield (
             Grade.NOTE, "time zone",
-            f"the server's clock is {zone} now: commit times are local, and one hour a year may repeat.", "",
+            f"the server's clock is {zone} now: commit times are local, and one hour a year may repeat.",
+            "Let the server's machine run in UTC; or give `floodmark replay` LSNs for what happened in that hour.",
         )  # fmt: skip
     else:
         yield Grade.GOOD, "time zone", f"the server's clock is {zone} now.", ""

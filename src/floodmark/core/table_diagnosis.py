@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from floodmark.core.capture import CaptureInstance, TableSighting, Validity, Verdict
 from floodmark.core.errors import FloodmarkError, NoKeyError
 from floodmark.core.finding import Finding, Grade
+from floodmark.core.lsn import Lsn
 from floodmark.core.planning import with_key
 from floodmark.core.server_facts import ServerFacts
 from floodmark.core.settings import TableSettings
-from floodmark.core.tsql_texts import disable_instance, enable_table, grant_select
+from floodmark.core.tsql_texts import disable_instance, enable_table, grant_select, quote
 from floodmark.core.types import warehouse_type
 from floodmark.core.validity import INCIDENTS
 from floodmark.core.window import NetSource
@@ -29,7 +30,7 @@ def examine_table(
         return
     if validity.verdict not in INCIDENTS:
         yield Finding(Grade.GOOD, "instance", subject, f"{instance.identity.name}: {validity.verdict.value}.")
-    yield from _role(subject, instance, facts)
+    yield from _role(subject, sighting, facts)
     yield from _key(settings, instance)
     yield from _net(settings, instance)
     yield from _columns(settings, instance, facts)
@@ -53,11 +54,18 @@ def _mend_verdict(settings: TableSettings, validity: Validity, facts: ServerFact
     return validity.hint
 
 
-def _role(subject: str, instance: CaptureInstance, facts: ServerFacts) -> Iterator[Finding]:
-    role = facts.roles.get(instance.identity.name)
-    if role:
-        text = f"capture instance {instance.identity.name} is gated by role {role}, which the login needs too."
-        yield Finding(Grade.NOTE, "permissions", subject, text)
+def _role(subject: str, sighting: TableSighting, facts: ServerFacts) -> Iterator[Finding]:
+    """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner (cdc.md A.13)."""
+    assert sighting.instance is not None  # noqa: S101  (examine_table saw to it)
+    name = sighting.instance.identity.name
+    role = facts.roles.get(name)
+    if role and isinstance(sighting.min_lsn, Lsn):
+        text = f"capture instance {name} is gated by role {role}, and the login may read it."
+        yield Finding(Grade.GOOD, "permissions", subject, text)
+    elif role:
+        text = f"capture instance {name} is gated by role {role}, which the login needs, unless it is in it already."
+        mend = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
+        yield Finding(Grade.NOTE, "permissions", subject, text, mend)
 
 
 def _key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from source_sights import NOON, ORDERS, instance, settings, sighting, snapshot
+from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot
 
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.diagnosis import Examined, diagnose, worst
 from floodmark.core.finding import Finding, Grade
 from floodmark.core.grants import ReadTable, build_grants
-from floodmark.core.lsn import LsnAbsence
+from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.planning import classify_tables
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.server_facts import Jobs, ServerFacts
@@ -79,7 +79,19 @@ def test_fact_becomes_a_finding_that_says_what_mends_it(facts: dict[str, Any], c
     findings = examined(replace(FACTS, **facts))
     assert grades(findings, check) == [grade]
     assert worst(findings) is grade
-    assert all(finding.mend for finding in findings if finding.grade >= Grade.RISK)
+    assert all(finding.mend for finding in findings if finding.grade is not Grade.GOOD)
+
+
+@pytest.mark.parametrize(
+    ("low", "grade", "mend"),
+    [(lsn(5), Grade.GOOD, ""), (LsnAbsence.ZERO, Grade.NOTE, "ALTER ROLE [ga]]te] ADD MEMBER [reader];")],
+)
+def test_gating_role_is_asked_for_where_the_login_is_not_known_to_be_in_it(
+    low: Lsn | LsnAbsence, grade: Grade, mend: str
+) -> None:
+    findings = examined(replace(FACTS, roles={"dbo_Orders": "ga]te"}), snapshot(sighting(min_lsn=low)))
+    gated = [each for each in findings if "gated by role ga]te" in each.text]
+    assert [(each.grade, each.mend) for each in gated] == [(grade, mend)]
 
 
 @pytest.mark.parametrize(
