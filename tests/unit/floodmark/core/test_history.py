@@ -8,10 +8,13 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from source_sights import NOON, instance, lsn, sighting, snapshot, state
+from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
 from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.errors import SourceRewoundError
 from floodmark.core.history import explain_rewind
+from floodmark.core.interval import Interval
+from floodmark.core.replay import ReplayRecords, plan_replay
 from floodmark.core.validity import classify, classify_read
 
 LATER = NOON + timedelta(hours=1)
@@ -72,6 +75,12 @@ def test_second_look_holds_what_was_read_to_the_end_of_its_window(watermark: int
         assert (
             classify_read(*seen(entry), instance(), lsn(watermark), to_lsn=lsn(50), to_lsn_at=NOON).verdict is verdict
         )
+
+
+def test_what_a_restored_source_wrote_at_old_positions_is_not_replayed() -> None:
+    _, source = seen(LATER)
+    with pytest.raises(SourceRewoundError, match="has written on since"):
+        plan_replay(settings(ORDERS), source, {ORDERS: KNOWN}, Interval(lsn(10), lsn(40)), ReplayRecords())
 
 
 def test_window_beyond_the_end_of_a_restored_log_does_not_claim_that_it_was_written_on() -> None:
