@@ -10,7 +10,11 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError
+from floodmark.core.load_chunk import plan_chunks
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.warehouse.connection import WarehouseConnection
+from in_process_stager import InProcessStager
 
 
 @pytest.fixture
@@ -36,6 +40,26 @@ def test_first_load_is_planned_anew_with_the_type_that_a_column_has_by_now(rig: 
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount bigint", "UPDATE dbo.Orders SET Amount = 5000000000")
     assert rig.run().window_id != planned
     assert rig.rows('SELECT DISTINCT "Amount" FROM shop.orders') == [(5_000_000_000,)]
+
+
+def test_table_that_leaves_a_window_takes_nothing_of_what_another_first_load_has_staged(rig: SwitchRig) -> None:
+    rig.database.run("CREATE TABLE dbo.Items (Id int NOT NULL PRIMARY KEY, Note nvarchar(20))")
+    rig.database.enable("Items")
+    (orders,) = rig.pipelines[0].tables
+    items = TableSettings(TableName("dbo", "Items"), TableName("shop", "items"))
+    rig.pipelines = [PipelineSettings("shop", (orders, items))]
+    window_id = rig.open().window_id
+    assert window_id is not None
+    plan = rig.ledger.begin_load(window_id).plan
+    rig.warehouse.prepare_window(plan)
+    chunks = rig.ledger.store_chunks(plan, ORDERS, plan_chunks([]))
+    InProcessStager(rig.at, rig.connection).stage_chunks(plan, 0, [each.chunk for each in chunks], 1)
+    rig.change("ALTER TABLE dbo.Items DROP COLUMN Note")
+    assert rig.open().window_id == window_id
+    left = rig.ledger.begin_load(window_id).plan
+    assert [table.source for table in left.tables] == [ORDERS]
+    rig.warehouse.prepare_window(left)
+    assert rig.warehouse.count_chunks(left, 0) == {0: 2}
 
 
 def test_reload_is_planned_anew_and_the_target_keeps_what_it_has_of_the_dropped_column(rig: SwitchRig) -> None:

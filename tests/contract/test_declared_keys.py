@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import psycopg
 import pytest
 from switch_rig import ORDERS, SwitchRig
 
@@ -100,3 +102,16 @@ def test_row_that_loses_its_key_goes_to_quarantine_and_comes_back_with_a_key(rig
     rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Code IS NULL")
     rig.run()
     assert rig.differing() == []
+
+
+def test_first_load_that_was_refused_for_its_key_is_planned_anew_with_another(rig: SwitchRig) -> None:
+    rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Amount > 2")
+    with pytest.raises(ConfigError, match="not unique"):
+        rig.run()
+    rig.pipelines = [PipelineSettings("shop", (replace(rig.pipelines[0].tables[0], key=("Amount",)),))]
+    with pytest.raises(ConfigError, match=r"the target shop\.orders exists with another shape: .* both keys"):
+        rig.run()
+    with psycopg.connect(rig.connection.conninfo()) as session:
+        session.execute("DROP TABLE shop.orders")
+    rig.run()
+    assert rig.rows('SELECT "Amount", "Code" FROM shop.orders ORDER BY 1') == [(1, "A"), (2, "B"), (3, "A"), (4, "A")]

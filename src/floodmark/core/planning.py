@@ -153,15 +153,18 @@ def plan_reload(
     return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
 
 
-def has_changed(table: TablePlan, snapshot: SourceSnapshot) -> bool:
-    """Whether a table that was to be read itself has other columns by now: the statement that was planned would fail,
-    or bring values of another type. Change tables keep their columns."""
+def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:
+    """Whether a table that was to be read itself has other columns by now, or is to be merged by another key: the
+    statement that was planned would fail, or bring values of another type. Change tables keep their columns."""
     if table.kind is not LoadKind.FIRST_LOAD:
         return False
     sightings = {sighting.table: sighting.instance for sighting in snapshot.tables}
     instance = sightings.get(table.source)
     if instance is None or instance.identity != table.instance.identity:
         return False
+    declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
+    if declared is not None and with_key(declared, instance).table.key != table.instance.table.key:
+        return True
     return _typed(instance) != _typed(table.instance)
 
 
