@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 MAX_LENGTH = -1
+_BARE = re.compile(r"[^\s.\[\]](?:[^.\[\]]*[^\s.\[\]])?")
+_PART = rf"\s*(?:\[((?:[^\]]|\]\])+)\]|({_BARE.pattern}))\s*"
+_TWO_PARTS = re.compile(rf"{_PART}\.{_PART}")
 _LOB_WITH_MAX = frozenset({"nvarchar", "varchar", "varbinary"})
 _LOB_ALWAYS = frozenset({"text", "ntext", "image", "xml"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A two-part name. ``parse("dbo.Orders")``; brackets are taken off."""
+    """A two-part name. ``parse("dbo.Orders")``; as in T-SQL, ``[my.table]`` is one part and ``[a]]b]`` the name a]b.
+
+    Its text has brackets only where it could not be parsed without them.
+    """
 
     schema: str
     name: str
@@ -19,13 +26,20 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> TableName:
         """Raises ValueError unless there are exactly two non-empty parts."""
-        parts = [part.strip().removeprefix("[").removesuffix("]") for part in text.split(".")]
-        if len(parts) != 2 or not all(parts):
+        match = _TWO_PARTS.fullmatch(text)
+        if not match:
             raise ValueError(f"not a table name: {text!r} (expected schema.table)")
-        return cls(parts[0], parts[1])
+        bracketed_schema, schema, bracketed_name, name = match.groups("")
+        return cls(schema or bracketed_schema.replace("]]", "]"), name or bracketed_name.replace("]]", "]"))
 
     def __str__(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return f"{_written(self.schema)}.{_written(self.name)}"
+
+
+def _written(part: str) -> str:
+    if _BARE.fullmatch(part):
+        return part
+    return "[" + part.replace("]", "]]") + "]"
 
 
 @dataclass(frozen=True, slots=True)
