@@ -82,9 +82,11 @@ class SqlServerJobs:
             while _is_running(session) != running:
                 is_late = time.monotonic() > deadline
                 if is_late and refusal is not None:
+                    # What the Agent says is about its jobs, and holds no value of a row.
                     raise SourceAdminError(
                         str(self._connection), f"the capture job was not {'started' if running else 'stopped'}: "
-                        f"{refusal.message}", "See the job's history in SQL Server Agent, and whether the Agent runs.",
+                        f"{refusal.detail or refusal.message}",
+                        "See the job's history in SQL Server Agent, and whether the Agent runs.",
                     )  # fmt: skip
                 if is_late:
                     raise SourceUnavailableError(
