@@ -1,0 +1,125 @@
+"""The command of ``floodmark_without_spark``, forked from a process that has imported all of it: half a second of work
+instead of three of imports, so that it can be killed often.
+
+Its load is a process of its own as well, a child of the command, and forked before the command has connected to
+anything: neither shares a connection or a thread with the other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from types import SimpleNamespace, TracebackType
+from typing import Any, NoReturn, TextIO
+
+import pytest
+
+_IMPORTED = (
+    "airflow.sdk", "floodmark.cli", "floodmark.console.tables", "floodmark.ledger.drift", "floodmark.ledger.switches",
+    "floodmark.orchestration.alerting", "floodmark.orchestration.drift_approval", "floodmark.orchestration.load_job",
+    "floodmark.orchestration.loads", "floodmark.orchestration.replays", "floodmark.orchestration.switches",
+    "floodmark.orchestration.windows", "floodmark.spark.job", "floodmark.spark.stage_chunks", "floodmark.spark.verify",
+    "floodmark.sqlserver.condition", "floodmark.sqlserver.instances", "floodmark.sqlserver.replay",
+    "floodmark.sync.switch_steps", "mssql_python",
+)  # fmt: skip
+
+
+def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[ForkServerProcess, TextIO]:
+    """The leader of a session of its own, and what it and its load write."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_IMPORTED))
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=_command, args=(arguments, environment, writer), daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        # What the imported look at once, when the first command starts the process from which all are forked.
+        patch.setenv("COLUMNS", environment["COLUMNS"])
+        patch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+        process.start()
+    writer.close()
+    output = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
+    reader.close()
+    return process, output
+
+
+def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: Connection) -> None:
+    os.setsid()
+    os.dup2(writer.fileno(), 1)
+    os.dup2(writer.fileno(), 2)
+    writer.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    load = LoadInWaiting()
+
+    import sys
+
+    from floodmark import cli
+    from floodmark.orchestration import load_job
+    from floodmark.wiring import Wiring
+    from floodmark_without_spark import no_quality
+
+    vars(load_job).update(submit_command=_load_command)
+    Wiring.quality = no_quality  # type: ignore[assignment,method-assign]
+    vars(cli).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
+    sys.argv = ["floodmark", *arguments]
+    cli.main()
+
+
+def _load_command(_settings: Mapping[str, str], _master: str, window_id: int, config: Any) -> list[str]:
+    from floodmark.orchestration.load_job import job_arguments
+
+    return job_arguments(window_id, config)
+
+
+class LoadInWaiting:
+    """Stands for the Popen of a load. It waits for its arguments, and ends if the command ends without giving any."""
+
+    def __init__(self) -> None:
+        order, self._order = os.pipe()
+        output, written = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.dup2(written, 1)
+            os.dup2(written, 2)
+            for descriptor in (self._order, output, written):
+                os.close(descriptor)
+            _load(order)
+        os.close(order)
+        os.close(written)
+        self.stdout = os.fdopen(output, encoding="utf-8")
+        self.returncode: int | None = None
+
+    def begin(self, arguments: list[str], *, env: Mapping[str, str], **_streams: object) -> LoadInWaiting:
+        with os.fdopen(self._order, "w", encoding="utf-8") as order:
+            json.dump([arguments, dict(env)], order)
+        return self
+
+    def __enter__(self) -> LoadInWaiting:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stdout.close()
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+def _load(order: int) -> NoReturn:
+    with os.fdopen(order, encoding="utf-8") as reader:
+        text = reader.read()
+    status = 0
+    if text:
+        arguments, environment = json.loads(text)
+        os.environ.update(environment)
+        # Airflow's, which the job does not import.
+        logging.getLogger().handlers.clear()
+
+        import load_without_spark
+        from floodmark.spark import job
+
+        vars(job).update(open_session=load_without_spark.no_session, SparkStager=load_without_spark.stager)
+        status = job.main(arguments)
+    # What waits for the end of the process from which this one was forked is not ours.
+    os._exit(status)

@@ -1,0 +1,94 @@
+"""What is killed at which moment of which command: cards that a seed shuffles, so that few kills reach every pair."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# session: the command with all that it has started.
+_IN_ALL = ("session", "source", "warehouse")
+# The command alone, so that its load goes on without it.
+_IN_LOADS = (*_IN_ALL, "command")
+# The load alone; with Spark it is three kinds of processes, each of which may die alone.
+_LOADS = ("load",)
+_SPARK_LOADS = ("driver", "jvm", "worker")
+
+# A line that the command says when a step begins or has ended; "" is its start.
+_LOAD_LINES = (
+    r"^Window \d+ opened|is unfinished",
+    r", attempt \d+",
+    r"rows read",
+    r"still had all",
+    r"is merged",
+    r"checks passed|have passed",
+)
+AIMS = {
+    "run": ("", *_LOAD_LINES, r"is published"),
+    "reload": ("", *_LOAD_LINES),
+    "replay": ("", *_LOAD_LINES),
+    "backfill": ("", *_LOAD_LINES),
+    "approve": ("",),
+    "switch": ("", r"is there\.", r" reads \S+ after ", r"window \d+ loads", "Switch of "),
+}
+# While the load is at work.
+_LOAD_AIMS = (r", attempt \d+", r"rows read", r"still had all")
+
+
+@dataclass(frozen=True, order=True)
+class Card:
+    victim: str
+    kind: str
+    aim: str
+
+    def __str__(self) -> str:
+        return f"{self.victim} in {self.kind} after {self.aim or 'start'!r}"
+
+
+class Cards:
+    """Dealt by ``draw``, those first whose kind of command is possible; ``put_back`` one that killed nothing."""
+
+    def __init__(self, chance: random.Random, *, with_spark: bool) -> None:
+        self._random = chance
+        self._alone = _SPARK_LOADS if with_spark else _LOADS
+        self._left = self._deck()
+        self.size = len(self._left)
+
+    @property
+    def victims(self) -> set[str]:
+        return {*_IN_LOADS, *self._alone}
+
+    @property
+    def kinds(self) -> set[str]:
+        return set(AIMS)
+
+    @property
+    def wanted(self) -> set[str]:
+        """The kinds of the cards that are left."""
+        return {kind for _, kind in self._left}
+
+    def draw(self, possible: set[str]) -> Card | None:
+        """None: all that is left is of other kinds."""
+        if not self._left:
+            self._left = self._deck()
+        victim, kind = next(((v, k) for v, k in self._left if k in possible), (None, None))
+        if victim is None or kind is None:
+            return None
+        self._left.remove((victim, kind))
+        aims = _LOAD_AIMS if victim in self._alone else AIMS[kind]
+        return Card(victim, kind, self._random.choice(aims))
+
+    def put_back(self, card: Card) -> None:
+        self._left.append((card.victim, card.kind))
+
+    def _deck(self) -> list[tuple[str, str]]:
+        """Twenty, or one more with Spark: every victim and every kind of command among them."""
+        everyone = len(self.victims)
+        kinds = {"run": max(6, everyone), "reload": 3, "replay": 3, "backfill": 2, "switch": 4, "approve": 2}
+        deck = [(victim, kind) for kind, count in kinds.items() for victim in self._victims_of(kind, count)]
+        self._random.shuffle(deck)
+        return deck
+
+    def _victims_of(self, kind: str, count: int) -> Iterator[str]:
+        chosen = _IN_ALL if kind in ("approve", "switch") else (*_IN_LOADS, *self._alone)
+        yield from (self._random.sample(chosen, len(chosen)) * 2)[:count]
