@@ -52,13 +52,14 @@ class IdleSource:
     """Has captured up to LSN 9, and nothing of the table."""
 
     runs = True
+    taken_at = NOW
 
     def read_snapshot(
         self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
     ) -> SourceSnapshot:  # fmt: skip
         sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)
-        return SourceSnapshot("Shop", True, lsn(9), NOW, NOW, 1.0, self.runs, (sighting,), entries)
+        return SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (sighting,), entries)
 
     def read_drift(self, asked: object) -> DriftSight:
         return DriftSight({"dbo_Orders": TableDetails()}, ())
@@ -284,6 +285,44 @@ def test_status_check_ends_with_3_while_an_alert_about_the_pipeline_or_its_sourc
     assert cli.invoke(app, ["status", "--check"]).exit_code == 0
 
 
+def test_status_check_ends_with_4_while_runs_fail_of_whatever(cli: CliRunner, database: WarehouseConnection) -> None:
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
+    failed = Alert(
+        kind="run_failed", subject="shop", what="A check failed.", means="-", do="-", event_key="run_failed:1"
+    )
+    desk.raise_alert(failed)
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 4
+    desk.end_alerts("run_failed", "shop")
+    desk.raise_alert(replace(failed, kind="replay_failed", event_key="replay_failed:1"))
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 3
+
+
+def test_drift_that_nobody_has_decided_about_is_shown_with_its_table_and_not_with_others(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    alert = Alert(kind="schema_drift", subject="shop", what="w", means="-", do="-", event_key="drift:1", table=ORDERS)
+    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
+    desk.raise_alert(replace(alert, table=TableName("dbo", "Of another pipeline")))
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 0
+    publish_first_load(ledger, database)
+    with psycopg.connect(database.conninfo()) as session:
+        for column, pipeline, approved in (("New", "shop", "NULL"), ("Old", "shop", "now()"), ("Far", "hr", "NULL")):
+            session.execute(
+                "INSERT INTO floodmark.drift_events (source, source_schema, source_name, instance_name,"
+                " instance_object_id, instance_created_at, kind, column_name, before, after, is_captured, proposal,"
+                " policies, approved_at) VALUES ('shop', 'dbo', 'Orders', 'dbo_Orders', 1, now(), 'column_added', %s,"
+                f" '', 'int', false, '', jsonb_build_object(%s::text, 'alert'), {approved})",
+                [column, pipeline],
+            )
+    (status,) = json.loads(cli.invoke(app, ["status", "--json"]).stdout)
+    (words,) = status["tables"][0]["drift"]
+    assert "New" in words
+    assert words.endswith("(event 1)")
+    assert "(event 1)" in " ".join(cli.invoke(app, ["status"]).stdout.split())
+    desk.raise_alert(replace(alert, event_key="drift:2"))
+    assert cli.invoke(app, ["status", "--check"]).exit_code == 3
+
+
 STOPS = "conn_id: shop_mssql, capture: {stops: [{stop: '* * * * *', start: '0 0 1 1 *'}]}"
 """The capture job is to stand still from now on, until the year ends."""
 
@@ -295,10 +334,12 @@ def test_status_check_of_a_capture_job_that_stands_still_is_an_incident_only_whe
 ) -> None:  # fmt: skip
     publish_first_load(ledger, database)
     monkeypatch.setattr(IdleSource, "runs", False)
-    for plan, expected in ((STOPS, (0, "caught_up")), ("conn_id: shop_mssql", (4, "capture_stopped"))):
+    monkeypatch.setattr(IdleSource, "taken_at", NOW + timedelta(seconds=60))
+    for plan, expected in ((STOPS, (0, "caught_up", 0)), ("conn_id: shop_mssql", (4, "capture_stopped", 60))):
         (tmp_path / "pipelines.yaml").write_text(CONFIG.replace("conn_id: shop_mssql", plan), encoding="utf-8")
         result = cli.invoke(app, ["status", "--live", "--check", "--json"])
-        assert (result.exit_code, json.loads(result.stdout)[0]["tables"][0]["verdict"]) == expected
+        (table,) = json.loads(result.stdout)[0]["tables"]
+        assert (result.exit_code, table["verdict"], table["lag_seconds"]) == expected
 
 
 @pytest.mark.usefixtures("idle_source")

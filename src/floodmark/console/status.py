@@ -15,17 +15,21 @@ from psycopg.rows import dict_row
 
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
-from floodmark.core.drift import Difference, DriftClass
-from floodmark.core.drift_words import describe_hold
+from floodmark.core.drift import Difference, DriftClass, DriftPolicy
+from floodmark.core.drift_words import describe, describe_hold
 from floodmark.core.lane import MAIN_LANE, is_load_lane
 from floodmark.core.lsn import Lsn
+from floodmark.core.measures import TableMark, lag_of
 from floodmark.core.planning import classify_tables
-from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, judge, lag_seconds
+from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, judge
+from floodmark.core.run_alerts import RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.state import TableState
+from floodmark.ledger.drift_rows import event_of
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
+from floodmark.sync.drift_ports import DriftEvent
 from floodmark.sync.ports import Ledger
 from floodmark.sync.repair import tell_load
 
@@ -52,7 +56,8 @@ class TableStatus:
 
     Of the source, None unless it was asked: lag_seconds, transactions_behind (of the whole database), headroom_seconds
     until cleanup passes the watermark (None also where the login may not see the retention).
-    standing: fine, attention or incident, with the reason.
+    standing: fine, attention or incident, with the reason. drift: what nobody has decided about yet, in words, with
+    the numbers of the events.
     """
 
     source: str
@@ -81,6 +86,7 @@ class TableStatus:
     reason: str = ""
     load_percent: int | None = None
     load_rows: int | None = None
+    drift: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,8 @@ class AlertStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """unfinished: id and state of the window that the next run finishes. standing: the worst of its tables, and at
-    least attention while an alert is open."""
+    """unfinished: id and state of the window that the next run finishes. standing: the worst of its tables, at least
+    attention while an alert is open, and incident while its runs fail, whatever they fail of."""
 
     pipeline: str
     unfinished_window_id: int | None
@@ -140,6 +146,12 @@ class StatusReader:
             self._rows = _read_rows(session, "window_tables", "read_status", pipeline=settings.name)
             self._alerts = _read_rows(session, "alerts", "list_open_alerts")
             holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=settings.name)
+            events = _read_rows(session, "drift_events", "list_drift_events", source=limits.source, event_id=None)
+        self._drift: dict[TableName, list[str]] = {}
+        for event in map(event_of, events):
+            if event.approved_at is None and not event.is_rejected and _is_told(event, settings.name):
+                words = f"{describe(event.explained.difference)} (event {event.event_id})"
+                self._drift.setdefault(event.table, []).append(words)
         self._holds = {TableName(row["source_schema"], row["source_name"]): row for row in reversed(holds)}
         self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if self._rows else {}
         unfinished = ledger.list_unfinished(settings.name) if self._rows else ()
@@ -164,7 +176,7 @@ class StatusReader:
             self._table_status(table, rows.get(table.source), by_table.get(table.source), look)
             for table in self._settings.tables
         ]
-        alerts = tuple(_alert_status(row) for row in self._alerts if row["subject"] in self._subjects())
+        alerts = tuple(_alert_status(row) for row in self._alerts if self._concerns(row))
         standings = [Standing[table.standing.upper()] for table in tables]
         return PipelineStatus(
             self._settings.name,
@@ -172,7 +184,7 @@ class StatusReader:
             self._main.state.value if self._main else None,
             tuple(tables),
             alerts,
-            max([*standings, Standing.ATTENTION if alerts else Standing.FINE]).name.lower(),
+            max([*standings, *map(_standing_of, alerts), Standing.FINE]).name.lower(),
         )
 
     def _classify(self, look: Look) -> tuple[Validity, ...]:
@@ -196,8 +208,12 @@ class StatusReader:
             for table, window in self._loads.items()
         }
 
-    def _subjects(self) -> tuple[str, str]:
-        return self._settings.name, self._limits.source
+    def _concerns(self, alert: _Row) -> bool:
+        """An alert about a table of the source that only other pipelines read is theirs."""
+        if alert["subject"] not in (self._settings.name, self._limits.source):
+            return False
+        table = TableName(alert["source_schema"], alert["source_name"]) if alert["source_name"] is not None else None
+        return table is None or table in self._settings.sources
 
     def _table_status(
         self, table: TableSettings, row: _Row | None, validity: Validity | None, look: Look | None
@@ -211,7 +227,7 @@ class StatusReader:
         progress = self._progress.get(table.source)
         if look and verdict:
             retention = look.progress.retention_minutes
-            lag = lag_seconds(watermark, watermark_at, look.snapshot)
+            lag = lag_of(TableMark(table.source, watermark, watermark_at, verdict), look.snapshot)
             headroom = headroom_seconds(watermark_at, look.snapshot.taken_at, retention, verdict)
         standing, reason = judge(
             verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention
@@ -233,6 +249,7 @@ class StatusReader:
             reason=reason,
             load_percent=progress.percent if progress else None,
             load_rows=progress.rows if progress else None,
+            drift=tuple(self._drift.get(table.source, ())),
             **{name: found[name] for name in _COPIED if row},
         )
 
@@ -256,6 +273,15 @@ def _last_window(row: _Row) -> LastWindow | None:
         return None
     names = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
     return LastWindow(**{name: row[f"last_{name}"] for name in names})
+
+
+def _is_told(event: DriftEvent, pipeline: str) -> bool:
+    """Whether the pipeline has a policy for it that wants somebody to know."""
+    return event.policies.get(pipeline, DriftPolicy.IGNORE) is not DriftPolicy.IGNORE
+
+
+def _standing_of(alert: AlertStatus) -> Standing:
+    return Standing.INCIDENT if alert.kind == RUN_FAILED else Standing.ATTENTION
 
 
 def _alert_status(row: _Row) -> AlertStatus:

@@ -33,7 +33,8 @@ def status_table(status: PipelineStatus) -> Table:
     table.add_column("last window: rows read", justify="right")
     for name in ("inserted", "updated", "deleted"):
         table.add_column(name, justify="right")
-    table.add_column("headroom", overflow="fold")
+    for name in ("headroom", "drift"):
+        table.add_column(name, overflow="fold")
     for each in status.tables:
         table.add_row(*_cells(each), style=_STYLES[each.standing])
     return table
@@ -54,6 +55,7 @@ def _caption(status: PipelineStatus) -> str | None:
         for table in status.tables
         if table.reason
     ]
+    lines += [f"{table.source}: drift: {words}" for table in status.tables for words in table.drift]
     lines += [
         f"alert since {alert.raised_at:%Y-%m-%d %H:%M} UTC: {alert.kind.replace('_', ' ')}: {alert.what}"
         for alert in status.alerts
@@ -74,6 +76,7 @@ def _cells(table: TableStatus) -> list[str]:
         "-" if table.transactions_behind is None else f"{table.transactions_behind:,}",
         *([f"{number:,}" for number in rows] or ["-"] * 4),
         _duration(table.headroom_seconds),
+        f"{len(table.drift)} open" if table.drift else "-",
     ]
 
 

@@ -39,11 +39,11 @@ def measure_tables(
     """One each. Where capture brings nothing, the age of the watermark is the lag: that the source has nothing newer
     is then no proof that the target has everything."""
     return tuple(
-        TableMeasure(mark.table, _lag(mark, snapshot), _headroom(mark, snapshot, retention_minutes)) for mark in marks
+        TableMeasure(mark.table, lag_of(mark, snapshot), _headroom(mark, snapshot, retention_minutes)) for mark in marks
     )
 
 
-def _lag(mark: TableMark, snapshot: SourceSnapshot) -> float | None:
+def lag_of(mark: TableMark, snapshot: SourceSnapshot) -> float | None:
     if mark.verdict in _NOTHING_COMES and mark.watermark_at is not None:
         return max((snapshot.taken_at - mark.watermark_at).total_seconds(), 0.0)
     return lag_seconds(mark.watermark, mark.watermark_at, snapshot)
