@@ -125,6 +125,19 @@ def test_staging_in_use_by_another_load_does_not_hold_up_its_successor(shop: Sho
     assert not shop.exists(quote_table(staging_table(zombie, 0)))
 
 
+def test_staging_that_a_finished_window_has_left_goes_with_the_next_one(shop: Shop) -> None:
+    shop.run(first_load(), 5, [])
+    killed = shop.begin(changes(5, 10), 10)
+    shop.merge(killed)
+    shop.ledger.mark_checked(killed.window_id)
+    shop.ledger.advance(killed.window_id)
+    assert shop.exists(quote_table(staging_table(killed, 0)))
+    replayed = begin_replay(shop, replace(changes(5, 10), watermark=lsn(10)))
+    assert not shop.exists(quote_table(staging_table(killed, 0)))
+    shop.run(changes(10, 20), 20, [])
+    assert shop.exists(quote_table(staging_table(replayed, 0)))
+
+
 def test_merges_of_two_lanes_into_one_target_queue_up_and_count_what_is_true(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     plans = []

@@ -60,7 +60,7 @@ def delete_parts(plan: WindowPlan, index: int) -> str:
 
 
 def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:
-    """The staging tables of a window, of every attempt."""
+    """The staging tables of a window, of every attempt, and what others have left for good."""
     rows = session.execute(
         read_sql("warehouse", "list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)}
     )
