@@ -58,13 +58,13 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: C
     import sys
 
     from floodmark import cli
-    from floodmark.orchestration import load_job
+    from floodmark.orchestration import load_job, load_process
     from floodmark.wiring import Wiring
     from floodmark_without_spark import no_quality
 
     vars(load_job).update(submit_command=_load_command)
     Wiring.quality = no_quality  # type: ignore[assignment,method-assign]
-    vars(cli).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
+    vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
     sys.argv = ["floodmark", *arguments]
     cli.main()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.finding import Grade
 from floodmark.core.planning import known_positions, pinned_instances
 from floodmark.core.window import WindowState
-from floodmark.wiring import Wiring, config_path, spark_master, wire
+from floodmark.wiring import Wiring, config_path, wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
@@ -351,30 +350,15 @@ def test_alerts(config: ConfigFile = None) -> None:
 def _finish(wiring: Wiring, window_id: int, state: WindowState | None, path: Path) -> AdvanceResult:
     """Of a window that has been opened, and what it did as a table."""
     from floodmark.console.tables import run_table  # noqa: PLC0415
+    from floodmark.orchestration.load_process import run_load  # noqa: PLC0415
     from floodmark.sync import advance, check  # noqa: PLC0415
 
     if state is WindowState.PLANNED:
-        _load(wiring, window_id, path)
+        run_load(wiring, window_id, path)
     check.check_window(window_id, wiring.ledger(), wiring.quality())
     result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
     _out.print(run_table(result))
     return result
-
-
-def _load(wiring: Wiring, window_id: int, path: Path) -> None:
-    """The load job of a window, its output on standard error. Raises what the job reported."""
-    from floodmark.orchestration import load_job  # noqa: PLC0415
-
-    master = spark_master() or load_job.DEFAULT_MASTER
-    environment = os.environ | load_job.job_environment(*wiring.job_secrets(), master)
-    command = load_job.submit_command(load_job.job_settings(master), master, window_id, path)
-    output = load_job.JobOutput()
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as job:  # fmt: skip
-        for line in output.watch(job.stdout or ()):
-            sys.stderr.write(line)
-    output.require_result(window_id, f"exit status {job.returncode}")
 
 
 def _count(number: int, noun: str) -> str:
