@@ -28,15 +28,16 @@ check: setup ## lint, types, import contracts, unit tests
 	@.venv/bin/lint-imports
 	@$(PY) -m pytest -q tests/unit
 
-test: check ## everything but test-clients and torture
-	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/unit --ignore=tests/torture --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
+test: check ## everything but test-clients and the many kills of torture
+	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/unit --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
 
-torture: setup ## kill -9 at FLOODMARK_TORTURE_KILLS (200) moments of runs with Spark, for hours
+torture: setup ## kill -9 at FLOODMARK_TORTURE_KILLS (200) moments, FLOODMARK_AIRFLOW_KILLS (50) of Airflow's, for hours
 	@FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} \
-	  $(PY) -m pytest -q tests/torture
+	  FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-50} \
+	  $(PY) -m pytest -q tests/story/test_kills.py tests/story/test_airflow_kills.py
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks

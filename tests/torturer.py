@@ -254,7 +254,7 @@ class Torture:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def assert_equal(self) -> None:
-        """Rows of source and warehouse, with all columns that were added; and nothing is left unfinished."""
+        """Rows of source and warehouse, with all columns that were added; and nothing is left lying about."""
         verified = self._rig.begin("verify", "shop", "--json")
         status = verified.wait(LIMIT_SECONDS)
         assert status == 0, f"{self.kills}\n{verified.output}"
@@ -263,3 +263,4 @@ class Torture:
         assert len(instances) == len(TABLES), instances
         assert self._in_ledger("SELECT DISTINCT state FROM floodmark.windows") == [("advanced",)]
         assert not self._in_ledger("SELECT kind, what FROM floodmark.alerts WHERE ended_at IS NULL")
+        assert not self._in_ledger("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'")
