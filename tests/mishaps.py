@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from command_line import FLOODMARK
+from command_line import floodmark
 from floodmark_laptop.stack import Stack
 
 DATABASE = "Mishaps"
@@ -22,7 +22,13 @@ class Mishaps:
 
     stack: Stack
     folder: Path
+    with_spark: bool = True
+    """Else loads run without it, and checks find nothing: for what is not about them."""
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def without_spark(self) -> Mishaps:
+        return replace(self, with_spark=False)
 
     def config(self, name: str, *tables: dict[str, Any]) -> Path:
         document = {
@@ -36,7 +42,7 @@ class Mishaps:
 
     def start(self, config: Path, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [FLOODMARK, "run", config.stem, "--config", str(config)],
+            [*floodmark(with_spark=self.with_spark), "run", config.stem, "--config", str(config)],
             env=self.stack.airflow.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -88,7 +94,7 @@ class Mishaps:
 
     def assert_equal(self, config: Path) -> None:
         done = subprocess.run(
-            [FLOODMARK, "verify", config.stem, "--json", "--config", str(config)],
+            [*floodmark(with_spark=True), "verify", config.stem, "--json", "--config", str(config)],
             env=self.stack.airflow.environment(),
             capture_output=True,
             text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import psutil
 import pymssql
 
 from cdc_database import wait_until
-from command_line import FLOODMARK, command_environment
+from command_line import command_environment, floodmark
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
@@ -37,7 +36,6 @@ pipelines:
       - {source: dbo.OrderLines, target: shop.order_lines, deletes: hard}
       - {source: dbo.Payments, target: shop.payments}
 """
-_WITHOUT_SPARK = Path(__file__).with_name("floodmark_without_spark.py")
 _PER_SECOND = 20.0
 
 
@@ -97,11 +95,14 @@ class TortureRig:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command, in a session of its own."""
-        program = [FLOODMARK] if self._with_spark else [sys.executable, str(_WITHOUT_SPARK)]
         return subprocess.Popen(
-            [*program, *arguments], env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+            [*floodmark(with_spark=self._with_spark), *arguments],
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     def kill_source(self) -> None:
         """kill -9 of the emulator, its PostgreSQL, and its capture jobs."""

@@ -234,7 +234,7 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
         loaded.append(window_id)
         raise LoadKilledError("window", "killed.")
 
-    monkeypatch.setattr("floodmark.cli._load", killed)
+    monkeypatch.setattr("floodmark.orchestration.load_process.run_load", killed)
     for _ in range(2):
         assert cli.invoke(app, ["reload", "shop", "dbo.orders"]).exit_code == 75
     assert len(loaded) == 2
@@ -347,7 +347,9 @@ def test_run_with_nothing_to_read_says_why_and_starts_no_spark(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_first_load(ledger, database)
-    monkeypatch.setattr("floodmark.cli._load", lambda *arguments: pytest.fail("Spark was started"))
+    monkeypatch.setattr(
+        "floodmark.orchestration.load_process.run_load", lambda *arguments: pytest.fail("Spark was started")
+    )
     result = cli.invoke(app, ["run", "shop"])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Nothing to read: ")

@@ -27,7 +27,7 @@ def test_run_names_the_table_without_a_key(mishaps: Mishaps) -> None:
     assert "dbo.Keyless" in output
     assert "key" in output
     config = mishaps.config("keyless", table("Keyless", key=["ID"]))
-    mishaps.succeeds(config)
+    mishaps.without_spark.succeeds(config)
     mishaps.assert_equal(config)
 
 
@@ -54,7 +54,7 @@ def test_run_says_which_table_a_login_may_not_read(mishaps: Mishaps) -> None:
 def test_run_ends_expired_when_cleanup_has_passed_the_watermark(mishaps: Mishaps) -> None:
     mishaps.make_table("Aged")
     config = mishaps.config("aged", table("Aged"))
-    mishaps.succeeds(config)
+    mishaps.without_spark.succeeds(config)
     before = mishaps.warehouse("SELECT watermark FROM floodmark.tables WHERE pipeline = 'aged'")
     mishaps.source("UPDATE dbo.Aged SET V = N'changed' WHERE ID = 1")
     mishaps.wait_until_captured("Aged", "V = N'changed'")
@@ -73,7 +73,7 @@ def test_run_stops_at_a_broken_rule_and_merges_nothing(mishaps: Mishaps) -> None
     mishaps.make_table("Ruled")
     rule = {"name": "v_not_forbidden", "sql": "\"V\" <> 'forbidden'", "on_failure": "stop"}
     config = mishaps.config("ruled", table("Ruled", rules=[rule]))
-    mishaps.succeeds(config)
+    mishaps.without_spark.succeeds(config)
     mishaps.source("UPDATE dbo.Ruled SET V = N'forbidden' WHERE ID = 1")
     mishaps.source("UPDATE dbo.Ruled SET V = N'allowed' WHERE ID = 2")
     mishaps.wait_until_captured("Ruled", "V = N'allowed'")
@@ -91,5 +91,5 @@ def test_run_that_cannot_reach_the_source_says_so_and_a_later_one_goes_on(mishap
     warehouse = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_WAREHOUSE"]) | {"port": 1}
     output = mishaps.fails(config, AIRFLOW_CONN_WAREHOUSE=json.dumps(warehouse))
     assert "warehouse" in output
-    mishaps.succeeds(config)
+    mishaps.without_spark.succeeds(config)
     mishaps.assert_equal(config)

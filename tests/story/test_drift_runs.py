@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
-from command_line import FLOODMARK, command_environment
+from command_line import command_environment, floodmark
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 
@@ -41,10 +41,14 @@ class Runs:
         self.source.run(*statements)
         self.source.scan()
 
-    def call(self, *arguments: str) -> str:
+    def call(self, *arguments: str, with_spark: bool = False) -> str:
         done = subprocess.run(
-            [FLOODMARK, *arguments], env=self.environment, capture_output=True, text=True, check=False
-        )  # fmt: skip
+            [*floodmark(with_spark=with_spark), *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -75,7 +79,7 @@ def test_tables_widen_lose_a_column_and_are_held_and_end_with_every_row(runs: Ru
         "ALTER TABLE dbo.Orders ALTER COLUMN Code bigint", "ALTER TABLE dbo.Orders DROP COLUMN Note",
         "UPDATE dbo.Orders SET Code = 5000000000 WHERE Id = 1", "INSERT INTO dbo.Plain VALUES (1)",
     )  # fmt: skip
-    runs.call("run", "shop")
+    runs.call("run", "shop", with_spark=True)
     assert runs.rows('SELECT "Id", "Code", "Note" FROM shop.orders ORDER BY 1') == [
         (1, 5_000_000_000, "one"), (2, 20, "two"),
     ]  # fmt: skip

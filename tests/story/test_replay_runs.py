@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
-from command_line import FLOODMARK, command_environment
+from command_line import command_environment, floodmark
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 
@@ -36,8 +36,10 @@ class Runs:
     environment: dict[str, str]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Replays with Spark; the runs around them are not what this is about."""
+        program = floodmark(with_spark=arguments[0] == "replay")
         return subprocess.Popen(
-            [FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*program, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def call(self, *arguments: str, status: int = 0) -> str:
