@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.errors import (
-    CdcNotEnabledError,
-    InstanceReplacedError,
-    SourceRewoundError,
-    WatermarkConflictError,
-    WindowExpiredError,
-)
+from floodmark.core.errors import CdcNotEnabledError, InstanceReplacedError, SourceRewoundError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lane import is_load_lane, replay_lane
 from floodmark.core.lsn import Lsn
@@ -31,12 +25,11 @@ from floodmark.core.settings import PipelineSettings
 from floodmark.core.window import TablePlan, WindowPlan, WindowState
 from floodmark.sync.drift import DriftWatch
 from floodmark.sync.open_window import OpenResult
+from floodmark.sync.opening import look_again
 from floodmark.sync.ports import Ledger, OpenedWindow, Source
 from floodmark.sync.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
-_TRIES = 5
-"""Each begins anew because a normal run moved a watermark, or another replay of the interval opened its window."""
 _GONE = (WindowExpiredError, InstanceReplacedError, SourceRewoundError, CdcNotEnabledError)
 """What was planned before can never be read any more."""
 
@@ -121,12 +114,7 @@ class Replay:
         verdict; WindowExpiredError for an interval that reaches below a validity interval."""
         self._ledger.ensure_schema()
         lane = replay_lane(interval)
-        for _ in range(_TRIES - 1):
-            try:
-                return self._open(interval, lane)
-            except WatermarkConflictError as error:
-                _LOG.info("Planned anew: %s", error)
-        return self._open(interval, lane)
+        return look_again(lambda: self._open(interval, lane))
 
     def _open(self, interval: Interval, lane: str) -> OpenResult:
         unfinished = self._ledger.unfinished_window(self._settings.name, lane)
