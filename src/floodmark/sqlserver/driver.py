@@ -29,7 +29,6 @@ _RUST_PROVIDER = "mssql-odbc"
 _CA_VARIABLE = "SSL_CERT_FILE"
 _UNTRUSTED = "certificate verify failed"
 """OpenSSL's own words, in English everywhere; the driver has only the general 08001 for it."""
-_ca_lock = threading.Lock()
 
 CONNECT_TIMEOUT_SECONDS = 15
 CONTROL_TIMEOUT_SECONDS = 60
@@ -65,7 +64,7 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
     """
     driver = _load_driver()
     try:
-        with _trusting(connection.ca_file):
+        with _AUTHORITIES.trusted(connection.ca_file):
             raw = driver.connect(
                 _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
             )
@@ -169,26 +168,52 @@ def _braced(value: str) -> str:
     return "{" + value.replace("}", "}}") + "}"
 
 
-@contextlib.contextmanager
-def _trusting(ca_file: str) -> Iterator[None]:
-    """Let OpenSSL, inside the driver, find its authorities in ``ca_file`` for as long as a connection is made.
+class _Authorities:
+    """Lets OpenSSL, inside the driver, find its authorities in a file for as long as connections are made.
 
     The driver has no option for it, and the variable would change the trust of everything else in the process. The
-    Rust provider keeps what it found first: a process reaches sources of one authority.
+    Rust provider keeps what it found first: a process reaches sources of one authority. Connections with the same file
+    are made beside each other: each to a dead server takes all of its time.
     """
-    if not ca_file:
-        yield
-        return
-    with _ca_lock:
-        before = os.environ.get(_CA_VARIABLE)
-        os.environ[_CA_VARIABLE] = ca_file
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._file = ""
+        self._users = 0
+        self._before: str | None = None
+
+    @contextlib.contextmanager
+    def trusted(self, ca_file: str) -> Iterator[None]:
+        if not ca_file:
+            yield
+            return
+        self._take(ca_file)
         try:
             yield
         finally:
-            if before is None:
+            self._give_back()
+
+    def _take(self, ca_file: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users or self._file == ca_file)
+            if not self._users:
+                self._file, self._before = ca_file, os.environ.get(_CA_VARIABLE)
+                os.environ[_CA_VARIABLE] = ca_file
+            self._users += 1
+
+    def _give_back(self) -> None:
+        with self._changed:
+            self._users -= 1
+            if self._users:
+                return
+            if self._before is None:
                 del os.environ[_CA_VARIABLE]
             else:
-                os.environ[_CA_VARIABLE] = before
+                os.environ[_CA_VARIABLE] = self._before
+            self._changed.notify_all()
+
+
+_AUTHORITIES = _Authorities()
 
 
 def _message(error: Exception) -> str:
