@@ -11,16 +11,21 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Sequence
+from typing import TypeVar
 
 import psycopg
 from psycopg import generators, pq
+from psycopg.abc import PQGen
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import wait
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 
 Parameters = Sequence[bytes | None]
+_T = TypeVar("_T")
 
+_LOOK_SECONDS = 0.1
+"""How long to sleep for an answer before a look at the connection: psycopg's own default is not to sleep at all."""
 _PREPARE_AT_USE = 2
 _PREPARED_MAX = 300
 _SEEN_MAX = 2000
@@ -176,7 +181,7 @@ class PipelinedConnection:
             raise self._lost() if started is None else _failure(started)
         try:
             for piece in pieces:
-                wait(generators.copy_to(self._pgconn, piece), self._pgconn.socket)
+                self._wait(generators.copy_to(self._pgconn, piece))
         except BaseException:
             self._end_copy(b"given up")
             self._drain()
@@ -186,7 +191,7 @@ class PipelinedConnection:
 
     def _end_copy(self, error: bytes | None) -> None:
         self._pgconn.put_copy_end(error)
-        wait(generators.send(self._pgconn), self._pgconn.socket)
+        self._wait(generators.send(self._pgconn))
 
     def forget_prepared(self) -> None:
         """Prepared statements are of no use after DDL: PostgreSQL refuses a plan whose result type changed."""
@@ -262,12 +267,16 @@ class PipelinedConnection:
             self._pgconn.pipeline_sync()
         with self._busy_lock:
             self._busy = True
-        wait(generators.send(self._pgconn), self._pgconn.socket)
+        self._wait(generators.send(self._pgconn))
+
+    def _wait(self, generator: PQGen[_T]) -> _T:
+        value: _T = wait(generator, self._pgconn.socket, interval=_LOOK_SECONDS)
+        return value
 
     # -- receiving --------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> PGresult | None:
-        fetched: PGresult | None = wait(generators.fetch(self._pgconn), self._pgconn.socket)
+        fetched: PGresult | None = self._wait(generators.fetch(self._pgconn))
         return fetched
 
     def _skip_command(self) -> None:
