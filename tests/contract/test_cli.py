@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from floodmark.cli import _out, app
 from floodmark.core.alert import Alert
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.change_table import ChangeTableSize
 from floodmark.core.errors import LoadKilledError
 from floodmark.core.lane import load_lane
 from floodmark.core.load_chunk import plan_chunks
@@ -85,7 +86,10 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wiring, "source", lambda self: IdleSource())
     monkeypatch.setattr("floodmark.orchestration.drift_watch.drift_source", lambda config, source: IdleSource())
-    monkeypatch.setattr(Wiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320))
+    sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
+    monkeypatch.setattr(
+        Wiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
+    )
 
 
 def publish_first_load(ledger: PostgresLedger, database: WarehouseConnection) -> int:
@@ -166,6 +170,10 @@ def test_status_asks_the_source_for_the_lag_when_told(
     (table,) = status["tables"]
     assert (table["lag_seconds"], table["transactions_behind"], table["headroom_seconds"]) == (0, 2, 3 * 86400)
     assert (table["verdict"], table["standing"], status["standing"]) == ("caught_up", "fine", "fine")
+    assert table["change_tables"] == [{"instance": "dbo_Orders", "rows": 1234, "size_bytes": 5 << 20}]
+    shown = cli.invoke(app, ["status", "--live"]).stdout
+    assert shown.index("1,234 rows") < shown.index("5.0 MiB")
+    assert "change table" not in cli.invoke(app, ["status"]).stdout
 
 
 @pytest.mark.usefixtures("idle_source")

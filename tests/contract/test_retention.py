@@ -194,7 +194,17 @@ def test_size_of_each_change_table_is_told(guard: Guard, caplog: pytest.LogCaptu
     assert sizes["dbo_Orders"].size_bytes >= 8192
     with caplog.at_level("INFO"):
         guard.keep()
-    assert "change table of dbo_Orders: 2 rows" in caplog.text
+    assert "change table of dbo_Orders: 2 rows, " in caplog.text
+
+
+def test_change_table_beyond_its_limit_is_told_until_it_is_smaller(guard: Guard) -> None:
+    guard.write()
+    size = max(each.size_bytes or 0 for each in guard.control.read_retention().sizes)
+    guard.keep(replace(RAISE, change_table_limit_bytes=size - 1))
+    assert guard.told.kinds == ["change_tables_large"]
+    assert "dbo_Orders has 1 rows" in guard.told.open["change_tables_large:shop"].what
+    guard.keep(replace(RAISE, change_table_limit_bytes=size))
+    assert guard.told.kinds == []
 
 
 def test_cleaning_up_stays_behind_the_slowest_mark_by_the_margin(guard: Guard) -> None:

@@ -11,6 +11,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.lsn import Lsn
 from floodmark.core.progress import SourceProgress
+from floodmark.core.schema import TableName
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.progress import read_progress
 
@@ -47,7 +48,33 @@ def test_transactions_are_counted_after_each_watermark(at: SqlServerConnection, 
     database.run("DELETE dbo.Orders")
     database.scan()
     progress = read_progress(at, [before, between, newest(database), before])
-    assert progress == SourceProgress({before: 3, between: 1, newest(database): 0}, 4320)
+    assert progress.transactions_behind == {before: 3, between: 1, newest(database): 0}
+    assert progress.retention_minutes == 4320
+
+
+def test_change_tables_have_their_sizes_for_a_login_that_may_only_read_them(
+    at: SqlServerConnection, database: CdcDatabase
+) -> None:
+    database.run("CREATE TABLE dbo.Sized (Id int PRIMARY KEY)")
+    database.enable("Sized", supports_net_changes="1")
+    reader = replace(at, user=READER, password=PASSWORD)
+    assert read_progress(reader, []).sizes == ()
+    database.run(f"GRANT SELECT ON dbo.Sized TO {READER}")
+    (hidden,) = read_progress(reader, []).sizes
+    assert (hidden.instance, hidden.rows, hidden.size_bytes) == ("dbo_Sized", None, None)
+    database.run(f"GRANT SELECT ON cdc.dbo_Sized_CT TO {READER}")
+    (empty,) = read_progress(reader, []).sizes
+    database.run("INSERT INTO dbo.Sized SELECT TOP (500) ROW_NUMBER() OVER (ORDER BY object_id) FROM sys.all_columns")
+    database.scan()
+    (full,) = read_progress(reader, []).sizes
+    assert (full.table, empty.rows, full.rows) == (TableName("dbo", "Sized"), 0, 500)
+    pages = database.query(
+        "SELECT SUM(used_page_count) AS used FROM sys.dm_db_partition_stats"
+        " WHERE object_id = OBJECT_ID(N'cdc.dbo_Sized_CT')"
+    )[0]["used"]
+    assert (empty.size_bytes or 0) < (full.size_bytes or 0) == pages * 8192
+    assert full in read_progress(at, []).sizes
+    database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Sized', N'all'")
 
 
 def test_retention_is_that_of_the_cleanup_job(at: SqlServerConnection, database: CdcDatabase) -> None:

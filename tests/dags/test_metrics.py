@@ -29,7 +29,7 @@ orders, lsn = TableName("dbo", "Order Lines"), Lsn(bytes(9) + b"\\x01")
 counts = TableCounts(read_rows=7, staged_rows=6, inserted_rows=5, deleted_rows=1)
 table = PublishedTable(orders, TableName("shop", "orders"), LoadKind.CHANGES, lsn, lsn, counts)
 send_window(AdvanceResult(1, "shop", lsn, (table,)), 12.5)
-send_measures("shop", [TableMeasure(orders, 63.0, None)])
+send_measures("shop", [TableMeasure(orders, 63.0, None, None, 8192)])
 print("ON" if metrics_are_on() else "OFF")
 """
 
@@ -62,7 +62,7 @@ def test_metrics_reach_statsd_with_pipeline_and_table_in_their_names(
 ) -> None:
     done = dag_process.run(SEND, **statsd(receiver))
     assert done.stdout.split()[-1] == "ON", done.stderr
-    assert received(receiver, 8) == {
+    assert received(receiver, 9) == {
         "airflow.floodmark.table.read_rows.shop.dbo.Order_Lines": "7|c",
         "airflow.floodmark.table.inserted_rows.shop.dbo.Order_Lines": "5|c",
         "airflow.floodmark.table.updated_rows.shop.dbo.Order_Lines": "0|c",
@@ -71,13 +71,14 @@ def test_metrics_reach_statsd_with_pipeline_and_table_in_their_names(
         "airflow.floodmark.table.quarantined_rows.shop.dbo.Order_Lines": "0|c",
         "airflow.floodmark.window.duration.shop": "12500.000000|ms",
         "airflow.floodmark.table.lag_seconds.shop.dbo.Order_Lines": "63.0|g",
+        "airflow.floodmark.table.change_bytes.shop.dbo.Order_Lines": "8192|g",
     }
 
 
 def test_metrics_are_tagged_where_tags_are_kept(dag_process: DagProcess, receiver: socket.socket) -> None:
     done = dag_process.run(SEND, **statsd(receiver, STATSD_INFLUXDB_ENABLED="True"))
     assert done.returncode == 0, done.stderr
-    names = list(received(receiver, 8))
+    names = list(received(receiver, 9))
     assert names[0] == "airflow.floodmark.table.read_rows,pipeline=shop,table=dbo.Order_Lines"
     assert names[6] == "airflow.floodmark.window.duration,pipeline=shop"
 

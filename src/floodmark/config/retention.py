@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationInfo, field_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, PositiveInt, ValidationInfo, field_validator
 
 from floodmark.config.fields import ConnectionId, Cron, Duration
 from floodmark.core.retention import HOLD_MINUTES, OnLow, RetentionSettings
@@ -18,7 +18,8 @@ class RetentionConfig(BaseModel):
 
     headroom_limit: how long before cleanup passes a watermark somebody is told. ceiling: how far ``raise_retention``
     goes. threshold: rows that a statement of cleanup deletes. cleanup_margin: how far behind the slowest watermark
-    changes are cleaned up, None to leave that to the cleanup job.
+    changes are cleaned up, None to leave that to the cleanup job. change_table_limit: how large a change table may be
+    before somebody is told.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -30,6 +31,7 @@ class RetentionConfig(BaseModel):
     ceiling: Duration = timedelta(days=14)
     threshold: PositiveInt | None = None
     cleanup_margin: Duration | None = None
+    change_table_limit: ByteSize | None = None
     # After keep: what it is checked against.
     on_low: OnLow = OnLow.ALERT
 
@@ -55,4 +57,5 @@ class RetentionConfig(BaseModel):
             on_low=self.on_low,
             threshold=self.threshold,
             margin_seconds=self.cleanup_margin.total_seconds() if self.cleanup_margin else None,
+            change_table_limit_bytes=self.change_table_limit,
         )

@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
+from floodmark.core.change_table import sizes_of
 from floodmark.core.drift import Difference, DriftClass, DriftPolicy
 from floodmark.core.drift_words import describe, describe_hold
 from floodmark.core.lane import MAIN_LANE, is_load_lane
@@ -50,14 +51,23 @@ class LastWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeTableStatus:
+    """rows, size_bytes: None where the login may not see them."""
+
+    instance: str
+    rows: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TableStatus:
     """state: never_run, first_load, settling (loaded, and consistent with the others after a window or two) or
     consistent. watermark_at: its commit time, local time of the source. windows and rows: of all published windows.
 
-    Of the source, None unless it was asked: lag_seconds, transactions_behind (of the whole database), headroom_seconds
-    until cleanup passes the watermark (None also where the login may not see the retention).
-    standing: fine, attention or incident, with the reason. drift: what nobody has decided about yet, in words, with
-    the numbers of the events.
+    Of the source, None or empty unless it was asked: lag_seconds, transactions_behind (of the whole database),
+    headroom_seconds until cleanup passes the watermark (None also where the login may not see the retention),
+    change_tables: of its capture instances. standing: fine, attention or incident, with the reason. drift: what nobody
+    has decided about yet, in words, with the numbers of the events.
     """
 
     source: str
@@ -87,6 +97,7 @@ class TableStatus:
     load_percent: int | None = None
     load_rows: int | None = None
     drift: tuple[str, ...] = ()
+    change_tables: tuple[ChangeTableStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +261,7 @@ class StatusReader:
             load_percent=progress.percent if progress else None,
             load_rows=progress.rows if progress else None,
             drift=tuple(self._drift.get(table.source, ())),
+            change_tables=_change_tables(table.source, look),
             **{name: found[name] for name in _COPIED if row},
         )
 
@@ -266,6 +278,11 @@ def _state(row: _Row | None, watermark: Lsn | None) -> str:
     if watermark is None:
         return "first_load"
     return "consistent" if row["consistent"] else "settling"
+
+
+def _change_tables(table: TableName, look: Look | None) -> tuple[ChangeTableStatus, ...]:
+    sizes = sizes_of(table, look.progress.sizes) if look else ()
+    return tuple(ChangeTableStatus(size.instance, size.rows, size.size_bytes) for size in sizes)
 
 
 def _last_window(row: _Row) -> LastWindow | None:

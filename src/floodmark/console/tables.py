@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodmark.console.status import PipelineStatus, TableStatus
+from floodmark.core.change_table import format_bytes
 from floodmark.sync.advance import AdvanceResult
 from floodmark.sync.replay import ReplayCount
 
@@ -35,8 +36,13 @@ def status_table(status: PipelineStatus) -> Table:
         table.add_column(name, justify="right")
     for name in ("headroom", "drift"):
         table.add_column(name, overflow="fold")
+    # Wide as the table is, only where there is something to be shown.
+    are_sized = any(each.change_tables for each in status.tables)
+    if are_sized:
+        table.add_column("change table", justify="right", overflow="fold")
     for each in status.tables:
-        table.add_row(*_cells(each), style=_STYLES[each.standing])
+        cells = [*_cells(each), _change_tables(each)] if are_sized else _cells(each)
+        table.add_row(*cells, style=_STYLES[each.standing])
     return table
 
 
@@ -85,6 +91,17 @@ def _state(table: TableStatus) -> str:
         return table.state
     kind = table.state if table.state == "first_load" else f"{table.state}, loading"
     return f"{kind} {table.load_percent} %, {table.load_rows:,} rows"
+
+
+def _change_tables(table: TableStatus) -> str:
+    """Named where there are two, as during a switch."""
+    lines = []
+    for each in table.change_tables:
+        if len(table.change_tables) > 1:
+            lines.append(f"{each.instance}:")
+        lines.append("-" if each.rows is None else f"{each.rows:,} rows")
+        lines += [] if each.size_bytes is None else [format_bytes(each.size_bytes)]
+    return "\n".join(lines) or "-"
 
 
 def _duration(seconds: float | None) -> str:

@@ -1,4 +1,7 @@
-"""How late each table of a pipeline is, and how long it may stay so, for alerts and metrics."""
+"""How late each table of a pipeline is, how long it may stay so, and what room its changes take at the source.
+
+For alerts and metrics.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from floodmark.core.capture import SourceSnapshot, Verdict
+from floodmark.core.change_table import sizes_of, total
 from floodmark.core.lsn import Lsn
-from floodmark.core.progress import headroom_seconds, lag_seconds
+from floodmark.core.progress import SourceProgress, headroom_seconds, lag_seconds
 from floodmark.core.schema import TableName
 
 _NOTHING_COMES = (Verdict.CAPTURE_STOPPED, Verdict.CAPTURE_LAGGING)
@@ -26,21 +30,31 @@ class TableMark:
 
 @dataclass(frozen=True, slots=True)
 class TableMeasure:
-    """None is what cannot be known: without a watermark, or where the login may not see the retention."""
+    """None is what cannot be known: without a watermark, or where the login may not see the retention, or the change
+    tables. change_rows, change_bytes: of all its capture instances."""
 
     table: TableName
     lag_seconds: float | None
     headroom_seconds: float | None
+    change_rows: int | None = None
+    change_bytes: int | None = None
 
 
 def measure_tables(
-    marks: Sequence[TableMark], snapshot: SourceSnapshot, retention_minutes: int | None
+    marks: Sequence[TableMark], snapshot: SourceSnapshot, progress: SourceProgress
 ) -> tuple[TableMeasure, ...]:  # fmt: skip
     """One each. Where capture brings nothing, the age of the watermark is the lag: that the source has nothing newer
     is then no proof that the target has everything."""
-    return tuple(
-        TableMeasure(mark.table, lag_of(mark, snapshot), _headroom(mark, snapshot, retention_minutes)) for mark in marks
-    )
+    measures = []
+    for mark in marks:
+        sizes = sizes_of(mark.table, progress.sizes)
+        measures.append(
+            TableMeasure(
+                mark.table, lag_of(mark, snapshot), _headroom(mark, snapshot, progress.retention_minutes),
+                total([size.rows for size in sizes]), total([size.size_bytes for size in sizes]),
+            )
+        )  # fmt: skip
+    return tuple(measures)
 
 
 def lag_of(mark: TableMark, snapshot: SourceSnapshot) -> float | None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 
 from floodmark.core.capture import SourceSnapshot, Verdict
+from floodmark.core.change_table import ChangeTableSize
 from floodmark.core.lsn import Lsn
 from floodmark.core.validity import INCIDENTS
 
@@ -30,10 +31,11 @@ class Standing(IntEnum):
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
     """transactions_behind: committed after a watermark, in the whole database, by watermark. retention_minutes: of the
-    cleanup job, None where there is none or the login may not see it."""
+    cleanup job, None where there is none or the login may not see it. sizes: of the change tables it may see."""
 
     transactions_behind: Mapping[Lsn, int]
     retention_minutes: int | None
+    sizes: tuple[ChangeTableSize, ...] = ()
 
 
 def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:

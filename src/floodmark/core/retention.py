@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import Enum
 from math import ceil
 
+from floodmark.core.change_table import ChangeTableSize
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
@@ -43,6 +44,7 @@ class RetentionSettings:
 
     headroom_limit_seconds: less than this is short. threshold: rows that one statement of cleanup deletes, None to
     leave it as it is. margin_seconds: how far behind the slowest watermark changes are cleaned up, None not to.
+    change_table_limit_bytes: how large a change table may be before somebody is told, None for any size.
     """
 
     keep_minutes: int | None = None
@@ -51,6 +53,7 @@ class RetentionSettings:
     on_low: OnLow = OnLow.ALERT
     threshold: int | None = None
     margin_seconds: float | None = None
+    change_table_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,6 @@ class Mark:
 
     def __str__(self) -> str:
         return f"{self.table} in pipeline {self.pipeline}"
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeTableSize:
-    """Of one capture instance. low_end: where its validity begins, None where that is not known yet."""
-
-    instance: str
-    rows: int
-    size_bytes: int
-    low_end: Lsn | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +200,3 @@ def _hours(seconds: float) -> str:
 
 def _days(minutes: int) -> str:
     return f"{minutes / 1440:.1f} days" if minutes < HOLD_MINUTES else "without end"
-
-
-def describe_sizes(sizes: Sequence[ChangeTableSize]) -> list[str]:
-    """A sentence each, the largest first."""
-    ordered = sorted(sizes, key=lambda size: (-size.size_bytes, size.instance))
-    return [f"{size.instance}: {size.rows} rows, {size.size_bytes / 1024**2:.1f} MiB" for size in ordered]

@@ -67,7 +67,7 @@ def _measure(config: Config, pipeline: str, max_lag: timedelta | None, *, sendin
     marks = list_table_marks(wiring.warehouse_connection(), pipeline)
     states = wiring.ledger().read_tables(pipeline)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, pinned_instances(wiring.settings, states))
-    measures = measure_tables(marks, snapshot, wiring.read_progress(()).retention_minutes)
+    measures = measure_tables(marks, snapshot, wiring.read_progress(()))
     if sending:
         send_measures(pipeline, measures)
     if max_lag is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from floodmark.sync.advance import AdvanceResult
 
 _ROWS = ("read_rows", "inserted_rows", "updated_rows", "deleted_rows", "unchanged_rows", "quarantined_rows")
+_GAUGES = ("lag_seconds", "headroom_seconds", "change_rows", "change_bytes")
 
 
 def metrics_are_on() -> bool:
@@ -45,7 +46,8 @@ def send_measures(pipeline: str, measures: Iterable[TableMeasure]) -> None:
     from airflow.sdk.observability import stats  # noqa: PLC0415
 
     for each in measures:
-        for name, value in (("lag_seconds", each.lag_seconds), ("headroom_seconds", each.headroom_seconds)):
+        for name in _GAUGES:
+            value: float | None = getattr(each, name)
             if value is not None:
                 stat, tags = _named(f"floodmark.table.{name}", pipeline, each.table)
                 stats.gauge(stat, round(value, 3), tags=tags)

@@ -1,4 +1,4 @@
-"""How far the source is ahead of the watermarks, and how long it keeps what they have not passed. For ``status``."""
+"""How far the source is ahead of the watermarks, and how long it keeps what they have not passed, at what size."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
 from floodmark.sqlserver.facts import build_jobs
+from floodmark.sqlserver.sizes import read_sizes
 
 
 def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
@@ -23,4 +24,5 @@ def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) ->
             # The verdicts say what is wrong, and to a status that is what matters.
             behind = {}
         jobs = session.fetch_sets(read_sql("source", "read_jobs"))
-    return SourceProgress(behind, build_jobs(jobs[0]).retention_minutes if jobs else None)
+        sizes = read_sizes(session)
+    return SourceProgress(behind, build_jobs(jobs[0]).retention_minutes if jobs else None, sizes)

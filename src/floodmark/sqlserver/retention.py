@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from floodmark.core.lsn import Lsn, read_lsn
-from floodmark.core.retention import ChangeTableSize, RetentionSighting
+from floodmark.core.retention import RetentionSighting
 from floodmark.sqlfiles import read_sql
-from floodmark.sqlserver.catalog import Row
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sqlserver.jobs import change_job, read_jobs
+from floodmark.sqlserver.sizes import read_sizes
 
 _CLEANUP = "cleanup"
 _CLEANUP_TIMEOUT_SECONDS = 1800
@@ -24,13 +24,14 @@ class SqlServerRetention:
 
     def read_retention(self) -> RetentionSighting:
         with self._connect() as session:
-            newest, jobs, instances = session.fetch_sets(read_sql("source", "read_retention"))
+            newest, jobs = session.fetch_sets(read_sql("source", "read_retention"))
+            sizes = read_sizes(session)
         job = read_jobs(jobs).get(_CLEANUP)
         return RetentionSighting(
             retention_minutes=job["retention"] if job else None,
             threshold=job["threshold"] if job else None,
             newest_entry_at=newest[0][0],
-            sizes=tuple(_size(row) for row in instances),
+            sizes=sizes,
         )
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
@@ -51,9 +52,3 @@ class SqlServerRetention:
 
     def _connect(self, timeout_seconds: int = CONTROL_TIMEOUT_SECONDS) -> SourceSession:
         return connect(self._connection, query_timeout_seconds=timeout_seconds)
-
-
-def _size(row: Row) -> ChangeTableSize:
-    instance, low_end, rows, size_bytes = row
-    found = read_lsn(low_end)
-    return ChangeTableSize(instance, int(rows or 0), int(size_bytes or 0), found if isinstance(found, Lsn) else None)

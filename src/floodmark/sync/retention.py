@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from floodmark.core.change_table import ChangeTableSize, largest_first
 from floodmark.core.errors import CdcNotEnabledError
 from floodmark.core.lsn import Lsn
 from floodmark.core.retention import (
@@ -18,9 +19,15 @@ from floodmark.core.retention import (
     RetentionSighting,
     RetentionStep,
     decide_retention,
-    describe_sizes,
 )
-from floodmark.core.retention_alerts import EXHAUSTED, LOW, retention_exhausted, retention_low
+from floodmark.core.retention_alerts import (
+    CHANGE_TABLES_LARGE,
+    EXHAUSTED,
+    LOW,
+    change_tables_large,
+    retention_exhausted,
+    retention_low,
+)
 from floodmark.core.schema import TableName
 from floodmark.sync.alerts import Alerts
 
@@ -63,8 +70,9 @@ def keep_retention(
             source, "the database has no cleanup job, so that its changes are kept for ever.",
             "Make it: sys.sp_cdc_add_job @job_type = N'cleanup'.",
         )  # fmt: skip
-    for line in describe_sizes(sighting.sizes):
-        _LOG.info("Source %s, change table of %s", source, line)
+    for size in largest_first(sighting.sizes):
+        _LOG.info("Source %s, change table of %s: %s", source, size.instance, size)
+    _tell_sizes(source, settings.change_table_limit_bytes, sighting.sizes, alerts)
     step = decide_retention(sighting, settings, marks)
     _LOG.info("Source %s: %s", source, step.forecast or "no table has a watermark that could be lost")
     _LOG.info("Source %s: %s", source, step.reason)
@@ -92,6 +100,18 @@ def _tell(source: str, step: RetentionStep, alerts: Alerts) -> None:
         alerts.raise_alert(retention_exhausted(source, step))
     else:
         alerts.end_alerts(EXHAUSTED, source)
+
+
+def _tell_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTableSize], alerts: Alerts) -> None:
+    large = [
+        size
+        for size in sizes
+        if limit_bytes is not None and size.size_bytes is not None and size.size_bytes > limit_bytes
+    ]
+    if limit_bytes is not None and large:
+        alerts.raise_alert(change_tables_large(source, large, limit_bytes))
+    else:
+        alerts.end_alerts(CHANGE_TABLES_LARGE, source)
 
 
 def _clean(

@@ -103,6 +103,31 @@ def test_partitions_count_rows(client: Client) -> None:
     )
 
 
+def test_pages_of_a_table_are_those_that_it_has(client: Client) -> None:
+    client.run(
+        "CREATE TABLE dbo.sized (id int PRIMARY KEY, short char(2000), long varbinary(max));"
+        " CREATE INDEX ix_short ON dbo.sized (short); CREATE TABLE dbo.heap (a int);"
+        " INSERT dbo.sized SELECT id, 'x', CONVERT(varbinary(max), REPLICATE(CONVERT(varchar(max), NEWID()), 1000))"
+        " FROM dbo.customers"
+    )
+    sizes = (
+        "SELECT p.index_id, a.type, a.type_desc, a.used_pages FROM sys.partitions p JOIN sys.allocation_units a"
+        " ON a.container_id = CASE a.type WHEN 2 THEN p.partition_id ELSE p.hobt_id END"
+        " WHERE p.object_id = OBJECT_ID(N'dbo.{}') ORDER BY p.index_id, a.type"
+    )
+    rows = client.rows(sizes.format("sized"))
+    assert [row[:3] for row in rows] == [(1, 1, "IN_ROW_DATA"), (1, 2, "LOB_DATA"), (2, 1, "IN_ROW_DATA")]
+    assert [row[3] > 0 for row in rows] == [True] * 3
+    assert client.rows(sizes.format("heap")) == [(0, 1, "IN_ROW_DATA", 0)]
+    of_stats = client.rows(
+        "SELECT index_id, row_count, in_row_used_page_count, lob_used_page_count, used_page_count"
+        " FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.sized') ORDER BY index_id"
+    )
+    (in_row, lob, index) = (row[3] for row in rows)
+    assert of_stats == [(1, 2, in_row, lob, in_row + lob), (2, 2, index, 0, index)]
+    client.run("DROP TABLE dbo.sized; DROP TABLE dbo.heap")
+
+
 def test_information_schema_describes_columns_and_keys(client: Client) -> None:
     assert client.rows(
         "SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, "

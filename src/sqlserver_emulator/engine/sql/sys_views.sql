@@ -49,6 +49,18 @@ BEGIN
     RETURN counted;
 END $$;
 
+-- Pages of 8,192 bytes, as PostgreSQL has them. A heap's and a clustered index's are the table's own, with its large
+-- values apart (allocation unit type 2), and those of the index that PostgreSQL keeps beside it.
+CREATE OR REPLACE FUNCTION emulator.used_pages(relation int, index_name text, is_table boolean, unit_type int) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT (CASE
+        WHEN unit_type = 2 THEN coalesce(pg_total_relation_size(nullif(t.reltoastrelid, 0)), 0)
+        ELSE CASE WHEN is_table THEN pg_relation_size(t.oid) ELSE 0 END + coalesce((
+            SELECT pg_relation_size(i.oid) FROM pg_class i
+            WHERE i.relnamespace = t.relnamespace AND i.relname = index_name AND i.relkind = 'i'), 0)
+    END) / 8192
+    FROM pg_class t WHERE t.oid = relation::oid
+$$;
+
 CREATE TABLE emulator_sys.system_types (
     tsql_name text PRIMARY KEY, name varchar(128), system_type_id int, user_type_id int, max_length int, precision int,
     scale int, type_literal text
@@ -322,14 +334,31 @@ SELECT i.database, (i.object_id::bigint << 16) + i.index_id AS partition_id, i.o
     'NONE'::varchar(60) AS data_compression_desc, 0::emulator.bit AS xml_compression, 'OFF'::varchar(3) AS xml_compression_desc
 FROM emulator_sys.indexes i;
 
+CREATE VIEW emulator_sys.allocation_units AS
+SELECT i.database, ((i.object_id::bigint << 16) + i.index_id) * 4 + u.type AS allocation_unit_id, u.type::emulator.tinyint AS type,
+    (CASE u.type WHEN 1 THEN 'IN_ROW_DATA' ELSE 'LOB_DATA' END)::varchar(60) AS type_desc,
+    (i.object_id::bigint << 16) + i.index_id AS container_id, 1 AS data_space_id, u.pages AS total_pages, u.pages AS used_pages,
+    (CASE WHEN u.type = 1 AND i.index_id IN (0, 1) THEN pg_relation_size(i.object_id::oid) / 8192 ELSE u.pages END) AS data_pages
+FROM emulator_sys.indexes i
+LEFT JOIN emulator.indexes k ON k.object_id = i.object_id AND k.index_id = i.index_id
+CROSS JOIN LATERAL (
+    SELECT n.type, emulator.used_pages(i.object_id, k.postgres_name, i.index_id IN (0, 1), n.type) AS pages
+    FROM (VALUES (1), (2)) n (type)
+    WHERE n.type = 1 OR (i.index_id IN (0, 1) AND (SELECT t.reltoastrelid <> 0 FROM pg_class t WHERE t.oid = i.object_id::oid))
+) u;
+
 CREATE VIEW emulator_sys.dm_db_partition_stats AS
-SELECT i.database, (i.object_id::bigint << 16) + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
-    pg_relation_size(i.object_id::oid) / 8192 AS in_row_data_page_count, pg_relation_size(i.object_id::oid) / 8192 AS in_row_used_page_count,
-    pg_relation_size(i.object_id::oid) / 8192 AS in_row_reserved_page_count, 0::bigint AS lob_used_page_count,
-    0::bigint AS lob_reserved_page_count, 0::bigint AS row_overflow_used_page_count,
-    0::bigint AS row_overflow_reserved_page_count, pg_relation_size(i.object_id::oid) / 8192 AS used_page_count,
-    pg_relation_size(i.object_id::oid) / 8192 AS reserved_page_count, emulator.count_rows(i.object_id) AS row_count
-FROM emulator_sys.indexes i;
+SELECT p.database, p.partition_id, p.object_id, p.index_id, p.partition_number, a.data_pages AS in_row_data_page_count,
+    a.row_pages AS in_row_used_page_count, a.row_pages AS in_row_reserved_page_count, a.lob_pages AS lob_used_page_count,
+    a.lob_pages AS lob_reserved_page_count, 0::bigint AS row_overflow_used_page_count,
+    0::bigint AS row_overflow_reserved_page_count, a.row_pages + a.lob_pages AS used_page_count,
+    a.row_pages + a.lob_pages AS reserved_page_count, p.rows AS row_count
+FROM emulator_sys.partitions p CROSS JOIN LATERAL (
+    SELECT coalesce(sum(u.data_pages) FILTER (WHERE u.type = 1), 0)::bigint AS data_pages,
+        coalesce(sum(u.used_pages) FILTER (WHERE u.type = 1), 0)::bigint AS row_pages,
+        coalesce(sum(u.used_pages) FILTER (WHERE u.type = 2), 0)::bigint AS lob_pages
+    FROM emulator_sys.allocation_units u WHERE u.database = p.database AND u.container_id = p.hobt_id
+) a;
 
 CREATE VIEW emulator_sys.dm_db_log_space_usage AS
 SELECT d.database_id AS database, d.database_id, l.total_bytes AS total_log_size_in_bytes, l.used_bytes AS used_log_space_in_bytes,

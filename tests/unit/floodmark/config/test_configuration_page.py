@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from floodmark.config import Config, PipelineConfig, RuleConfig, TableConfig, load_config
 from floodmark.config.alerts import AlertsConfig, EmailConfig
+from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.sqlfiles import home
 
@@ -19,7 +20,8 @@ PAGE = (home() / "docs" / "configuration.md").read_text(encoding="utf-8")
     ("heading", "model"),
     [
         ("## A pipeline", PipelineConfig), ("## A table", TableConfig), ("## A rule", RuleConfig),
-        ("## Capture of a source", CaptureConfig), ("## Alerts", AlertsConfig), ("## Alerts", EmailConfig),
+        ("## Capture of a source", CaptureConfig), ("## Retention of a source", RetentionConfig),
+        ("## Alerts", AlertsConfig), ("## Alerts", EmailConfig),
     ],
 )  # fmt: skip
 def test_every_key_is_explained(heading: str, model: type[BaseModel]) -> None:

@@ -8,7 +8,9 @@ import pytest
 from source_sights import ITEMS, NOON, ORDERS, lsn, snapshot
 
 from floodmark.core.capture import Verdict
+from floodmark.core.change_table import ChangeTableSize
 from floodmark.core.measures import TableMark, TableMeasure, measure_tables
+from floodmark.core.progress import SourceProgress
 
 AN_HOUR_AGO = NOON - timedelta(hours=1)
 
@@ -19,7 +21,7 @@ def mark(verdict: Verdict | None, watermark: int = 50) -> TableMark:
 
 def test_each_table_has_its_lag_and_what_is_left_of_the_retention() -> None:
     new = TableMark(ITEMS, None, None, Verdict.NOT_STARTED)
-    measured = measure_tables([mark(Verdict.READY), new], snapshot(max_lsn=100), retention_minutes=90)
+    measured = measure_tables([mark(Verdict.READY), new], snapshot(max_lsn=100), SourceProgress({}, 90))
     assert measured == (TableMeasure(ORDERS, 3600.0, 1800.0), TableMeasure(ITEMS, None, None))
 
 
@@ -28,5 +30,16 @@ def test_each_table_has_its_lag_and_what_is_left_of_the_retention() -> None:
     [(Verdict.CAUGHT_UP, 0.0), (Verdict.CAPTURE_STOPPED, 3600.0), (Verdict.CAPTURE_LAGGING, 3600.0), (None, 0.0)],
 )
 def test_source_without_news_is_no_proof_while_capture_brings_nothing(verdict: Verdict | None, lag: float) -> None:
-    (measured,) = measure_tables([mark(verdict, watermark=100)], snapshot(max_lsn=100), None)
+    (measured,) = measure_tables([mark(verdict, watermark=100)], snapshot(max_lsn=100), SourceProgress({}, None))
     assert measured == TableMeasure(ORDERS, lag, None)
+
+
+def test_changes_of_a_table_take_the_room_of_all_its_instances() -> None:
+    sizes = (
+        ChangeTableSize("dbo_Orders", ORDERS, 5, 8192), ChangeTableSize("dbo_Orders_2", ORDERS, 2, 16384),
+        ChangeTableSize("dbo_Items", ITEMS, 1, None),
+    )  # fmt: skip
+    progress = SourceProgress({}, None, sizes)
+    items = TableMark(ITEMS, None, None, None)
+    measured = measure_tables([mark(None, watermark=100), items], snapshot(max_lsn=100), progress)
+    assert [(each.change_rows, each.change_bytes) for each in measured] == [(7, 24576), (1, None)]
