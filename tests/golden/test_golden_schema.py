@@ -133,6 +133,16 @@ def test_g35_ddl_history_in_order_with_the_only_required_update_at_a_new_type(da
     assert rows[-1]["ddl_lsn"] <= database.scalar("sys.fn_cdc_get_max_lsn()")
 
 
+def test_a_statement_about_several_columns_is_one_row_of_the_ddl_history(database: CdcDatabase) -> None:
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
+    database.enable("t")
+    statements = ("ALTER TABLE dbo.t ADD a int, b nvarchar(20)", "ALTER TABLE dbo.t DROP COLUMN a, b")
+    database.run(*statements)
+    database.scan()
+    rows = database.query("EXEC sys.sp_cdc_get_ddl_history N'dbo_t'")
+    assert [row["ddl_command"] for row in rows] == list(statements)
+
+
 def test_g37_dropped_column_is_null_from_then_on_even_if_added_again(database: CdcDatabase) -> None:
     """G37 (R) MCP23."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, a int, b int)", "INSERT dbo.t VALUES (1, 1, 1)")

@@ -16,6 +16,7 @@ from floodmark.core.tsql_texts import literal, quote
 MOST_INSTANCES = 2
 """Of one table (error 22962)."""
 _NAME_LENGTH = 100
+_LINE_LENGTH = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,12 @@ class Proposal:
     @property
     def enabling(self) -> str:
         table, old = self.old.table, self.old
-        columns = ", ".join(map(quote, self.columns))
+        lines = _broken(self.columns)
+        declared = [f"DECLARE @columns nvarchar(max) = {literal(lines[0])};"]
+        declared += [f"SET @columns += {literal(line)};" for line in lines[1:]]
         return "\n".join(
             [
+                *(declared if len(lines) > 1 else []),
                 "EXEC sys.sp_cdc_enable_table",
                 f"    @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},",
                 f"    @capture_instance = {literal(self.name)},",
@@ -55,7 +59,7 @@ class Proposal:
                 f"    @role_name = {literal(old.role) if old.role is not None else 'NULL'},",
                 *([f"    @index_name = {literal(old.index)},"] if old.index else []),
                 *([f"    @filegroup_name = {literal(old.filegroup)},"] if old.filegroup else []),
-                f"    @captured_column_list = {literal(columns)};",
+                f"    @captured_column_list = {'@columns' if len(lines) > 1 else literal(lines[0])};",
             ]
         )
 
@@ -83,6 +87,18 @@ def spelled_by_server(name: TableName, living: Sequence[LivingInstance]) -> Tabl
     folded = (name.schema.casefold(), name.name.casefold())
     alike = [table for table in tables if (table.schema.casefold(), table.name.casefold()) == folded]
     return name if name in tables or not alike else alike[0]
+
+
+def _broken(columns: Sequence[str]) -> list[str]:
+    """The list of the columns in pieces that fit on a line, so that all of it is in sight. A variable takes them
+    together: one literal over several lines would have line breaks, which are not known to be allowed in this list."""
+    lines = [""]
+    for number, column in enumerate(columns, 1):
+        text = quote(column) + (", " if number < len(columns) else "")
+        if lines[-1] and len(lines[-1]) + len(text) > _LINE_LENGTH:
+            lines.append("")
+        lines[-1] += text
+    return lines
 
 
 def _dropping(instance: LivingInstance) -> str:

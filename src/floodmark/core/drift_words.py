@@ -78,7 +78,7 @@ def describe_ddl(explained: Explained) -> str:
     """The statements with their LSN and time; why there are none, where there are none."""
     if explained.entries:
         return " ".join(
-            f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
+            f"The DDL, at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
             for entry in explained.entries
         )
     if explained.difference.kind in GONE | {DriftClass.INSTANCE_REPLACED, DriftClass.KEY_CHANGED}:
@@ -114,7 +114,7 @@ def describe_hold(difference: Difference, event_id: int, held_at: datetime) -> t
     )
 
 
-def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: str) -> str:
+def advise(difference: Difference, event_id: int, source: str, *, is_held: bool, proposal: str) -> str:
     """What to do, with the command that ends it."""
     words = _DO[difference.kind] if difference.is_captured or difference.kind is DriftClass.COLUMN_ADDED else "Nothing."
     if difference.obstacle:
@@ -122,9 +122,9 @@ def advise(difference: Difference, event_id: int, *, is_held: bool, proposal: st
     command = f"floodmark drift approve {event_id}"
     if proposal:
         words += (
-            f" To take it along: {command} (or answer in the Airflow UI, DAG cdc_switch_...): Floodmark then runs "
-            "the T-SQL below, goes over to the second capture instance and drops the first. To go on without it: "
-            f"floodmark drift reject {event_id}."
+            f" To take it along: {command}, or in the Airflow UI under Browse, Required Actions (DAG "
+            f"cdc_switch_{source}): Floodmark then runs the T-SQL below, goes over to the second capture instance and "
+            f"drops the first. To go on without it: floodmark drift reject {event_id}."
         )
     elif difference.kind in GONE:
         words += f" The hold ends by itself when the table is back; to end it by hand: {command}."

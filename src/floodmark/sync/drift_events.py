@@ -177,6 +177,6 @@ def build_drift_alert(event: DriftEvent) -> Alert | None:
         where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
         + (f", column {difference.column}" if difference.column else ""),
         means=describe_effect(difference, event.policies),
-        do=advise(difference, event.event_id, is_held=bool(event.held), proposal=event.proposal),
+        do=advise(difference, event.event_id, event.source, is_held=bool(event.held), proposal=event.proposal),
         event_key=alert_key(event.event_id),
     )

@@ -25,13 +25,14 @@ _RECORDED = frozenset({"add_column", "drop_column", "alter_column", "other"})
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One DDL statement on one table, as logged."""
+    """What one DDL statement did to one table, or to one of its columns, as logged. is_first: of that statement."""
 
     object_id: int
     kind: str
     statement: str
     column_id: int | None
     required_column_update: bool
+    is_first: bool = True
 
 
 def parse_schema_change(content: bytes) -> SchemaChange:
@@ -43,6 +44,7 @@ def parse_schema_change(content: bytes) -> SchemaChange:
         statement=str(found.get("ddl", "")),
         column_id=None if column_id is None else int(str(column_id)),
         required_column_update=bool(found.get("required_column_update", False)),
+        is_first=bool(found.get("is_first", True)),
     )
 
 
@@ -53,13 +55,14 @@ def apply_schema_change(
     if change.kind not in _RECORDED:
         return False
     for instance in table.instances:
-        run(
-            database.sql(_HISTORY_ROW),
-            (
-                table.object_id, instance.object_id, int(change.required_column_update), change.statement,
-                commit_lsn, seconds,
-            ),
-        )  # fmt: skip
+        if change.is_first:
+            run(
+                database.sql(_HISTORY_ROW),
+                (
+                    table.object_id, instance.object_id, int(change.required_column_update), change.statement,
+                    commit_lsn, seconds,
+                ),
+            )  # fmt: skip
         captured = next((c for c in instance.columns if c.column_id == change.column_id), None)
         if captured is None:
             continue

@@ -16,7 +16,10 @@ def table_changed(
     column_id: int | None = None,
     required_column_update: bool = False,
 ) -> None:
-    """``kind``: add_column, drop_column, alter_column, drop_table, rename_table, other. Temp tables are not logged."""
+    """``kind``: add_column, drop_column, alter_column, drop_table, rename_table, other. Temp tables are not logged.
+
+    A statement about several columns is told once for each, and is one row of the DDL history.
+    """
     if table.name.startswith(("#", "@")):
         return
     content = {
@@ -28,5 +31,7 @@ def table_changed(
         "kind": kind,
         "column_id": column_id,
         "required_column_update": required_column_update,
+        "is_first": table.object_id not in scope.told_of,
     }
+    scope.told_of.add(table.object_id)
     scope.fetch("SELECT pg_logical_emit_message(true, 'ddl', $1)", [json.dumps(content, ensure_ascii=False)])

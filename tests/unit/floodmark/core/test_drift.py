@@ -109,7 +109,7 @@ def test_every_class_has_a_default_that_is_allowed_and_words_for_all_of_them(
     assert DriftPolicies().of(kind) in ALLOWED[kind]
     assert "{" not in describe(difference)
     assert "shop" in describe_effect(difference, {"shop": policy})
-    assert "floodmark drift approve 7" in advise(difference, 7, is_held=False, proposal="")
+    assert "floodmark drift approve 7" in advise(difference, 7, "shop", is_held=False, proposal="")
 
 
 def test_a_shape_that_is_the_same_has_no_difference() -> None:
@@ -222,6 +222,16 @@ def test_a_proposal_takes_over_what_the_first_instance_was_made_with() -> None:
         "@filegroup_name = N'FG1',", "@captured_column_list = N'[Id], [a]]b], [Colour]';",
     ):  # fmt: skip
         assert part in text
+
+
+def test_all_of_a_proposal_is_in_sight_where_a_person_reads_it_however_many_columns_there_are() -> None:
+    columns = [f"A column with a long name {number}" for number in range(300)]
+    first = LivingInstance(IDENTITY, ORDERS)
+    text = build_proposal(first, columns, ["it's new"], [first]).text
+    assert max(map(len, text.splitlines())) < 110
+    pieces = [line.split(" N'")[1][:-2] for line in text.splitlines() if line.startswith(("DECLARE", "SET"))]
+    assert "".join(pieces).replace("''", "'") == ", ".join(f"[{name}]" for name in [*columns, "it's new"])
+    assert "@captured_column_list = @columns;" in text
 
 
 def test_an_instance_that_captures_the_columns_already_is_not_made() -> None:
