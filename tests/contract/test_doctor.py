@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,61 @@ def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, da
     database.scan()
     assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Plain', N'dbo_Plain'")
+
+
+def test_table_that_a_procedure_truncates_is_a_risk(cli: CliRunner, database: CdcDatabase) -> None:
+    assert ("truncate", "dbo.Orders") not in findings(cli)
+    database.run("CREATE PROCEDURE dbo.Purge AS TRUNCATE TABLE dbo.Orders")
+    risk = findings(cli)["truncate", "dbo.Orders"]
+    assert (risk["grade"], risk["text"].split()[0]) == ("risk", "dbo.Purge")
+    assert database.error_of("EXEC dbo.Purge") == 4711
+    database.run("DROP PROCEDURE dbo.Purge")
+
+
+def test_size_of_a_column_that_capture_has_not_come_to_is_a_risk_until_it_has(
+    cli: CliRunner, database: CdcDatabase
+) -> None:
+    database.run("CREATE TABLE dbo.Sized (Id int PRIMARY KEY, Code nvarchar(20), Version rowversion)")
+    path = Path(os.environ["FLOODMARK_CONFIG"])
+    path.write_text(CONFIG + "      - {source: dbo.Sized, target: shop.sized}\n", encoding="utf-8")
+    database.enable("Sized")
+    assert ("column size", "dbo.Sized") not in findings(cli)
+    database.run("ALTER TABLE dbo.Sized ALTER COLUMN Code nvarchar(10)")
+    risk = findings(cli)["column size", "dbo.Sized"]
+    assert (risk["grade"], "Code: nvarchar(10), in dbo_Sized still nvarchar(20)" in risk["text"]) == ("risk", True)
+    database.scan()
+    assert ("column size", "dbo.Sized") not in findings(cli)
+    database.run("DROP TABLE dbo.Sized")
+
+
+def test_user_whom_capture_needs_is_missed(cli: CliRunner, database: CdcDatabase) -> None:
+    assert ("cdc user", database.name) not in findings(cli)
+    database.run("ALTER ROLE [db_owner] DROP MEMBER [cdc]")
+    problem = findings(cli)["cdc user", database.name]
+    assert problem["grade"] == "problem"
+    database.run(problem["mend"])
+    assert ("cdc user", database.name) not in findings(cli)
+
+
+def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
+    cli: CliRunner, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, database: CdcDatabase
+) -> None:
+    source = json.loads(os.environ["AIRFLOW_CONN_SHOP_MSSQL"]) | {"schema": "Taken"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    database.run("CREATE DATABASE Taken")
+    try:
+        with emulator.connect_pymssql("Taken", autocommit=True) as connection:
+            taken = CdcDatabase("Taken", connection)
+            taken.run("CREATE SCHEMA cdc", "CREATE USER cdc WITHOUT LOGIN")
+            assert taken.error_of("EXEC sys.sp_cdc_enable_db") == 22906
+            for check in ("cdc schema", "cdc user"):
+                found = findings(cli)[check, "Taken"]
+                assert found["grade"] == "problem"
+                taken.run(found["mend"].partition(": ")[2].partition(": ")[2] or found["mend"].partition(": ")[2])
+            assert {("cdc schema", "Taken"), ("cdc user", "Taken")}.isdisjoint(findings(cli))
+            taken.run(findings(cli)["cdc", "Taken"]["mend"])
+    finally:
+        database.run("DROP DATABASE Taken")
 
 
 def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, database: CdcDatabase) -> None:

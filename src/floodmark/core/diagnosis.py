@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from floodmark.core.capture import SourceSnapshot, Validity
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.finding import Finding, Grade
-from floodmark.core.server_facts import ServerFacts
+from floodmark.core.hazards import examine_database, examine_table_hazards, examine_taken_names
+from floodmark.core.server_facts import AZURE, ServerFacts
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.table_diagnosis import examine_table
 from floodmark.core.tsql_texts import quote
@@ -44,11 +45,22 @@ def diagnose(examined: Examined) -> tuple[Finding, ...]:
     """Server first, then the tables in the order of the configuration."""
     database = examined.facts.database
     found = [Finding(grade, check, database, text, mend) for grade, check, text, mend in _examine_server(examined)]
+    found.extend(_examine_hazards(examined))
     for table, validity, sighting in zip(
         examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
     ):
         found.extend(examine_table(table, validity, sighting, examined.facts))
+        found.extend(examine_table_hazards(table.source, sighting, examined.facts.hazards))
     return tuple(found)
+
+
+def _examine_hazards(examined: Examined) -> Iterator[Finding]:
+    facts = examined.facts
+    if not examined.snapshot.cdc_enabled:
+        return examine_taken_names(facts.hazards, facts.database)
+    return examine_database(
+        facts.hazards, facts.database, chooses_recovery=facts.engine_edition not in AZURE, sees_users=facts.is_db_owner
+    )
 
 
 _Found = Iterator[tuple[Grade, str, str, str]]

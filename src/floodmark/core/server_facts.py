@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from floodmark.core.hazards import Hazards
 from floodmark.core.schema import TableName
 
 AZURE_SQL_DATABASE = frozenset({5, 12})
 """SERVERPROPERTY('EngineEdition') of Azure SQL Database and of SQL database in Fabric: neither has an Agent."""
+AZURE = AZURE_SQL_DATABASE | {8}
+"""And of Azure SQL Managed Instance, which has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class ServerFacts:
     jobs: Jobs | None
     other_collations: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
+    hazards: Hazards = field(default_factory=Hazards)
 
     @property
     def has_agent(self) -> bool:

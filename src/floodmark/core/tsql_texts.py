@@ -17,10 +17,12 @@ def literal(text: str) -> str:
     return "N'" + text.replace("'", "''") + "'"
 
 
-def enable_table(table: TableName, *, net_changes: bool = False) -> str:
+def enable_table(table: TableName, *, net_changes: bool = False, partition_switch: bool = True) -> str:
+    """partition_switch: whether partitions may be switched in and out, which is not captured; the server's default."""
+    switching = "" if partition_switch else ", @allow_partition_switch = 0"
     return (
         f"EXEC sys.sp_cdc_enable_table @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},"
-        f" @role_name = NULL, @supports_net_changes = {int(net_changes)};"
+        f" @role_name = NULL, @supports_net_changes = {int(net_changes)}{switching};"
     )
 
 

@@ -10,6 +10,7 @@ from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.catalog import Row
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sqlserver.hazards import read_hazards
 
 _INSTANCE, _ROLE = 2, 9
 _JOB_TYPE, _CONTINUOUS, _RETENTION = 1, -4, -2
@@ -19,6 +20,7 @@ def read_facts(connection: SqlServerConnection) -> ServerFacts:
     with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
         sets = session.fetch_sets(read_sql("source", "read_facts"))
         jobs = session.fetch_sets(read_sql("source", "read_jobs"))
+        hazards = read_hazards(session)
     (version, edition, database, user, owner, collation, lob_limit, agent, state, at_utc, offset) = sets[0][0]
     return ServerFacts(
         product_version=version,
@@ -35,6 +37,7 @@ def read_facts(connection: SqlServerConnection) -> ServerFacts:
         jobs=build_jobs(jobs[0]) if jobs else None,
         other_collations=_by_table(sets[1]),
         roles={row[_INSTANCE]: row[_ROLE] for row in (sets[2] if len(sets) > 2 else []) if row[_ROLE]},
+        hazards=hazards,
     )
 
 

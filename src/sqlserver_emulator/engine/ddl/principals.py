@@ -199,14 +199,20 @@ def change_membership(scope: DdlScope, role_name: str, member_name: str, *, adds
     keys = [role["database_id"], role["principal_id"], member["principal_id"]]
     if adds:
         scope.fetch("INSERT INTO emulator.role_members VALUES ($1::int, $2::int, $3::int) ON CONFLICT DO NOTHING", keys)
-        scope.run(f"GRANT {_role_of(scope, role)} TO {quote(member['postgres_role'])}")
+        _run_for(scope, member, "GRANT {} TO {}", role)
     else:
         scope.fetch(
             "DELETE FROM emulator.role_members WHERE database_id = $1::int AND role_principal_id = $2::int"
             " AND member_principal_id = $3::int",
             keys,
         )
-        scope.run(f"REVOKE {_role_of(scope, role)} FROM {quote(member['postgres_role'])}")
+        _run_for(scope, member, "REVOKE {} FROM {}", role)
+
+
+def _run_for(scope: DdlScope, member: dict[str, Any], text: str, role: dict[str, Any]) -> None:
+    """Nobody can be the user cdc, so PostgreSQL does not know it."""
+    if member["postgres_role"]:
+        scope.run(text.format(_role_of(scope, role), quote(member["postgres_role"])))
 
 
 def _existing(scope: DdlScope, what: str, name: str) -> dict[str, Any]:
