@@ -64,6 +64,7 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
     from floodmark.orchestration.tasks import end_well  # noqa: PLC0415
     from floodmark.orchestration.windows import open_next  # noqa: PLC0415
+    from floodmark.sync.gaps import find_stopped  # noqa: PLC0415
 
     with _explained():
         path = (config or config_path()).resolve()
@@ -73,7 +74,12 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
             _out.print(f"Nothing to read: {opened.reason}", highlight=False)
             end_well(loaded, pipeline)
             return
-        end_well(loaded, pipeline, _finish(wire(loaded, pipeline), opened.window_id, opened.state, path))
+        wiring = wire(loaded, pipeline)
+        result = _finish(wiring, opened.window_id, opened.state, path)
+        stopped = find_stopped(wiring.settings, wiring.ledger())
+        end_well(loaded, pipeline, result, stopped=stopped is not None)
+        if stopped:
+            raise stopped
 
 
 @app.command()

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import SourceRewoundError
+from floodmark.core.errors import SourceRewoundError, WindowExpiredError
 from floodmark.core.gap import OnGap
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import known_positions
@@ -24,6 +24,7 @@ from floodmark.sqlserver.condition import parse_condition
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.source import SqlServerSource
 from floodmark.sync.advance import advance_window
+from floodmark.sync.gaps import find_stopped
 from floodmark.sync.load import load_window
 from floodmark.sync.open_load import LoadDesk
 from floodmark.sync.open_window import OpenResult, open_window
@@ -121,11 +122,16 @@ def runner(emulator: Emulator, database: WarehouseConnection) -> Iterator[Runner
         yield made
 
 
-def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on(runner: Runner) -> None:
+def expire_orders(runner: Runner) -> None:
+    """Changes of both tables, those of the first cleaned up."""
     runner.change("UPDATE dbo.Orders SET V = 20 WHERE Id = 2", "DELETE FROM dbo.Orders WHERE Id = 3")
     runner.change("INSERT INTO dbo.Orders VALUES (9, N'n', 9)", "INSERT INTO dbo.Plain VALUES (2, 2)")
     low = "0x" + runner.database.scalar("(SELECT MAX([__$start_lsn]) FROM cdc.dbo_Orders_CT)").hex()
     runner.database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'dbo_Orders', {low}, 100")
+
+
+def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on(runner: Runner) -> None:
+    expire_orders(runner)
     runner.run()
     assert runner.differing() == [ORDERS]
     assert runner.rows("SELECT verdict FROM floodmark.verdicts ORDER BY source_name") == [("repairing",), ("ready",)]
@@ -139,6 +145,47 @@ def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on
     (gap,) = runner.rows("SELECT after_lsn < to_lsn, after_at <= to_at, repaired_at IS NOT NULL FROM floodmark.gaps")
     assert gap == (True, True, True)
     assert runner.rows("SELECT sum(swept_rows)::int FROM floodmark.window_tables") == [(1,)]
+
+
+def test_table_that_is_not_to_be_repaired_stops_alone_until_it_is_loaded_anew(runner: Runner) -> None:
+    stopped_at = runner.watermark()
+    expire_orders(runner)
+    assert runner.finish(runner.open(FAILING)).window_id is not None
+    assert (runner.differing(), runner.watermark()) == ([ORDERS], stopped_at)
+    error = find_stopped(FAILING, runner.ledger)
+    assert isinstance(error, WindowExpiredError)
+    assert str(error).startswith("dbo.Orders: expired: changes after the watermark")
+    assert f"floodmark reload PIPELINE {ORDERS}" in error.hint
+
+    # Nothing is left for the others to do, but that the log has moved on.
+    runner.change("UPDATE dbo.Orders SET V = 21 WHERE Id = 2")
+    with pytest.raises(WindowExpiredError, match=r"dbo\.Orders"):
+        runner.open(FAILING)
+    assert runner.ledger.read_tables("tests")[PLAIN].watermark == runner.newest()
+    with pytest.raises(WindowExpiredError, match=r"dbo\.Orders"):
+        runner.open(FAILING)
+
+    desk = replace(runner.desk, settings=FAILING)
+    opened = desk.open_reload(ORDERS, "")
+    assert find_stopped(FAILING, runner.ledger) is None
+    runner.finish(opened)
+    assert find_stopped(FAILING, runner.ledger) is None
+    runner.change("UPDATE dbo.Orders SET V = 22 WHERE Id = 2", "DELETE FROM dbo.Plain WHERE Id = 1")
+    runner.finish(runner.open(FAILING))
+    assert (runner.differing(), find_stopped(FAILING, runner.ledger)) == ([], None)
+
+
+def test_table_whose_changes_go_while_a_window_waits_leaves_it_and_the_other_is_merged(runner: Runner) -> None:
+    runner.change("UPDATE dbo.Orders SET V = 19 WHERE Id = 2", "INSERT INTO dbo.Plain VALUES (3, 3)")
+    opened = runner.open(FAILING)
+    stopped_at = runner.watermark()
+    expire_orders(runner)
+    finished = runner.finish(runner.open(FAILING))
+    assert finished.window_id == opened.window_id
+    assert isinstance(find_stopped(FAILING, runner.ledger), WindowExpiredError)
+    assert runner.rows('SELECT 1 FROM shop.plain WHERE "Id" = 3') == [(1,)]
+    runner.finish(runner.open(FAILING))
+    assert (runner.differing(), runner.watermark()) == ([ORDERS], stopped_at)
 
 
 def test_source_that_was_restored_wins_over_what_the_target_has_of_the_lost_time(runner: Runner) -> None:

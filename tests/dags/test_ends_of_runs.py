@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from floodmark.core.capture import Validity, Verdict
 from floodmark.core.errors import (
     CdcNotEnabledError,
     DataQualityError,
@@ -47,7 +48,7 @@ LOW = lsn(1)
 @dataclass
 class World:
     """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
-    loading: whether the table is being loaded anew."""
+    loading: whether the table is being loaded anew. stopped: what the last look said of it, where a gap stops it."""
 
     state: WindowState = WindowState.CHECKED
     lane: str = MAIN_LANE
@@ -55,6 +56,7 @@ class World:
     ended: list[str] = field(default_factory=list)
     measured: int = 0
     loading: bool = False
+    stopped: list[Validity] = field(default_factory=list)
     events: dict[Any, Any] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     config: Path = Path()
@@ -66,12 +68,14 @@ class World:
         return SimpleNamespace(
             read_window=lambda _: SimpleNamespace(plan=plan, state=self.state),
             list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],
+            list_stopped=lambda _: self.stopped,
             read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
         )
 
     @property
     def wiring(self) -> Any:
-        return SimpleNamespace(ledger=self.ledger, warehouse=lambda: None, settings=SimpleNamespace(name="shop"))
+        settings = SimpleNamespace(name="shop", sources=(ORDERS,))
+        return SimpleNamespace(ledger=self.ledger, warehouse=lambda: None, settings=settings)
 
     def advance(self) -> None:
         self.events = {"asset": SimpleNamespace(extra=None)}
@@ -104,6 +108,18 @@ def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(w
     world.advance()
     assert (world.ended, world.measured) == (["run_failed", "run_late"], 1)
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
+
+
+def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
+    world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
+    world.advance()
+    # It has not been mended: whoever was told that runs fail must not hear that this is over.
+    assert (world.ended, world.measured) == (["run_late"], 1)
+    assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
+    with pytest.raises(AirflowFailException, match=r"dbo\.Orders: expired"):
+        tasks.run_tell_gaps(world.wiring)
+    world.stopped = []
+    tasks.run_tell_gaps(world.wiring)
 
 
 def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

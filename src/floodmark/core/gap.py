@@ -18,7 +18,8 @@ from floodmark.core.state import TableState
 
 
 class OnGap(Enum):
-    """fail: runs end with the verdict until somebody acts. repair: the table alone is loaded anew, the others go on."""
+    """The table is left out, and the others go on. fail: until somebody has it loaded anew, and runs end as failed with
+    its verdict. repair: it is loaded anew at once."""
 
     FAIL = "fail"
     REPAIR = "repair"

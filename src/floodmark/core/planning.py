@@ -9,13 +9,14 @@ from datetime import datetime
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.gap import GAPS
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.state import TableState
 from floodmark.core.types import warehouse_type
-from floodmark.core.validity import classify, incident, is_quiet
+from floodmark.core.validity import INCIDENTS, classify, incident, is_quiet
 from floodmark.core.window import LoadKind, NetSource, TablePlan
 
 
@@ -87,9 +88,13 @@ def decide(
     settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
     validities: tuple[Validity, ...],
 ) -> Decision:  # fmt: skip
-    """Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured."""
-    if error := incident(settings.name, validities):
-        return Fail(error)
+    """Tables with a gap are left out, and must be told of when the others have been published.
+
+    Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured.
+    """
+    incidents = incident(settings.name, validities)
+    if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
+        return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
     sightings = {sighting.table: sighting for sighting in snapshot.tables}
     chosen = [
@@ -97,6 +102,8 @@ def decide(
         for table in settings.tables
         if verdicts[table.source] in (Verdict.READY, Verdict.NOT_STARTED)
     ]
+    if not chosen and incidents:
+        return Fail(incidents)
     if not chosen or not isinstance(snapshot.max_lsn, Lsn):
         return Skip(_reason(validities))
     if all(table.quiet for table in chosen):

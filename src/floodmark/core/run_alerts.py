@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from floodmark.core.alert import Alert
-from floodmark.core.errors import DataQualityError, FloodmarkError
+from floodmark.core.errors import (
+    DataQualityError,
+    FloodmarkError,
+    InstanceReplacedError,
+    SourceRewoundError,
+    WindowExpiredError,
+)
 from floodmark.core.measures import TableMeasure
 
 RUN_FAILED = "run_failed"
@@ -29,6 +35,8 @@ _MEANS = {
     DRIFT_RUN_FAILED: "Schema drift is only seen by the runs of the pipelines until a run succeeds.",
     SWITCH_RUN_FAILED: "A switch of capture instances stays where it is. Pipelines go on with the instance they read.",
 }
+_GAPS = {WindowExpiredError.__name__, InstanceReplacedError.__name__, SourceRewoundError.__name__}
+_GAP_MEANS = "No new rows arrive in the tables that are named until they have been loaded anew. The others go on."
 _NAMED_TABLES = 3
 
 
@@ -71,8 +79,10 @@ def run_failed(
     else:
         what = f"{failure.subject}: {failure.message}"
         do, cause = failure.hint or "See the log of the task in Airflow.", f"{failure.error}:{failure.subject}"
+    gap = kind == RUN_FAILED and failure is not None and failure.error in _GAPS
     return Alert(
-        kind=kind, subject=subject, what=what, means=_MEANS[kind], do=do, event_key=f"{kind}:{subject}:{cause}",
+        kind=kind, subject=subject, what=what, means=_GAP_MEANS if gap else _MEANS[kind], do=do,
+        event_key=f"{kind}:{subject}:{cause}",
         where=f"DAG {dag_id}, run {run_id}" + (f", task {task_id}" if task_id else ""),
         part=part,
     )  # fmt: skip

@@ -13,9 +13,11 @@ from typing import Any
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
+from floodmark.core.capture import Validity, Verdict
 from floodmark.core.errors import OperatorError, WatermarkConflictError
-from floodmark.core.gap import Gap
+from floodmark.core.gap import GAPS, Gap
 from floodmark.core.load_chunk import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
+from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowPlan, WindowState
 from floodmark.postgres import Reachable, open_transaction
@@ -75,6 +77,17 @@ class LoadRecords:
                 to_lsn=gap.to_lsn and gap.to_lsn.value, after_at=gap.after_at, to_at=gap.to_at,
             )  # fmt: skip
 
+    def list_stopped(self, pipeline: str) -> Sequence[Validity]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = _query(session, "list_stopped", pipeline=pipeline, gaps=[verdict.value for verdict in GAPS])
+        return [
+            Validity(
+                TableName(row["source_schema"], row["source_name"]), Verdict(row["verdict"]), row["cause"], row["hint"],
+                _lsn(row["watermark"]), _lsn(row["min_lsn"]), _lsn(row["max_lsn"]),
+            )
+            for row in rows
+        ]  # fmt: skip
+
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
         with open_transaction(self._at, f"window {window_id}") as session:
             rows = _query(session, "read_load_progress", window_id=window_id)
@@ -129,3 +142,7 @@ def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> li
 
 def _source(name: TableName) -> dict[str, str]:
     return {"source_schema": name.schema, "source_name": name.name}
+
+
+def _lsn(value: bytes | None) -> Lsn | None:
+    return None if value is None else Lsn(bytes(value))

@@ -1,4 +1,4 @@
-"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance.
+"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, tell_gaps.
 
 A DAG file is parsed over and over, so nothing heavy is imported here: Airflow, pydantic and YAML. What the tasks need
 is imported when they run.
@@ -14,6 +14,7 @@ from urllib.parse import quote
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from floodmark.core.gap import OnGap
 from floodmark.core.run_alerts import RUN_FAILED, data_interval
 from floodmark.core.schema import TableName
 from floodmark.orchestration import replays, tasks
@@ -98,13 +99,22 @@ def _add_tasks(wiring: Wiring, config_path: Path, assets: Mapping[TableName, Ass
             replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
             tasks.end_replay(config_path, wiring.settings.name, replayed)
 
+    # A task of its own, as the events of one that fails would be lost.
+    @task(doc_md="Fails while a gap stops a table; the others are published by then.")  # type: ignore[untyped-decorator]
+    def tell_gaps(dag_run: Any = None) -> None:
+        if dag_run.run_type != BACKFILL:
+            tasks.run_tell_gaps(wiring)
+
     opened = open_window()
+    advanced = advance(opened)
     chain_load(
         wiring,
         config_path,
         pool,
         opened=opened,
-        advanced=advance(opened),
+        advanced=advanced,
         job=f"floodmark {wiring.settings.name}",
         doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
     )
+    if any(table.on_gap is OnGap.FAIL for table in wiring.settings.tables):
+        advanced >> tell_gaps()

@@ -15,6 +15,8 @@ one, with one end for all tables. Ends the run as skipped when there is nothing 
 transaction. Killed anywhere and run again, it ends in the same tables. |
 | `check` | Great Expectations on the rows of the window and their place in the targets. |
 | `advance` | Moves the watermarks by compare-and-set and emits one asset event per table. |
+| `tell_gaps` | Fails while a table that is not to be repaired (`on_gap: fail`) cannot be read any more; it is \
+left out of the windows until somebody has it loaded anew. |
 """
 
 

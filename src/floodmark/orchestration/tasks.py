@@ -26,6 +26,7 @@ from floodmark.orchestration.failure import explained
 from floodmark.orchestration.measuring import measure_run, measured
 from floodmark.orchestration.windows import open_next
 from floodmark.sync import advance, check
+from floodmark.sync.gaps import find_stopped
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
@@ -94,7 +95,9 @@ def run_advance(
     _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
     if known.state is not WindowState.ADVANCED:
         # What has failed since a window was published is not over because its last task runs again.
-        end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result)
+        with explained():
+            stopped = find_stopped(wiring.settings, wiring.ledger())
+        end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result, stopped=stopped is not None)
 
 
 def is_outdated(wiring: Wiring, opened: OpenedWindow) -> bool:
@@ -113,10 +116,21 @@ def end_replay(config_path: Path, pipeline: str, replayed: str) -> None:
     alerts_of(load_config(config_path, parse_rules=False)).end_part(REPLAY_FAILED, pipeline, replayed)
 
 
-def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None) -> None:
-    """What was said about failed and late runs is over; how late the data are is told."""
+def run_tell_gaps(wiring: Wiring) -> None:
+    """Raises AirflowFailException while a gap stops a table of the pipeline."""
+    with explained():
+        if error := find_stopped(wiring.settings, wiring.ledger()):
+            raise error
+        _LOG.info("No table of %s is stopped by a gap.", wiring.settings.name)
+
+
+def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
+    """What was said about failed and late runs is over; how late the data are is told.
+
+    stopped: a gap stops a table, so that the run fails after all.
+    """
     alerts = alerts_of(config)
-    for kind in (RUN_FAILED, RUN_LATE):
+    for kind in (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE):
         alerts.end_alerts(kind, pipeline)
     measure_run(config, pipeline, result)
 

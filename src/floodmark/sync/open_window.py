@@ -60,7 +60,8 @@ def open_window(
 
     Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
     TableHeldError when that is all of them. So are tables that are loaded anew; where their policy says so, a gap opens
-    such a load (see ``repair``), of which ``alerts`` tells. Overtaken by another run, it looks again.
+    such a load (see ``repair``), of which ``alerts`` tells. Of other gaps it raises when no table is left that has
+    changes, else they are to be told of at the end of the run (see ``gaps``). Overtaken by another run, it looks again.
     """
     ledger.ensure_schema()
     repairs = Repairs(settings, ledger, alerts)
@@ -101,6 +102,8 @@ def _open(
         ledger.advance_quiet(
             settings.name, decision.to_lsn, decision.watermarks, decision.to_lsn_at, decision.instances
         )  # fmt: skip
+        if gap := incident(settings.name, validities):
+            raise gap
         reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."
         return _nothing(reason, decision.to_lsn)
     plan = ledger.open_window(settings.name, decision.to_lsn, decision.tables, decision.to_lsn_at)
@@ -165,8 +168,8 @@ def _without_held(
 def _without_gaps(
     repairs: Repairs, source: Source, drift: DriftWatch | None, plan: WindowPlan
 ) -> WindowPlan | None:  # fmt: skip
-    """The plan without the tables whose changes have gone meanwhile, where these are to be repaired; None where nothing
-    is left of it. Raises for the others as ``verify_reads`` does.
+    """The plan without the tables whose changes have gone meanwhile; None where nothing is left of it. Raises for other
+    verdicts as ``verify_reads`` does.
 
     A plan whose end is not of the source's log any more is given up: what the target has of the lost time, if anything,
     shows at the watermarks. First loads whose changes have gone are planned anew: nothing was lost of them yet.
@@ -178,7 +181,7 @@ def _without_gaps(
         return _leave_out(ledger, drift, plan, [table.source for table in plan.tables])
     first = {table.source for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
     again = [validity for validity in validities if validity.table in first and validity.verdict in GAPS]
-    gaps = [validity for validity in validities if validity not in again and repairs.is_to_repair(validity)]
+    gaps = [validity for validity in validities if validity not in again and validity.verdict in GAPS]
     for validity in (*again, *gaps):
         _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
     left = _leave_out(ledger, drift, plan, [validity.table for validity in (*again, *gaps)])
@@ -230,7 +233,8 @@ def _log_validities(validities: tuple[Validity, ...], states: Mapping[TableName,
     for validity in validities:
         state = states.get(validity.table)
         waiting = state is not None and state.watermark is not None and not state.consistent
-        _LOG.info("%s%s", validity, " Not yet consistent with the other tables." if waiting else "")
+        level = logging.WARNING if validity.verdict in GAPS else logging.INFO
+        _LOG.log(level, "%s%s", validity, " Not yet consistent with the other tables." if waiting else "")
 
 
 def _log_table(table: TablePlan) -> None:

@@ -123,6 +123,9 @@ class Ledger(Protocol):
     def record_gap(self, pipeline: str, gap: Gap) -> None:
         """Keep it until a load of the whole table has made up for it. A table has one at a time."""
 
+    def list_stopped(self, pipeline: str) -> Sequence[Validity]:
+        """The recorded verdicts that are gaps, of tables that are not loaded anew, and have not been since."""
+
     def begin_load(self, window_id: int) -> OpenedWindow:
         """Start a new attempt at a PLANNED window; whoever holds the plan of an earlier attempt can no longer merge.
 

@@ -4,7 +4,7 @@ import pytest
 from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
 from floodmark.core.capture import SourceSnapshot
-from floodmark.core.errors import ConfigError, NoKeyError, WindowExpiredError
+from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.planning import AdvanceQuiet, Decision, Fail, Open, Skip, classify_tables, decide, pinned_instances
@@ -76,11 +76,29 @@ def test_quiet_tables_do_not_keep_a_new_one_from_its_first_load() -> None:
     assert [table.quiet for table in window.tables] == [True, False]
 
 
-def test_incident_of_one_table_plans_nothing_for_the_others() -> None:
+def test_table_with_a_gap_is_left_out_and_the_others_go_on() -> None:
     source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=lsn(99)))
-    failed = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    assert isinstance(window, Open)
+    assert [table.source for table in window.tables] == [ORDERS]
+
+
+def test_gap_fails_the_run_when_no_other_table_has_anything_to_do() -> None:
+    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=lsn(99)))
+    failed = decided(settings(ORDERS, ITEMS), source, state(100), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, WindowExpiredError)
+
+
+def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_named() -> None:
+    hidden = replace(sighting(ORDERS), permitted=False)
+    third = TableName("dbo", "Third")
+    source = snapshot(hidden, sighting(ITEMS, min_lsn=lsn(99)), sighting(third))
+    failed = decided(settings(ORDERS, ITEMS, third), source, state(50), state(70, ITEMS), state(50, third))
+    assert isinstance(failed, Fail)
+    assert isinstance(failed.error, SourcePermissionError)
+    assert "dbo.Orders: no_permission" in str(failed.error)
+    assert "dbo.Items: expired" in str(failed.error)
 
 
 def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:

@@ -14,6 +14,7 @@ from floodmark.core.errors import (
     FloodmarkError,
     SourceUnavailableError,
     WarehouseAdminError,
+    WindowExpiredError,
 )
 from floodmark.core.measures import TableMeasure
 from floodmark.core.run_alerts import (
@@ -107,3 +108,10 @@ def test_lag_names_the_latest_tables_and_counts_the_others() -> None:
         "Behind the source: dbo.E by 79 min, dbo.D by 63 min, dbo.C by 47 min and 2 more; the limit is 10 min."
     )
     assert (alert.kind, alert.since) == (LAG, "2026-05-01 12:00:00, by the source's clock")
+
+
+def test_run_that_failed_for_a_gap_says_that_the_other_tables_go_on() -> None:
+    gap = RunFailure.of(WindowExpiredError("dbo.Orders", "expired: cleaned up.", "Load the table anew."))
+    assert "The others go on" in run_failed(RUN_FAILED, "shop", gap, **PLACE).means
+    assert "The others go on" not in run_failed(RUN_FAILED, "shop", RunFailure.of(STOPPED), **PLACE).means
+    assert "The others go on" not in run_failed(REPLAY_FAILED, "shop", gap, **PLACE).means

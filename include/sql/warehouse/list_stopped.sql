@@ -1,0 +1,12 @@
+-- What the last look said of tables with a gap, but for those that are loaded anew, or have been since.
+SELECT v.source_schema, v.source_name, v.verdict, v.cause, v.hint, v.watermark, v.min_lsn, v.max_lsn
+FROM floodmark.verdicts AS v
+WHERE v.pipeline = %(pipeline)s AND v.verdict = ANY (%(gaps)s)
+  AND NOT EXISTS (
+    SELECT FROM floodmark.windows AS w
+    JOIN floodmark.window_tables AS x USING (window_id)
+    WHERE w.pipeline = v.pipeline AND starts_with(w.lane, 'load ')
+      AND x.source_schema = v.source_schema AND x.source_name = v.source_name
+      AND (w.state <> 'advanced' OR w.advanced_at > v.seen_at)
+  )
+ORDER BY v.source_schema, v.source_name
