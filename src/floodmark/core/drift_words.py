@@ -78,7 +78,7 @@ def describe_ddl(explained: Explained) -> str:
     """The statements with their LSN and time; why there are none, where there are none."""
     if explained.entries:
         return " ".join(
-            f"The DDL, at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
+            f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
             for entry in explained.entries
         )
     if explained.difference.kind in GONE | {DriftClass.INSTANCE_REPLACED, DriftClass.KEY_CHANGED}:
