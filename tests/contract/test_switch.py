@@ -325,3 +325,29 @@ def test_two_processes_do_not_take_steps_at_the_same_time(rig: SwitchRig) -> Non
         assert rig.steps.take() == ["another process is at work on the switches."]
     assert rig.instances() == ["dbo_Orders"]
     assert ORDERS in rig.ledger.read_tables("shop")
+
+
+def test_instance_with_the_name_of_one_that_an_earlier_switch_has_dropped_is_no_replacement(rig: SwitchRig) -> None:
+    names = []
+    for number in range(4):
+        rig.change(
+            f"ALTER TABLE dbo.Orders ADD Extra{number} int NULL",
+            f"INSERT INTO dbo.Orders (Id, Amount) VALUES ({10 + number}, 1)",
+        )
+        rig.run()
+        rig.approve()
+        rig.steps.take()
+        rig.change(f"UPDATE dbo.Orders SET Extra{number} = {number} WHERE Id = 2")
+        rig.run()
+        rig.steps.take()
+        rig.change(f"UPDATE dbo.Orders SET Extra{number} = {number} WHERE Id = 3")
+        rig.finish(rig.load_desk().open_pending())
+        rig.run()
+        (said,) = rig.steps.take()
+        assert " done; " in said
+        names += rig.instances()
+    assert names == ["dbo_Orders_2", "dbo_Orders_3", "dbo_Orders_2", "dbo_Orders_3"]
+    rig.change("UPDATE dbo.Orders SET Amount = 99 WHERE Id = 2")
+    rig.run()
+    assert rig.alerts.open == {}
+    assert rig.differing() == []

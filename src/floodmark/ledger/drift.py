@@ -20,6 +20,7 @@ from floodmark.core.errors import OperatorError
 from floodmark.core.schema import TableName
 from floodmark.core.shape_json import shape_from_json, shape_to_json
 from floodmark.ledger.drift_rows import difference_of, entries_to_json, event_of, event_parameters
+from floodmark.ledger.readers import list_readers
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
@@ -56,6 +57,9 @@ class PostgresDriftLedger:
             for finding in findings:
                 _insert_event(session, source, table, seen.shape.identity, finding)
         return True
+
+    def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
+        return list_readers(self._at, instance)
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         with open_transaction(self._at, identity.name) as session:

@@ -20,6 +20,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.switch import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
 from floodmark.core.window import WindowState
+from floodmark.ledger.readers import list_readers
 from floodmark.ledger.schema import ensure_schema
 from floodmark.postgres import Reachable, open_session, open_transaction
 from floodmark.sqlfiles import read_sql
@@ -94,8 +95,7 @@ class PostgresSwitchLedger:
             _query(session, "record_backfill", switch_id=switch_id, pipeline=pipeline, window_id=window_id)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        with open_transaction(self._at, instance.name) as session:
-            return [row["pipeline"] for row in _query(session, "list_readers", **_identity("instance", instance))]
+        return list_readers(self._at, instance)
 
     def finish(self, switch_id: int, *, given_up: bool = False) -> None:
         state = SwitchState.GIVEN_UP if given_up else SwitchState.DONE

@@ -144,12 +144,13 @@ class DriftWatch:
         details = sight.details.get(each.name)
         if details is None:
             return None
+        known = each.known if self._is_of_this(each) else None
         shape = _shape(each.sighting.instance, each.sighting, details.lost, details.uncaptured)
-        last = newest(details.history) or (each.known.shape.ddl_lsn if each.known else None)
+        last = newest(details.history) or (known.shape.ddl_lsn if known else None)
         seen = KnownTable(replace(shape, ddl_lsn=last))
         if seen == each.known:
             return seen.shape
-        found_all = findings.of_change(each.known, seen.shape, details.history, sight, each.elsewhere)
+        found_all = findings.of_change(known, seen.shape, details.history, sight, each.elsewhere)
         if self._ledger.record(self._name, each.table, each.known, seen, found_all):
             for finding in found_all:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
@@ -157,6 +158,18 @@ class DriftWatch:
                 for event_id in self._ledger.end_absence(self._name, each.table, each.name):
                     self._alerts.end_alert(alert_key(event_id))
         return seen.shape
+
+    def _is_of_this(self, each: _Looked) -> bool:
+        """Whether what was known of a capture instance matters for the one of that name which is there now: not if it
+        is another one, and nobody read the former one any more. Switches take free names, so that an instance can have
+        the name of one that was dropped two switches before."""
+        if each.known is None or each.sighting.instance is None:
+            return False
+        before = each.known.shape.identity
+        if before == each.sighting.instance.identity:
+            return True
+        readers = self._ledger.list_readers(before)
+        return any(settings.name in readers for settings in self._pipelines)
 
     def _tell(self) -> None:
         """Written before it is told: a process that dies in between leaves an event that the next look tells."""

@@ -114,6 +114,9 @@ class DriftLedger(Protocol):
         False, and nothing is written, when somebody else has meanwhile seen it: the events are theirs.
         """
 
+    def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
+        """The pipelines whose watermarks are of a capture instance."""
+
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Give the statement to events that were found before the history told of it. False: there is none."""
 
