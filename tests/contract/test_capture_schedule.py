@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_start
     wait_until(lambda: keeper.captured_rows() == 2)
     assert keeper.keep().action is Action.NOTHING
     assert keeper.told.open == {}
+
+
+def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper.database.run("EXEC sys.sp_cdc_stop_job")
+    seen = replace(keeper.control.read_capture(), is_replica=True)
+    monkeypatch.setattr(keeper.control, "read_capture", lambda: seen)
+    with pytest.raises(SourceAdminError, match=r"can only be read.*sources\.shop\.capture"):
+        keeper.keep()
+    monkeypatch.undo()
+    assert (keeper.running, keeper.told.open) == (False, {})
 
 
 def test_job_that_somebody_stopped_is_started_again(keeper: Keeper) -> None:

@@ -21,6 +21,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import connect
+from floodmark.sqlserver.facts import read_facts
 from floodmark.sqlserver.source import SqlServerSource
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
@@ -258,6 +259,8 @@ def test_grants_are_enough_to_read_the_tables_and_their_changes(
         assert isinstance(snapshot.max_lsn, Lsn)
         again = SqlServerSource(at).read_snapshot(settings.sources, pinned, [snapshot.max_lsn])
         assert again.entries == {snapshot.max_lsn: snapshot.max_lsn_at}
+        facts = read_facts(at)
+        assert (facts.is_db_owner, facts.hazards.switchable, facts.hazards.has_schema) == (False, None, True)
         with connect(replace(at, database="msdb")) as msdb:
             for table in ("cdc_jobs", "sysjobactivity"):
                 assert msdb.fetch(f"SELECT HAS_PERMS_BY_NAME(N'dbo.{table}', N'OBJECT', N'SELECT')") == [(1,)]

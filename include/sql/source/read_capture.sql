@@ -47,7 +47,9 @@ END CATCH;
 SELECT @newest = MAX(tran_end_time) FROM cdc.lsn_time_mapping;
 
 SELECT DB_NAME() AS database_name, @edition AS engine_edition, GETDATE() AS taken_at, @running AS capture_running,
-    d.log_reuse_wait_desc, @used AS log_used_percent, @newest AS newest_entry_at, @ahead AS clock_ahead_minutes
+    d.log_reuse_wait_desc, @used AS log_used_percent, @newest AS newest_entry_at, @ahead AS clock_ahead_minutes,
+    CASE WHEN CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)) = N'READ_ONLY' THEN 1 ELSE 0 END
+        AS is_replica
 FROM sys.databases AS d
 WHERE d.name = DB_NAME();
 

@@ -1,8 +1,11 @@
 -- How long changes are kept, and how far the log has come. Needs db_owner, as everything that changes the jobs does.
--- Result sets: 1 the newest entry of the log, 2 the jobs.
+-- Result sets: 1 the newest entry of the log, and whether this is a copy that can only be read, 2 the jobs.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
-SELECT MAX(tran_end_time) AS newest_entry_at FROM cdc.lsn_time_mapping;
+SELECT MAX(tran_end_time) AS newest_entry_at,
+    CASE WHEN CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)) = N'READ_ONLY' THEN 1 ELSE 0 END
+        AS is_replica
+FROM cdc.lsn_time_mapping;
 
 EXEC sys.sp_cdc_help_jobs;

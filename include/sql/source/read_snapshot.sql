@@ -9,12 +9,14 @@ SET LOCK_TIMEOUT 10000;
 
 DECLARE @positions varbinary(max) = ?;
 DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @enabled bit, @max_lsn binary(10),
-    @capture_running bit, @ahead int = 0;
+    @capture_running bit, @ahead int = 0, @is_replica bit =
+    CASE WHEN CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)) = N'READ_ONLY' THEN 1 ELSE 0 END;
 SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
 
 -- As text, because Azure SQL Database refuses a batch that so much as names msdb. A job that is not continuous has a
--- schedule of its own, and stands still between two scans: that it does not run now says nothing.
-IF @enabled = 1 AND @edition NOT IN (5, 12)
+-- schedule of its own, and stands still between two scans: that it does not run now says nothing. On a replica nor does
+-- its msdb: capture is the primary's.
+IF @enabled = 1 AND @edition NOT IN (5, 12) AND @is_replica = 0
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.sysjobactivity', N'OBJECT', N'SELECT') = 1
     EXEC sys.sp_executesql
@@ -42,7 +44,8 @@ BEGIN CATCH
 END CATCH;
 
 SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
-    @capture_running AS capture_running, @edition AS engine_edition, @ahead AS clock_ahead_minutes;
+    @capture_running AS capture_running, @edition AS engine_edition, @ahead AS clock_ahead_minutes,
+    @is_replica AS is_replica;
 
 SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc,
     (SELECT MAX(c.column_id) FROM sys.columns AS c WHERE c.object_id = t.object_id) AS max_column_id

@@ -66,7 +66,8 @@ class SourceSnapshot:
     seconds_behind: age of the newest lsn_time_mapping entry; at least so much, where the server's clock was set since.
     capture_running: whether the capture job runs, None when that cannot be known, or when the job has a schedule of its
     own and stands still between two scans. has_agent: whether there is a job that can be stopped at all.
-    clock_ahead_seconds: by how much the server's clock was set forward in the last two hours.
+    clock_ahead_seconds: by how much the server's clock was set forward in the last two hours. is_replica: it is a copy
+    that only can be read, and what its server says of jobs says nothing of those of the primary.
     entries: of each position that was asked about, the commit time that the log has for exactly that LSN, None where it
     has none. They must be asked for before the low ends (see ``core.history``).
     """
@@ -82,6 +83,7 @@ class SourceSnapshot:
     entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
     has_agent: bool = True
     clock_ahead_seconds: float = 0.0
+    is_replica: bool = False
 
 
 class Verdict(Enum):

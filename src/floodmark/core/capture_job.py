@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from floodmark.core.errors import SourceAdminError
 from floodmark.core.schema import TableName
 from floodmark.core.server_facts import AZURE_SQL_DATABASE
 
@@ -67,7 +68,8 @@ class CaptureSighting:
 
     job: its parameters, None where there is no capture job. newest_entry_at: of cdc.lsn_time_mapping.
     error: the newest of sys.dm_cdc_errors. clock_ahead_seconds: by how much the server's clock was set forward in the
-    last two hours, so that ages seem so much longer.
+    last two hours, so that ages seem so much longer. is_replica: the database can only be read here, and
+    the jobs of this server are not those that capture it.
     """
 
     database: str
@@ -81,6 +83,7 @@ class CaptureSighting:
     scan: LogScan | None = None
     error: str | None = None
     clock_ahead_seconds: float = 0.0
+    is_replica: bool = False
 
     @property
     def has_agent(self) -> bool:
@@ -115,6 +118,15 @@ class CaptureSighting:
         if scan.transactions:
             return scan.latency_seconds <= _LOW_LATENCY_SECONDS
         return self.log_reuse_wait != REPLICATION
+
+
+def on_replica(source: str, key: str) -> SourceAdminError:
+    """Where jobs were to be looked after that are another server's. key: of the source in the configuration."""
+    return SourceAdminError(
+        source, "this is a copy that can only be read: its capture and cleanup are jobs of the primary.",
+        f"Let the connection of sources.{source}.{key} (conn_id) lead to the primary, as a listener of the availability"
+        " group does without ApplicationIntent=ReadOnly.",
+    )  # fmt: skip
 
 
 class Action(Enum):

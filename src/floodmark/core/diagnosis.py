@@ -72,8 +72,15 @@ def _examine_server(examined: Examined) -> _Found:
         yield Grade.PROBLEM, "cdc", "change data capture is not enabled.", "EXEC sys.sp_cdc_enable_db;"
         return
     yield Grade.GOOD, "cdc", f"enabled; SQL Server {examined.facts.product_version}.", ""
-    yield from _jobs(examined)
-    yield from _retention(examined)
+    if examined.snapshot.is_replica:
+        yield (
+            Grade.NOTE, "replica", "this is a copy that can only be read: its jobs are the primary's, and not seen.",
+            "Let doctor look at the primary as well; after a failover it needs jobs of its own: EXEC sys.sp_cdc_add_job"
+            " @job_type = N'capture'; EXEC sys.sp_cdc_add_job @job_type = N'cleanup';",
+        )  # fmt: skip
+    else:
+        yield from _jobs(examined)
+        yield from _retention(examined)
     yield from _lob_limit(examined)
     yield from _clock(examined)
     if not examined.facts.may_view_state:

@@ -78,13 +78,14 @@ class Mark:
 class RetentionSighting:
     """One look at the source. retention_minutes, threshold: of the cleanup job, None where there is none.
 
-    newest_entry_at: of cdc.lsn_time_mapping, None while that is empty.
+    newest_entry_at: of cdc.lsn_time_mapping, None while that is empty. is_replica: its cleanup is another server's.
     """
 
     retention_minutes: int | None
     threshold: int | None
     newest_entry_at: datetime | None
     sizes: tuple[ChangeTableSize, ...] = ()
+    is_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,12 @@ class _Look:
                 Verdict.CAUGHT_UP,
                 f"all that was captured has been read; the capture job {words} {self.planned_stop}.",
             )
+        if stopped and self.snapshot.is_replica:
+            return self._verdict(
+                Verdict.CAPTURE_STOPPED, f"all that has come to this replica has been read, and nothing comes. {since}",
+                "See whether the replica gets what the primary writes, and whether the capture job runs there: after a"
+                " failover it may have to be made (sys.sp_cdc_add_job).",
+            )  # fmt: skip
         seen = self.snapshot.capture_running is not None
         evidence = f"(evidence: {(Evidence.ACTIVITY if seen else Evidence.ENTRIES).value})"
         if stopped:

@@ -99,7 +99,7 @@ class SqlServerJobs:
 
 def _read_capture(session: SourceSession) -> CaptureSighting:
     databases, jobs, scans, errors = session.fetch_sets(read_sql("source", "read_capture"))
-    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead = databases[0]
+    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead, is_replica = databases[0]
     return CaptureSighting(
         database=database,
         engine_edition=edition,
@@ -112,6 +112,7 @@ def _read_capture(session: SourceSession) -> CaptureSighting:
         scan=LogScan(scans[0][0], scans[0][1] or 0, scans[0][2] or 0, scans[0][3] or 0) if scans else None,
         error=f"{errors[0][0]}: {errors[0][1]}" if errors else None,
         clock_ahead_seconds=clock_ahead_seconds(ahead),
+        is_replica=bool(is_replica),
     )
 
 

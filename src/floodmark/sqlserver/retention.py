@@ -32,6 +32,7 @@ class SqlServerRetention:
             threshold=job["threshold"] if job else None,
             newest_entry_at=newest[0][0],
             sizes=sizes,
+            is_replica=bool(newest[0][1]),
         )
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:

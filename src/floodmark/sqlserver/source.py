@@ -43,7 +43,7 @@ class SqlServerSource:
             found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
             readable = [instance for instance in found.values() if instance and instance.readable]
             last_changes, min_lsns = _read_ends(session, readable) if readable else ({}, {})
-        database, enabled, taken_at, running, edition, ahead = sets[0][0]
+        database, enabled, taken_at, running, edition, ahead, is_replica = sets[0][0]
         clock_ahead = clock_ahead_seconds(ahead)
         max_lsn, max_lsn_at = sets[_SETS_WITHOUT_CDC][0] if enabled else (None, None)
         entries = sets[_SETS_WITHOUT_CDC + 1] if enabled else []
@@ -64,6 +64,7 @@ class SqlServerSource:
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
             has_agent=edition not in AZURE_SQL_DATABASE,
             clock_ahead_seconds=clock_ahead,
+            is_replica=bool(is_replica),
         )
 
 

@@ -10,7 +10,15 @@ import logging
 from datetime import datetime
 
 from floodmark.core.capture_alerts import NOT_ALIVE, NOT_RUNNING, STOP_ENDED, not_alive, not_running, stop_ended
-from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, PlannedStop, Step, decide_step
+from floodmark.core.capture_job import (
+    Action,
+    CaptureSettings,
+    CaptureSighting,
+    PlannedStop,
+    Step,
+    decide_step,
+    on_replica,
+)
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError, SourcePermissionError, WarehouseUnavailableError
 from floodmark.core.liveness import Heartbeat, Liveness, judge_liveness
 from floodmark.sync.alerts import Alerts
@@ -25,6 +33,8 @@ def keep_capture(
 ) -> Step:  # fmt: skip
     """What was done, and why. stop: the planned one that ``now`` lies in."""
     sighting = control.read_capture()
+    if sighting.is_replica:
+        raise on_replica(source, "capture")
     try:
         _require_job(source, sighting)
     except FloodmarkError as error:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from floodmark.core.capture_job import on_replica
 from floodmark.core.change_table import ChangeTableSize, largest_first
 from floodmark.core.errors import CdcNotEnabledError
 from floodmark.core.lsn import Lsn
@@ -65,6 +66,8 @@ def keep_retention(
     configuration holds nothing back."""
     marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
     sighting = control.read_retention()
+    if sighting.is_replica:
+        raise on_replica(source, "retention")
     if sighting.retention_minutes is None:
         raise CdcNotEnabledError(
             source, "the database has no cleanup job, so that its changes are kept for ever.",

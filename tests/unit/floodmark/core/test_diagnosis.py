@@ -104,6 +104,13 @@ def test_lob_limit_matters_to_tables_with_large_values(limit: int, type_name: st
     assert grades(examined(replace(FACTS, lob_limit_bytes=limit), seen), "max text repl size") == [grade]
 
 
+def test_of_a_replica_nothing_is_said_about_jobs() -> None:
+    facts = replace(FACTS, agent_running=False, jobs=Jobs(False, None))
+    findings = examined(facts, replace(snapshot(sighting()), is_replica=True, capture_running=None))
+    assert grades(findings, "replica") == [Grade.NOTE]
+    assert [grades(findings, check) for check in ("agent", "capture job", "retention")] == [[], [], []]
+
+
 def test_change_table_without_command_ids_is_a_risk() -> None:
     seen = snapshot(sighting(instance=instance(has_command_id=False)))
     assert grades(examined(seen=seen), "command id") == [Grade.RISK]

@@ -42,6 +42,15 @@ def test_silence_of_a_server_without_an_agent_is_not_excused_by_a_stop_that_does
     assert "sp_cdc_start_job" not in planned.hint
 
 
+def test_replica_on_which_nothing_comes_says_nothing_of_a_job_of_its_own() -> None:
+    look = snapshot(sighting(), is_replica=True, **UNKNOWN_AND_SILENT)
+    silent = classify(sighting(), look, state(100))
+    assert silent.verdict is Verdict.CAPTURE_STOPPED
+    assert "the capture job" not in silent.cause
+    assert "sp_cdc_start_job" not in silent.hint
+    assert classify(sighting(), look, state(100), planned_stop=STOP).verdict is Verdict.CAUGHT_UP
+
+
 def test_table_enabled_in_a_planned_stop_waits_for_its_end() -> None:
     new = sighting(min_lsn=LsnAbsence.NULL)
     planned = classify(new, snapshot(new, **STOPPED), None, planned_stop=STOP)
