@@ -274,7 +274,7 @@ def test_status_check_ends_with_4_while_a_table_gets_no_new_rows(
     ledger.record_verdicts("shop", [stopped])
     result = cli.invoke(app, ["status", "--check"])
     assert result.exit_code == 4
-    assert "dbo.Orders: capture_stopped. the capture job does not run. Start it." in " ".join(result.stdout.split())
+    assert "dbo.Orders: capture_stopped: the capture job does not run. Start it." in " ".join(result.stdout.split())
     assert cli.invoke(app, ["status"]).exit_code == 0
 
 

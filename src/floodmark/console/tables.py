@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from floodmark.console.status import PipelineStatus, TableStatus
 from floodmark.core.change_table import format_bytes
@@ -22,28 +25,21 @@ if TYPE_CHECKING:
 _STYLES = {"fine": "", "attention": "yellow", "incident": "red"}
 
 
-def status_table(status: PipelineStatus) -> Table:
-    """One row per table; what wants attention, and why, below."""
-    table = Table(
-        title=_title(status), title_justify="left", caption=_caption(status), caption_justify="left",
-        caption_style="",
-    )  # fmt: skip
-    for name in ("source -> target", "state", "verdict", "watermark", "at (source's clock)", "lag"):
-        table.add_column(name, overflow="fold")
-    table.add_column("transactions behind", justify="right")
-    table.add_column("last window: rows read", justify="right")
-    for name in ("inserted", "updated", "deleted"):
-        table.add_column(name, justify="right")
-    for name in ("headroom", "drift"):
-        table.add_column(name, overflow="fold")
-    # Wide as the table is, only where there is something to be shown.
-    are_sized = any(each.change_tables for each in status.tables)
-    if are_sized:
-        table.add_column("change table", justify="right", overflow="fold")
+def status_table(status: PipelineStatus) -> Group:
+    """One row per table, in few columns of two lines each; what wants attention, and why, below."""
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False, collapse_padding=True)
+    table.add_column("source\n-> target", overflow="fold")
+    table.add_column("state\nverdict", overflow="fold")
+    table.add_column("watermark\nat (source's clock)", no_wrap=True)
+    table.add_column("lag\nbehind\nheadroom", no_wrap=True)
+    table.add_column("last window\nread\n+ins ~upd -del")
+    # Only where there is something to be shown.
+    more = [column for column in _MORE if any(column.cell(each) for each in status.tables)]
+    for column in more:
+        table.add_column(column.name, overflow="fold")
     for each in status.tables:
-        cells = [*_cells(each), _change_tables(each)] if are_sized else _cells(each)
-        table.add_row(*cells, style=_STYLES[each.standing])
-    return table
+        table.add_row(*_cells(each), *(column.cell(each) or "-" for column in more), style=_STYLES[each.standing])
+    return Group(Text(_title(status), style="bold"), table, *map(Text, _remarks(status)))
 
 
 def _title(status: PipelineStatus) -> str:
@@ -51,39 +47,52 @@ def _title(status: PipelineStatus) -> str:
         return f"pipeline {status.pipeline}"
     return (
         f"pipeline {status.pipeline}: window {status.unfinished_window_id} is unfinished ({status.unfinished_state}); "
-        "the next run finishes it"
+        "the run at work, or the next one, finishes it"
     )
 
 
-def _caption(status: PipelineStatus) -> str | None:
-    lines = [
-        f"{table.source}: {table.reason}. {table.cause} {table.hint}".rstrip()
-        for table in status.tables
-        if table.reason
-    ]
+def _remarks(status: PipelineStatus) -> list[str]:
+    """What is said of several tables alike is said once."""
+    concerned: dict[str, list[str]] = {}
+    for table in status.tables:
+        if table.reason:
+            concerned.setdefault(f"{table.reason}: {table.cause} {table.hint}".rstrip(), []).append(table.source)
+    lines = [f"{_names(tables, status)}: {words}" for words, tables in concerned.items()]
     lines += [f"{table.source}: drift: {words}" for table in status.tables for words in table.drift]
     lines += [
         f"alert since {alert.raised_at:%Y-%m-%d %H:%M} UTC: {alert.kind.replace('_', ' ')}: {alert.what}"
         for alert in status.alerts
     ]
-    return escape("\n".join(lines)) or None
+    return lines
+
+
+def _names(tables: Sequence[str], status: PipelineStatus) -> str:
+    are_all = len(tables) == len(status.tables) > 1
+    return f"all {len(tables)} tables" if are_all else ", ".join(tables)
 
 
 def _cells(table: TableStatus) -> list[str]:
-    last = table.last_window
-    rows = (last.read_rows, last.inserted_rows, last.updated_rows, last.deleted_rows) if last else ()
+    at = f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-"
+    behind = "-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx"
     return [
-        f"{table.source} -> {table.target}",
-        _state(table),
-        table.verdict,
-        table.watermark or "-",
-        f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-",
-        _duration(table.lag_seconds),
-        "-" if table.transactions_behind is None else f"{table.transactions_behind:,}",
-        *([f"{number:,}" for number in rows] or ["-"] * 4),
-        _duration(table.headroom_seconds),
-        f"{len(table.drift)} open" if table.drift else "-",
+        escape(f"{table.source}\n-> {table.target}"),
+        f"{_state(table)}\n{table.verdict}",
+        f"{table.watermark or '-'}\n{at}",
+        f"{_duration(table.lag_seconds)}\n{behind}\n{_duration(table.headroom_seconds)}",
+        _last_window(table),
     ]
+
+
+def _last_window(table: TableStatus) -> str:
+    last = table.last_window
+    if last is None:
+        return "-"
+    lines = [f"{last.read_rows:,}", f"+{last.inserted_rows:,} ~{last.updated_rows:,} -{last.deleted_rows:,}"]
+    return "\n".join(lines + ([f"{last.quarantined_rows:,} in quarantine"] if last.quarantined_rows else []))
+
+
+def _drift(table: TableStatus) -> str:
+    return f"{len(table.drift)} open" if table.drift else ""
 
 
 def _state(table: TableStatus) -> str:
@@ -101,11 +110,25 @@ def _change_tables(table: TableStatus) -> str:
             lines.append(f"{each.instance}:")
         lines.append("-" if each.rows is None else f"{each.rows:,} rows")
         lines += [] if each.size_bytes is None else [format_bytes(each.size_bytes)]
-    return "\n".join(lines) or "-"
+    return "\n".join(lines)
+
+
+class _Column(NamedTuple):
+    """cell: empty where a table has nothing to be shown."""
+
+    name: str
+    cell: Callable[[TableStatus], str]
+
+
+_MORE = (_Column("drift", _drift), _Column("change table", _change_tables))
 
 
 def _duration(seconds: float | None) -> str:
-    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))
+    if seconds is None:
+        return "-"
+    whole = timedelta(seconds=round(seconds))
+    rest = whole - timedelta(days=whole.days)
+    return f"{whole.days}d {rest}" if whole.days else str(rest)
 
 
 def status_json(statuses: Sequence[PipelineStatus]) -> str:
