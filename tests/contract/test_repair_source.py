@@ -188,6 +188,22 @@ def test_table_whose_changes_go_while_a_window_waits_leaves_it_and_the_other_is_
     assert (runner.differing(), runner.watermark()) == ([ORDERS], stopped_at)
 
 
+def test_added_table_that_is_loaded_on_demand_does_not_keep_the_others_waiting(runner: Runner) -> None:
+    added = TableName("dbo", "Added")
+    runner.database.run("CREATE TABLE dbo.Added (Id int PRIMARY KEY)", "INSERT INTO dbo.Added VALUES (1), (2), (3)")
+    runner.database.enable("Added")
+    runner.database.scan()
+    settings = replace(SETTINGS, tables=(*SETTINGS.tables, TableSettings(added, TableName("shop", "added"))))
+    load = replace(runner.desk, settings=settings).open_reload(added, "")
+    runner.change("INSERT INTO dbo.Plain VALUES (2, 2)", "INSERT INTO dbo.Added VALUES (4)")
+    runner.finish(runner.open(settings))
+    assert runner.differing() == []
+    runner.finish(load)
+    runner.change("DELETE FROM dbo.Added WHERE Id = 1", "UPDATE dbo.Plain SET V = 3")
+    runner.finish(runner.open(settings))
+    assert all(each.equal for each in verify_tables(settings, runner.at, runner.connection))
+
+
 def test_source_that_was_restored_wins_over_what_the_target_has_of_the_lost_time(runner: Runner) -> None:
     point = "0x" + runner.database.scalar("sys.fn_cdc_get_max_lsn()").hex()
     runner.change("UPDATE dbo.Orders SET V = -1", "DELETE FROM dbo.Orders WHERE Id = 2", "DELETE FROM dbo.Plain")
