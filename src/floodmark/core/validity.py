@@ -73,7 +73,8 @@ def classify_read(
 
 
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
-    """One error for all tables whose verdict ends the run, or None. Its class is that of the gravest verdict."""
+    """One error for all tables whose verdict ends the run, or None. Its class is that of the gravest verdict. What is
+    the same for several tables is said once."""
     affected = [validity for validity in validities if validity.verdict in INCIDENTS]
     if not affected:
         return None
@@ -82,7 +83,15 @@ def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError 
     kind = INCIDENTS[affected[0].verdict]
     if len(affected) == 1:
         return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
-    return kind(pipeline, f"{len(affected)} tables cannot be read. " + " | ".join(str(each) for each in affected))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in affected:
+        alike.setdefault((f"{each.verdict.value}: {each.cause}", each.hint), []).append(str(each.table))
+    told = f"{len(affected)} tables cannot be read. "
+    if len(alike) == 1:
+        (((what, hint), tables),) = alike.items()
+        return kind(pipeline, f"{told}{', '.join(tables)}: {what}", hint)
+    reasons = (f"{', '.join(tables)}: {what} {hint}".rstrip() for (what, hint), tables in alike.items())
+    return kind(pipeline, told + " | ".join(reasons))
 
 
 def not_harvested(pipeline: str, validities: tuple[Validity, ...]) -> NotHarvestedYetError | None:

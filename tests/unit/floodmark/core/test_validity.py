@@ -191,6 +191,17 @@ def test_incident_names_all_affected_tables_in_one_message() -> None:
     )
 
 
+def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_do() -> None:
+    stopped = tuple(
+        Validity(table, Verdict.CAPTURE_STOPPED, "it does not run.", "Start it.")
+        for table in (ORDERS, TableSighting(ITEMS, True, None, LsnAbsence.NULL).table)
+    )
+    error = incident("shop", stopped)
+    assert error is not None
+    assert error.message == "2 tables cannot be read. dbo.Items, dbo.Orders: capture_stopped: it does not run."
+    assert error.hint == "Start it."
+
+
 @given(st.sampled_from([verdict for verdict in Verdict if verdict not in INCIDENTS]))
 def test_other_verdicts_are_no_incident(verdict: Verdict) -> None:
     assert incident("shop", (Validity(ORDERS, verdict, "cause"),)) is None
