@@ -120,7 +120,9 @@ def plan_table(
     assert sighting.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
     watermark = state.watermark if state else None
     instance = with_key(settings, sighting.instance)
-    _check_columns(settings, instance)
+    _check_net(settings, instance, sighting.instance.table.key)
+    for column in instance.table.stored_columns:
+        warehouse_type(instance.table, column, settings.temporal)
     return TablePlan(
         source=settings.source,
         target=settings.target,
@@ -200,14 +202,21 @@ def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInsta
     return replace(instance, table=replace(instance.table, key=tuple(key)))
 
 
-def _check_columns(settings: TableSettings, instance: CaptureInstance) -> None:
-    if settings.net is NetSource.SERVER and not instance.supports_net_changes:
+def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
+    """server_key: by which the server computes net changes, and so the only one by which they can be merged."""
+    if settings.net is not NetSource.SERVER:
+        return
+    if not instance.supports_net_changes:
         raise ConfigError(
             str(settings.source), f"net: server, but capture instance {instance.identity.name} has no net changes.",
             "Use net: spark, or enable the instance with @supports_net_changes = 1.",
         )  # fmt: skip
-    for column in instance.table.stored_columns:
-        warehouse_type(instance.table, column, settings.temporal)
+    if set(instance.table.key) != set(server_key):
+        raise ConfigError(
+            str(settings.source), f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
+            f"instance {instance.identity.name} has net changes by ({', '.join(server_key)}).",
+            "Use net: spark, or enable an instance whose @index_name is an index of the key.",
+        )  # fmt: skip
 
 
 def _reason(validities: tuple[Validity, ...]) -> str:

@@ -101,6 +101,13 @@ def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_na
     assert "dbo.Items: expired" in str(failed.error)
 
 
+def test_net_changes_of_the_server_are_refused_by_another_key_than_its_own() -> None:
+    served = snapshot(sighting(instance=replace(instance(), supports_net_changes=True)))
+    assert isinstance(decided(settings(ORDERS, net=NetSource.SERVER, key=("ID",)), served), Open)
+    with pytest.raises(ConfigError, match=r"the key is \(Amount\), and capture instance dbo_Orders .* by \(Id\)"):
+        decided(settings(ORDERS, net=NetSource.SERVER, key=("amount",)), served)
+
+
 def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
     pipeline = settings(ORDERS, ITEMS)
     pinned = replace(pipeline.tables[0], capture_instance="orders_v2")
