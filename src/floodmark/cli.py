@@ -9,11 +9,7 @@ error; results go to standard output.
 from __future__ import annotations
 
 import getpass
-import logging
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from floodmark.command_process import EXIT_FAILED, explained, has_airflow_database, log_plainly
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.diagnosis import worst
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
@@ -36,9 +33,6 @@ if TYPE_CHECKING:
     from floodmark.core.interval import Interval
     from floodmark.sync.advance import AdvanceResult
 
-EXIT_FAILED = 1
-EXIT_CONFIG = 2
-EXIT_TRY_AGAIN = 75
 DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
 STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
@@ -50,7 +44,6 @@ app.add_typer(drift_app, name="drift")
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and who is told of them.")
 app.add_typer(alerts_app, name="alerts")
 _out = Console(soft_wrap=False)
-_err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
 ConfigFile = Annotated[
@@ -66,7 +59,7 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
     from floodmark.orchestration.windows import open_next  # noqa: PLC0415
     from floodmark.sync.gaps import find_stopped  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         path = (config or config_path()).resolve()
         loaded = load_config(path)
         opened = open_next(loaded, pipeline)
@@ -98,7 +91,7 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
     from floodmark.orchestration.replays import replay_of  # noqa: PLC0415
 
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
-    with _explained():
+    with explained():
         path = (config or config_path()).resolve()
         loaded = load_config(path)
         found = replay_of(loaded, pipeline)
@@ -135,7 +128,7 @@ def reload(
     a load. Its old rows stay readable, and the other tables go on meanwhile."""
     from floodmark.orchestration.loads import end_load, open_reload  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         path = (config or config_path()).resolve()
         loaded = load_config(path)
         opened = open_reload(loaded, pipeline, table, where)
@@ -161,7 +154,7 @@ def status(
     """State, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
     from floodmark.console.tables import status_json, status_table  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         loaded = load_config(config or config_path())
         names = [pipeline] if pipeline else list(loaded.pipelines)
         statuses = [_read_status(loaded, name, live) for name in names]
@@ -200,7 +193,7 @@ def doctor(
     """Examine the source of PIPELINE, with what mends each finding. Exit status 3 for risks, 4 for problems."""
     from floodmark.console.doctor import examine, findings_json, findings_table, write_grants  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         loaded = load_config(config or config_path())
         wiring = wire(loaded, pipeline)
         if grants is not None:
@@ -234,7 +227,7 @@ def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = Non
     from floodmark.console.tables import verification_json, verification_table  # noqa: PLC0415
     from floodmark.spark.verify import verify_tables  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         wiring = wire(load_config(config or config_path()), pipeline)
         results = list(verify_tables(wiring.settings, wiring.source_connection(), wiring.warehouse_connection()))
     if as_json:
@@ -254,7 +247,7 @@ def check_config(
     show: Annotated[bool, typer.Option("--show", help="Print it with every default written out.")] = False,
 ) -> None:
     """Read the configuration and report everything that is wrong with it. Asks neither source nor warehouse."""
-    with _explained():
+    with explained():
         path = file or config_path()
         loaded = load_config(path)
     if show:
@@ -275,7 +268,7 @@ def list_drift(
     from floodmark.console.drift import drift_details, drift_json, drift_table, switch_lines  # noqa: PLC0415
     from floodmark.orchestration import drift_approval, switches  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         loaded = load_config(config or config_path())
         events = drift_approval.list_drift(loaded, everything=everything)
         under_way = switches.list_switches(loaded)
@@ -296,7 +289,7 @@ def approve_drift(event: Annotated[int, typer.Argument(help="Its number.")], con
     capture instance is proposed, it is made, and the table goes over to it."""
     from floodmark.orchestration import drift_approval, switches  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         loaded = load_config(config or config_path())
         if switches.is_proposal(loaded, event):
             typer.echo(switches.approve_switch(loaded, event, getpass.getuser()))
@@ -311,7 +304,7 @@ def reject_drift(event: Annotated[int, typer.Argument(help="Its number.")], conf
     """Turn down what an EVENT proposes: its alert is over, and the table goes on without the column."""
     from floodmark.orchestration import switches  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         typer.echo(switches.reject_switch(load_config(config or config_path()), event, getpass.getuser()))
 
 
@@ -322,7 +315,7 @@ def switch_instances(
     """Take the approved switches of capture instances of SOURCE as far as they go now, as its drift DAG does."""
     from floodmark.orchestration import switches  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         typer.echo(switches.run_switches(load_config(config or config_path()), source))
 
 
@@ -333,7 +326,7 @@ def release_table(
     """End every hold on a TABLE of PIPELINE; it goes on with the next run."""
     from floodmark.orchestration import drift_approval  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         drift_approval.release_table(load_config(config or config_path()), pipeline, table)
     typer.echo(f"{table} goes on in {pipeline}.")
 
@@ -343,7 +336,7 @@ def test_alerts(config: ConfigFile = None) -> None:
     """Send a message to every channel of the configuration. Exit status 1 when one of them does not take it."""
     from floodmark.orchestration.alerting import try_channels  # noqa: PLC0415
 
-    with _explained():
+    with explained():
         tried = try_channels(load_config(config or config_path()))
     for name, problem in tried.items():
         typer.echo(f"{name}: {problem or 'told'}")
@@ -371,40 +364,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn our errors into one message and an exit status."""
-    try:
-        yield
-    except FloodmarkError as error:
-        _err.print(f"floodmark: {error.in_full}", markup=False)
-        if isinstance(error, ConfigError):
-            raise typer.Exit(EXIT_CONFIG) from None
-        raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
-
-
-def _log_plainly() -> None:
-    """Our own words only, on standard error. Airflow, once imported, would write its warnings to standard output."""
-    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    own = logging.getLogger("floodmark")
-    own.addHandler(handler)
-    own.setLevel(logging.INFO)
-    own.propagate = False
-
-
-def _has_airflow_database() -> bool:
-    """Whether there is an Airflow here: asking one that is not there would make an empty database for it."""
-    if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
-        return True
-    return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()
-
-
 def main() -> None:
     """The console script."""
-    if _has_airflow_database():
+    if has_airflow_database():
         # Without a running task Airflow looks connections up in the environment only; as a server it asks its database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    _log_plainly()
+    log_plainly()
     app()
