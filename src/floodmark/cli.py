@@ -224,7 +224,7 @@ def _likely_stop(loaded: Config, pipeline: str) -> PlannedStop | None:
 @app.command()
 def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Compare source and warehouse row by row and name the differing keys. Exit status 1 when there are any."""
-    from floodmark.console.tables import verification_json, verification_table  # noqa: PLC0415
+    from floodmark.console.tables import verification_json, verification_remarks, verification_table  # noqa: PLC0415
     from floodmark.spark.verify import verify_tables  # noqa: PLC0415
 
     with explained():
@@ -234,9 +234,8 @@ def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = Non
         typer.echo(verification_json(results))
     else:
         _out.print(verification_table(results))
-        for result in results:
-            for difference in result.differences:
-                _out.print(f"{result.source}: {difference}", markup=False, highlight=False)
+        for line in verification_remarks(results):
+            _out.print(line, markup=False, highlight=False)
     if not all(result.equal for result in results):
         raise typer.Exit(EXIT_FAILED)
 

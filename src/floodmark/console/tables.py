@@ -150,6 +150,21 @@ def verification_table(results: Sequence[TableVerification]) -> Table:
     return table
 
 
+def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
+    """The differing keys, as many as were noted, and what may be behind them."""
+    lines = []
+    for each in results:
+        lines += [f"{each.source}: {difference}" for difference in each.differences]
+        more = each.different_keys - len(each.differences)
+        lines += [f"{each.source}: and {more:,} keys more"] if each.differences and more else []
+    if not all(each.equal for each in results):
+        lines.append(
+            "What the source wrote after the watermarks differs as well. For a proof, let nobody write, do a run when "
+            "the capture job has caught up, and verify again."
+        )
+    return lines
+
+
 def verification_json(results: Sequence[TableVerification]) -> str:
     return json.dumps(
         [

@@ -1,4 +1,4 @@
-"""``floodmark status`` on the terminals that people have."""
+"""What ``floodmark status`` and ``floodmark verify`` show, on the terminals that people have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from floodmark.console.status import LastWindow, PipelineStatus, TableStatus
-from floodmark.console.tables import status_table
+from floodmark.console.tables import status_table, verification_remarks
+from floodmark.core.schema import TableName
+from floodmark.warehouse.verify import Difference, TableVerification
 
 ORDERS = TableStatus(
     source="dbo.Orders", target="shop.orders", watermark="0x0000003200195AE00001",
@@ -63,3 +65,15 @@ def test_rows_in_quarantine_and_open_drift_are_shown_where_there_are_any() -> No
     assert "2 in quarantine" in text
     assert "1 open" in text
     assert "dbo.Orders: drift: column Note int was added (event 3)" in text
+
+
+def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_named_as_a_cause() -> None:
+    orders, target = TableName("dbo", "Orders"), TableName("shop", "orders")
+    equal = TableVerification(orders, target, 5, 5, 0, 0, 0, ())
+    assert verification_remarks([equal]) == []
+    first = Difference((101,), "different", ("Amount",))
+    different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
+    key, more, why = verification_remarks([equal, different])
+    assert key == "dbo.Orders: key (101) is different in Amount"
+    assert more == "dbo.Orders: and 1,005 keys more"
+    assert "let nobody write" in why
