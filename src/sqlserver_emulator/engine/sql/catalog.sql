@@ -250,23 +250,6 @@ CREATE FUNCTION emulator.tsql_length(type oid, typmod int) RETURNS int LANGUAGE 
     FROM pg_type t WHERE t.oid = type
 $$;
 
--- Fill emulator.columns of a relation from PostgreSQL's catalog (used where no T-SQL declaration exists).
-CREATE FUNCTION emulator.register_columns(relation oid) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
-                                  is_nullable)
-    SELECT relation::int, a.attnum, a.attname, a.attname, a.attnum, emulator.tsql_type_name(a.atttypid),
-           emulator.tsql_length(a.atttypid, a.atttypmod),
-           CASE WHEN t.typname = 'numeric' THEN CASE WHEN a.atttypmod > 4 THEN ((a.atttypmod - 4) >> 16) & 65535 ELSE 38 END
-                WHEN t.typname = 'float8' THEN 53 ELSE 0 END,
-           CASE WHEN t.typname = 'numeric' THEN CASE WHEN a.atttypmod > 4 THEN (a.atttypmod - 4) & 2047 ELSE 0 END
-                WHEN t.typname IN ('time', 'timestamp') THEN CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE 6 END
-                WHEN t.typname = 'datetimeoffset' THEN 7 ELSE 0 END,
-           NOT a.attnotnull
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
-    ON CONFLICT DO NOTHING
-$$;
-
 -- Enter a relation made by the emulator itself (a system view, a change table) into the catalog; returns its object id.
 CREATE FUNCTION emulator.register_relation(database int, schema text, relation_name text, type text, system boolean)
 RETURNS int LANGUAGE plpgsql AS $$
@@ -278,7 +261,7 @@ BEGIN
     relation := format('%I.%I', home.postgres_name, relation_name)::regclass;
     INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)
     VALUES (relation::int, database, home.schema_id, relation_name, type, relation_name, true, system);
-    PERFORM emulator.register_columns(relation);
+    PERFORM emulator.register_columns(ARRAY[relation]);
     RETURN relation::int;
 END $$;
 
