@@ -96,6 +96,9 @@ def supervise() -> None:
             airflow = stack.airflow
             stack.say(f"Airflow UI: {airflow.url}  user: admin  password: {airflow.password}")
             stack.say(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}")
+            environment = state_dir / "environment"
+            airflow.write_environment(environment)
+            stack.say(f"for floodmark status and the like in a shell: . {environment}")
             stack.say("up; stop with: make down")
             threading.Event().wait()
     except LaptopError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -101,6 +102,14 @@ class Airflow:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}",
             MARK: str(self.state_dir),
         }
+
+    def write_environment(self, path: Path) -> None:
+        """For a shell to read, so that ``floodmark`` and ``airflow`` find the same connections. It holds passwords.
+        Without the mark: what is called from that shell does not end with the rest."""
+        given = {
+            name: value for name, value in self.environment().items() if name != MARK and os.environ.get(name) != value
+        }
+        _write_private(path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items()))
 
     def start(self) -> None:
         """Migrate the metadata database and start the four processes."""

@@ -98,6 +98,7 @@ class Stack:
         stop_marked(self.state_dir)
         if hasattr(self, "warehouse"):
             self.warehouse.stop()
+        (self.state_dir / "environment").unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
