@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from sqlserver_emulator.engine.contract import DeclaredType
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import (
+    SYSTEM,
     CatalogColumn,
     CatalogObject,
     InlineFunction,
@@ -212,7 +213,7 @@ class CatalogCache:
         rows = cast(list[tuple[Any, ...]], self._fetch(_COLUMNS, [object_id]))
         columns = [(int(row[-1]), _column(*row[:-1])) for row in rows]
         key = tuple(cast(str, k[0]) for k in self._fetch(_KEY, [object_id])) if kind == "U" else ()
-        kind = "S" if is_system else kind
+        kind = SYSTEM if is_system else kind
         ordered = tuple(column for _, column in columns)
         table = CatalogObject(object_id, database, schema, name, kind, postgres_schema, postgres_name, ordered, key)
         return Relation(table, dict(columns))

@@ -43,7 +43,7 @@ class QueryResults:
     def select(self, translated: Translated, values: Sequence[object]) -> StatementResult:
         """Run a query that gives rows. Errors of its first rows are raised here, later ones from the batches."""
         may_be_large = translated.read_only and self._connection.reads_what_others_read
-        if may_be_large and self._estimate(translated.sql, values) >= LARGE_ROWS:
+        if may_be_large and self._estimate(translated, values) >= LARGE_ROWS:
             large = self._select_large(translated, values)
             if large is not None:
                 return large
@@ -91,11 +91,13 @@ class QueryResults:
                 yield batch
         self._open_result = None
 
-    def _estimate(self, sql: str, values: Sequence[object]) -> int:
+    def _estimate(self, translated: Translated, values: Sequence[object]) -> int:
+        sql = translated.sql
         known = self._estimates.known(sql)
         if known is not None:
             return known
-        if " FROM " not in sql:
+        # System views are small, and PostgreSQL plans what they stand for longer than it reads them.
+        if " FROM " not in sql or translated.of_catalog:
             return 1
         (plan,) = self._access.rows(self._connection.run(explain(sql, values), reads=True))[0]
         rows = estimated_rows(plan)

@@ -33,13 +33,15 @@ class CatalogColumn:
 
 READ_ONLY = "R"
 """The kind of a table that was passed as a parameter."""
+SYSTEM = "S"
+"""The kind of a system table or view."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogObject:
     """A table or view that a name resolved to.
 
-    ``kind`` is 'U' (table), 'V' (view), 'S' (system table or view), or ``READ_ONLY``.
+    ``kind`` is 'U' (table), 'V' (view), ``SYSTEM``, or ``READ_ONLY``.
     """
 
     object_id: int
@@ -175,6 +177,8 @@ class Translated:
     """Lower-case names of the columns that the SET list of an UPDATE or MERGE assigns, for UPDATE() in triggers."""
     max_recursion: int | None = None
     """OPTION (MAXRECURSION), 0 for none; None: it does not say."""
+    of_catalog: bool = False
+    """A SELECT that reads system views and no table."""
 
 
 class StatementTranslator(Protocol):

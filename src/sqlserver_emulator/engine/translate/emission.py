@@ -75,6 +75,7 @@ class Emission:
         self.parameters: list[int | VariableParameter] = []
         self.session_bound = False
         self.read_only = True
+        self.table_kinds: set[str] = set()
         self.identity_of: CatalogObject | None = None
         self.deferred_update_of: CatalogObject | None = None
         self.assigned_columns: set[str] = set()

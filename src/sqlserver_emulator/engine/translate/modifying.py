@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.translate.rows import Query, output_columns, proj
 from sqlserver_emulator.engine.translate.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.sources import resolve_table, table_columns, table_parts
 from sqlserver_emulator.engine.translate.values import Value, null, suggest
-from sqlserver_emulator.engine.translation import READ_ONLY, CatalogColumn, CatalogObject
+from sqlserver_emulator.engine.translation import READ_ONLY, SYSTEM, CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -79,7 +79,7 @@ def writable(table: CatalogObject) -> CatalogObject:
     if table.kind == READ_ONLY:
         message = f'The table-valued parameter "{table.name}" is READONLY and cannot be modified.'
         raise SqlServerError(10700, message)
-    if table.kind == "S":
+    if table.kind == SYSTEM:
         raise SqlServerError(259, "Ad hoc updates to system catalogs are not allowed.")
     return table
 

@@ -361,6 +361,7 @@ def resolve_table(queries: QueryTranslator, parts: tuple[str, ...]) -> CatalogOb
             found = _through_synonym(emission.catalog, database, schema, name)
     if found is None:
         raise invalid_object(".".join(parts))
+    emission.table_kinds.add(found.kind)
     return found
 
 

@@ -48,6 +48,7 @@ class Template:
             made.ddl,
             made.assigned_columns,
             made.max_recursion,
+            made.of_catalog,
         )
 
 

@@ -26,7 +26,7 @@ from sqlserver_emulator.engine.translate.recursion import max_recursion
 from sqlserver_emulator.engine.translate.rows import finished
 from sqlserver_emulator.engine.translate.scope import Scope, SourceColumn
 from sqlserver_emulator.engine.translate.updates import translate_delete, translate_update
-from sqlserver_emulator.engine.translation import Translated
+from sqlserver_emulator.engine.translation import SYSTEM, Translated
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.types import TsqlType
@@ -87,6 +87,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
             column_names=tuple(column.name for column in query.columns),
             read_only=emission.read_only,
             max_recursion=emission.max_recursion,
+            of_catalog=emission.table_kinds == {SYSTEM},
         )
     raise dialect.syntax_error(word)
 
