@@ -156,12 +156,15 @@ def test_first_look_at_tables_as_they_were_made_finds_nothing(watched: Watched) 
 
 def test_an_added_column_is_told_once_with_its_ddl_and_the_exact_statement(watched: Watched) -> None:
     watched.look()
-    watched.change("ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
+    watched.change("INSERT dbo.Orders (Id) VALUES (1), (2), (3)", "ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
+    watched.change("UPDATE dbo.Orders SET Code = 1, Colour = N'red' WHERE Id < 3", "DELETE dbo.Orders WHERE Id = 3")
     watched.look()
     watched.look()
     assert watched.found() == [(DriftClass.COLUMN_ADDED, "Colour")]
     (alert,) = watched.alerts.raised
     assert (alert.kind, alert.subject, alert.table) == ("schema_drift", "shop", ORDERS)
+    at_risk = "2 changes captured since the DDL without it; any of the table's 2 rows that has a value in it."
+    assert f"Rows at risk: {at_risk} DDL at LSN" in alert.what
     (event,) = watched.events()
     (entry,) = event.explained.entries
     assert "ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL" in alert.what

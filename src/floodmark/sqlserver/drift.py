@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.ddl import DdlEntry
 from floodmark.core.drift_proposal import LivingInstance
+from floodmark.core.drift_risk import COUNTED_CHANGES, RowsAtRisk
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
@@ -19,7 +20,7 @@ from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.catalog import Row, read_source_column
 from floodmark.sqlserver.connection import SqlServerConnection
 from floodmark.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-from floodmark.sqlserver.tsql import quote_table
+from floodmark.sqlserver.tsql import change_table, quote_table
 from floodmark.sync.drift_ports import DriftSight, TableDetails
 
 _CAPTURED_NAME, _CAPTURED_ID = 3, 4
@@ -42,6 +43,16 @@ class SqlServerDriftSource:
                 if found is not None:
                     details[instance] = found
         return DriftSight(details, tuple(_living(row) for row in (sets[0] if sets else [])))
+
+    def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
+        """No statement of every look: it is asked once an event."""
+        text = read_sql("source", "read_risk").format(change_table=change_table(instance), limit=COUNTED_CHANGES)
+        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+            session.limit_lock_waits()
+            # After the last of all LSNs nothing is counted.
+            after = since.value if since else b"\xff" * 10
+            ((table_rows, change_rows),) = session.fetch(text, (quote_table(table), after))
+        return RowsAtRisk(None if table_rows is None else int(table_rows), int(change_rows) if since else None)
 
 
 def _read_details(session: SourceSession, instance: str, table: TableName) -> TableDetails | None:

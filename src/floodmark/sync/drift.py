@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.core.capture import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
-from floodmark.core.drift import TableShape, is_as_known, stored
+from floodmark.core.drift import DriftClass, TableShape, is_as_known, stored
+from floodmark.core.drift_risk import RowsAtRisk
 from floodmark.core.drift_words import describe, describe_hold
-from floodmark.core.errors import TableHeldError
+from floodmark.core.errors import FloodmarkError, TableHeldError
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.state import TableState
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert
-from floodmark.sync.drift_ports import DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert, is_ignored
+from floodmark.sync.drift_ports import DriftEvent, DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
 from floodmark.sync.ports import Source
 
 _LOG = logging.getLogger(__name__)
@@ -174,10 +175,22 @@ class DriftWatch:
     def _tell(self) -> None:
         """Written before it is told: a process that dies in between leaves an event that the next look tells."""
         for event in self._ledger.list_untold(self._name):
-            alert = build_drift_alert(event)
+            alert = build_drift_alert(event, self._read_risk(event))
             if alert is not None:
                 self._alerts.raise_alert(alert)
             self._ledger.mark_told(event.event_id)
+
+    def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
+        """Of an added column that could be carried. Nobody is told later because it cannot be counted."""
+        difference = event.explained.difference
+        if difference.kind is not DriftClass.COLUMN_ADDED or difference.obstacle or is_ignored(event):
+            return None
+        since = min((entry.lsn for entry in event.explained.entries), default=None)
+        try:
+            return self._source().read_risk(event.table, event.identity.name, since)
+        except FloodmarkError as error:
+            _LOG.warning("How many rows column %s of %s concerns: %s", difference.column, event.table, error)
+            return None
 
 
 def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:

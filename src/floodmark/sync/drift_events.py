@@ -22,6 +22,7 @@ from floodmark.core.drift import (
     select_policy,
 )
 from floodmark.core.drift_proposal import build_proposal
+from floodmark.core.drift_risk import RowsAtRisk
 from floodmark.core.drift_words import advise, describe, describe_ddl, describe_effect
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -164,16 +165,20 @@ def alert_key(event_id: int) -> str:
     return f"{KIND}:{event_id}"
 
 
-def build_drift_alert(event: DriftEvent) -> Alert | None:
-    """None where every pipeline ignores the event."""
-    if all(policy is DriftPolicy.IGNORE for policy in event.policies.values()):
+def is_ignored(event: DriftEvent) -> bool:
+    return all(policy is DriftPolicy.IGNORE for policy in event.policies.values())
+
+
+def build_drift_alert(event: DriftEvent, risk: RowsAtRisk | None = None) -> Alert | None:
+    """None where every pipeline ignores the event. risk: of an added column."""
+    if is_ignored(event):
         return None
-    difference = event.explained.difference
+    difference, ddl = event.explained.difference, describe_ddl(event.explained)
     return Alert(
         kind=KIND,
         subject=event.source,
         table=event.table,
-        what=f"{event.table}: {describe(difference)}. {describe_ddl(event.explained)}",
+        what=" ".join(filter(None, (f"{event.table}: {describe(difference)}.", str(risk or ""), ddl))),
         where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
         + (f", column {difference.column}" if difference.column else ""),
         means=describe_effect(difference, event.policies),

@@ -11,6 +11,7 @@ from floodmark.core.capture import InstanceIdentity
 from floodmark.core.ddl import DdlEntry, Explained
 from floodmark.core.drift import DriftPolicy, TableShape
 from floodmark.core.drift_proposal import LivingInstance
+from floodmark.core.drift_risk import RowsAtRisk
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import SourceColumn, TableName
 
@@ -45,6 +46,9 @@ class DriftSource(Protocol):
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftSight:
         """asked: capture instances with their source tables. One that is gone meanwhile is left out."""
+
+    def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
+        """Of a column that the instance does not capture. since: the LSN of its DDL, None while it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
