@@ -88,7 +88,7 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
     """Merge an interval of PIPELINE once more, up to the watermarks, which stay where they are."""
     from floodmark.console.tables import replay_table  # noqa: PLC0415
     from floodmark.core.replay_interval import NoInterval, parse_bounds  # noqa: PLC0415
-    from floodmark.orchestration.replays import replay_of  # noqa: PLC0415
+    from floodmark.orchestration.replays import end_failed_replays, replay_of  # noqa: PLC0415
 
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
     with explained():
@@ -111,8 +111,9 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
         opened = found.open(interval)
         if opened.window_id is None:
             _out.print(f"Nothing to replay: {opened.reason}", highlight=False)
-            return
-        _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
+        else:
+            _finish(wire(loaded, pipeline), opened.window_id, opened.state, path)
+        end_failed_replays(loaded, pipeline, found, interval)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment, floodmark
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
+from floodmark.core.run_alerts import REPLAY_FAILED, data_interval, run_failed
+from floodmark.ledger.alerts import PostgresAlertLedger
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -32,7 +34,7 @@ class Runs:
     """The command line on a source of one table."""
 
     source: CdcDatabase
-    conninfo: str
+    server: EmbeddedPostgres
     environment: dict[str, str]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -51,7 +53,7 @@ class Runs:
         return output
 
     def warehouse(self, statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.conninfo) as session:
+        with psycopg.connect(self.server.conninfo()) as session:
             cursor = session.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
@@ -68,6 +70,17 @@ class Runs:
     def change(self, *statements: str) -> None:
         self.source.run("EXEC emulator.advance_clock @seconds = 60", *statements)
         self.source.scan()
+
+    def fail_backfill(self, begin: datetime, end: datetime) -> None:
+        """What is left of a run of it; between two times of the source's clock."""
+        ahead = timedelta(minutes=self.source.scalar("DATEDIFF(minute, GETUTCDATE(), GETDATE())"))
+        part = data_interval(*((at - ahead).replace(tzinfo=UTC) for at in (begin, end)))
+        alert = run_failed(REPLAY_FAILED, "shop", None, dag_id="cdc_shop", run_id="b", task_id="load", part=part)
+        with PostgresAlertLedger(self.server).raised(alert):
+            pass
+
+    def open_alerts(self) -> list[str]:
+        return [each.alert.kind for each in PostgresAlertLedger(self.server).list_open()]
 
     def equal(self) -> bool:
         rows = self.source.query("SELECT Id, Note FROM dbo.Orders ORDER BY Id")
@@ -87,7 +100,7 @@ def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
             "INSERT INTO dbo.Orders SELECT n, CONCAT(N'first ', n) FROM (VALUES (1), (2), (3), (4)) AS v (n)",
         )
         source.enable("Orders")
-        yield Runs(source, server.conninfo(), environment)
+        yield Runs(source, server, environment)
         source.run("EXEC emulator.reset")
 
 
@@ -102,12 +115,15 @@ def test_rows_that_were_spoilt_come_back_and_no_watermark_moves(runs: Runs) -> N
     watermark = runs.watermark()
     runs.warehouse('DELETE FROM shop.orders WHERE "Id" IN (1, 5)')
     runs.warehouse('UPDATE shop.orders SET __deleted = false WHERE "Id" = 2')
+    runs.fail_backfill(begin_at + timedelta(seconds=30), end_at)
     by_lsn = ("replay", "shop", "--from-lsn", begin_lsn, "--to-lsn", end_lsn)
     assert "3 change rows" in " ".join(runs.call(*by_lsn, "--dry-run").split())
     assert not runs.equal()
+    assert runs.open_alerts() == ["replay_failed"]
     runs.call(*by_lsn)
     assert runs.equal()
     assert runs.watermark() == watermark
+    assert runs.open_alerts() == []
     runs.change("UPDATE dbo.Orders SET Note = N'third'", "INSERT INTO dbo.Orders VALUES (6, N'new')")
     normal = runs.start("run", "shop")
     # Half a minute after the oldest entries of the log, and before the changes.

@@ -26,6 +26,10 @@ class Interval:
     def __contains__(self, lsn: Lsn) -> bool:
         return self.after_lsn < lsn <= self.to_lsn
 
+    def covers(self, other: Interval) -> bool:
+        """True when all of ``other`` lies inside."""
+        return self.after_lsn <= other.after_lsn and other.to_lsn <= self.to_lsn
+
     def is_followed_by(self, other: Interval) -> bool:
         """True when ``other`` begins exactly where this one ends: nothing between them, nothing twice."""
         return self.to_lsn == other.after_lsn

@@ -93,6 +93,12 @@ def data_interval(begin: datetime, end: datetime) -> str:
     return f"{begin.astimezone(UTC).isoformat()}/{end.astimezone(UTC).isoformat()}"
 
 
+def parse_data_interval(part: str) -> tuple[datetime, datetime]:
+    """What ``data_interval`` was made of. Raises ValueError."""
+    begin, end = part.split("/")
+    return datetime.fromisoformat(begin), datetime.fromisoformat(end)
+
+
 def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -> Alert:
     """queued_at: for a person, with its zone."""
     return Alert(

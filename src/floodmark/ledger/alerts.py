@@ -55,6 +55,13 @@ class PostgresAlertLedger:
             rows = _query(session, "end_alert_part", kind=kind, subject=subject, part=part)
         return [row["event_key"] for row in rows if row["left"] == 0]
 
+    def list_parts(self, kind: str, subject: str) -> Sequence[str]:
+        """Of all open alerts of a kind about a subject, what is left of them."""
+        ensure_schema(self._at)
+        with open_transaction(self._at, subject) as session:
+            rows = _query(session, "list_alert_parts", kind=kind, subject=subject)
+        return [row["part"] for row in rows]
+
     def list_open(self) -> Sequence[OpenAlert]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
