@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -121,3 +121,11 @@ class Validity:
 
     def __str__(self) -> str:
         return f"{self.table}: {self.verdict.value}: {self.cause}" + (f" {self.hint}" if self.hint else "")
+
+
+def tell_together(validities: Iterable[Validity]) -> str:
+    """Their sentences in one, where what is the same for several tables is said once."""
+    alike: dict[str, list[str]] = {}
+    for each in validities:
+        alike.setdefault(f"{each.verdict.value}: {each.cause} {each.hint}".rstrip(), []).append(str(each.table))
+    return " | ".join(f"{', '.join(tables)}: {what}" for what, tables in alike.items())

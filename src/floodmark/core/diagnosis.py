@@ -156,7 +156,7 @@ def _retention(examined: Examined) -> _Found:
     interval = examined.interval
     runs_minutes = interval.total_seconds() / 60 * _RUNS_WITHIN_RETENTION if interval else 0
     needed = max(_ONE_DAY_MINUTES, round(runs_minutes))
-    kept = timedelta(minutes=jobs.retention_minutes)
+    kept = str(timedelta(minutes=jobs.retention_minutes)).removesuffix(", 0:00:00")
     if jobs.retention_minutes < needed:
         every = f", and a run comes every {interval}" if interval else ""
         yield (

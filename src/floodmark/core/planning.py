@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture import (
+    CaptureInstance,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSighting,
+    Validity,
+    Verdict,
+    tell_together,
+)
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.gap import GAPS
@@ -222,6 +230,6 @@ def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: t
 def _reason(validities: tuple[Validity, ...]) -> str:
     waiting = [validity for validity in validities if validity.verdict is not Verdict.CAUGHT_UP]
     if waiting:
-        return " | ".join(str(validity) for validity in waiting)
+        return tell_together(waiting)
     newest = next((str(validity.max_lsn) for validity in validities), "unknown")
     return f"every table is caught up with the source ({newest})."

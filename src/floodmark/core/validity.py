@@ -8,10 +8,18 @@ without new entries means a capture job that does not run, and not a database wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture import (
+    CaptureInstance,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSighting,
+    Validity,
+    Verdict,
+    tell_together,
+)
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import (
     CaptureStoppedError,
@@ -83,15 +91,11 @@ def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError 
     kind = INCIDENTS[affected[0].verdict]
     if len(affected) == 1:
         return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
-    alike: dict[tuple[str, str], list[str]] = {}
-    for each in affected:
-        alike.setdefault((f"{each.verdict.value}: {each.cause}", each.hint), []).append(str(each.table))
     told = f"{len(affected)} tables cannot be read. "
-    if len(alike) == 1:
-        (((what, hint), tables),) = alike.items()
-        return kind(pipeline, f"{told}{', '.join(tables)}: {what}", hint)
-    reasons = (f"{', '.join(tables)}: {what} {hint}".rstrip() for (what, hint), tables in alike.items())
-    return kind(pipeline, told + " | ".join(reasons))
+    (hint, *others) = {validity.hint for validity in affected}
+    if others:
+        return kind(pipeline, told + tell_together(affected))
+    return kind(pipeline, told + tell_together(replace(validity, hint="") for validity in affected), hint)
 
 
 def not_harvested(pipeline: str, validities: tuple[Validity, ...]) -> NotHarvestedYetError | None:
@@ -99,7 +103,7 @@ def not_harvested(pipeline: str, validities: tuple[Validity, ...]) -> NotHarvest
     waiting = [validity for validity in validities if validity.verdict is Verdict.NOT_HARVESTED_YET]
     if not waiting:
         return None
-    return NotHarvestedYetError(pipeline, " | ".join(str(validity) for validity in waiting))
+    return NotHarvestedYetError(pipeline, tell_together(waiting))
 
 
 def is_quiet(sighting: TableSighting, watermark: Lsn) -> bool:

@@ -56,6 +56,8 @@ def test_capture_job_that_stands_still_is_a_problem_only_where_nobody_planned_it
 
 def test_sound_source_has_nothing_but_good_findings() -> None:
     assert worst(examined()) is Grade.GOOD
+    said = [finding.text for finding in examined() if finding.check in {"instance", "retention"}]
+    assert said == ["changes are kept for 3 days.", "dbo_Orders: can be read."]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from source_sights import ITEMS, NOON, ORDERS, instance, lsn, sighting, snapshot, state
 
-from floodmark.core.capture import InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.capture import InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict, tell_together
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -21,6 +21,7 @@ from floodmark.core.errors import (
     WindowExpiredError,
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.schema import TableName
 from floodmark.core.state import TableState
 from floodmark.core.validity import INCIDENTS, classify, classify_read, incident, is_quiet, not_harvested
 
@@ -200,6 +201,14 @@ def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_
     assert error is not None
     assert error.message == "2 tables cannot be read. dbo.Items, dbo.Orders: capture_stopped: it does not run."
     assert error.hint == "Start it."
+
+
+def test_what_is_the_same_for_several_tables_is_told_once_with_all_their_names() -> None:
+    lagging = [Validity(table, Verdict.CAPTURE_LAGGING, "nothing new.", "Look.") for table in (ORDERS, ITEMS)]
+    other = Validity(TableName("dbo", "Other"), Verdict.CAUGHT_UP, "all read.")
+    assert tell_together([*lagging, other]) == (
+        "dbo.Orders, dbo.Items: capture_lagging: nothing new. Look. | dbo.Other: caught_up: all read."
+    )
 
 
 @given(st.sampled_from([verdict for verdict in Verdict if verdict not in INCIDENTS]))
