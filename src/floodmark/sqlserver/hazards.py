@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from floodmark.core.drift_types import TypeChange, classify_type
 from floodmark.core.hazards import Hazards, find_truncated
-from floodmark.core.schema import TableName
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.window import TemporalPolicy
 from floodmark.sqlfiles import read_sql
 from floodmark.sqlserver.catalog import Row, read_source_column
 from floodmark.sqlserver.driver import SourceSession
@@ -39,24 +41,27 @@ def _truncating(modules: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
 
 
 def build_unlike(instances: Iterable[Row], columns: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
-    """instances: as sys.sp_cdc_help_change_data_capture returns them. columns: of tracked and of change tables."""
-    columns_of: dict[int, dict[str, Row]] = {}
-    for row in columns:
-        columns_of.setdefault(row[0], {})[row[1]] = row
+    """instances: as sys.sp_cdc_help_change_data_capture returns them. columns: of tracked and of change tables. What
+    was only widened fits."""
+    columns_of: dict[int, dict[str, SourceColumn]] = {}
+    for object_id, *row in columns:
+        columns_of.setdefault(object_id, {})[row[0]] = read_source_column(tuple(row))
     found: dict[TableName, tuple[str, ...]] = {}
     for schema, table, instance, change_table_id, source_id, *_ in instances:
         name = TableName(schema, table)
-        source, captured = columns_of.get(source_id, {}), columns_of.get(change_table_id, {})
+        captured = columns_of.get(change_table_id, {})
         unlike = [
-            f"{column}: {_type(row)}, in {instance} still {_type(captured[column])}"
-            for column, row in source.items()
-            # A rowversion is binary(8) in a change table.
-            if column in captured and row[3] != _ROWVERSION and _type(row) != _type(captured[column])
+            f"{column.name}: {column.declared_type}, in {instance} still {before.declared_type}"
+            for column in columns_of.get(source_id, {}).values()
+            if (before := captured.get(column.name)) is not None and _may_not_fit(before, column)
         ]
         if unlike:
             found[name] = (*found.get(name, ()), *unlike)
     return found
 
 
-def _type(row: Sequence[object]) -> str:
-    return read_source_column(tuple(row[1:])).declared_type
+def _may_not_fit(before: SourceColumn, after: SourceColumn) -> bool:
+    # A rowversion is binary(8) in a change table.
+    return after.type_name != _ROWVERSION and classify_type(before, after, TemporalPolicy.TEXT) not in (
+        None, TypeChange.WIDENED,
+    )  # fmt: skip
