@@ -66,6 +66,9 @@ DECLARE
 BEGIN
     EXECUTE format('SELECT count(*) FROM %s', relation::oid::regclass) INTO counted;
     RETURN counted;
+EXCEPTION WHEN undefined_table OR syntax_error THEN
+    -- It was dropped since the view listed it: no name, or a number in its place.
+    RETURN NULL;
 END $$;
 
 -- Pages of 8,192 bytes, as PostgreSQL has them. A heap's and a clustered index's are the table's own, with its large
