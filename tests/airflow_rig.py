@@ -28,6 +28,7 @@ from floodmark_laptop.stack import Stack
 from torture_rig import CONFIG
 
 DAG_ID = "cdc_shop"
+LOAD_DAG_ID = "cdc_load_shop"
 STATES = {"open_window": "planned", "load": "merged", "check": "checked", "advance": "advanced"}
 """Task -> the state that a window has when it is done."""
 _LOCK = 7001
@@ -149,8 +150,8 @@ class AirflowRig:
         enough = workload.transactions + transactions
         self.wait(lambda: workload.transactions >= enough, "the workload")
 
-    def source(self, statement: str) -> None:
-        with self.stack.connect_source("master") as connection:
+    def source(self, statement: str, database: str = "master") -> None:
+        with self.stack.connect_source(database) as connection:
             connection.cursor().execute(statement)
 
     def warehouse(self, statement: str) -> list[tuple[Any, ...]]:
@@ -167,16 +168,32 @@ class AirflowRig:
     def trigger(self) -> str:
         return self.airflow.trigger(DAG_ID)
 
-    def wait_for_success(self, *run_ids: str) -> None:
+    def reload(self, table: str) -> None:
+        """By the DAG of loads."""
+        self.airflow.wait_for_dag(LOAD_DAG_ID)
+        self.airflow.unpause(LOAD_DAG_ID)
+        wanted = {"logical_date": None, "conf": {"table": table}}
+        run = self.airflow.call("POST", f"/dags/{LOAD_DAG_ID}/dagRuns", wanted)
+        self.wait_for_success(run["dag_run_id"], dag_id=LOAD_DAG_ID)
+
+    def wait_for_success(self, *run_ids: str, dag_id: str = DAG_ID) -> None:
         """Of runs that may have been killed in, without anybody's help."""
 
         def succeeded() -> bool:
-            states = {run["dag_run_id"]: run["state"] for run in self.airflow.runs(DAG_ID)}
+            states = {run["dag_run_id"]: run["state"] for run in self.airflow.runs(dag_id)}
             for run in run_ids:
-                assert states[run] != "failed", self.airflow.task_states(DAG_ID, run)
+                assert states[run] != "failed", self.airflow.task_states(dag_id, run)
             return all(states[run] == "success" for run in run_ids)
 
         self.wait(succeeded, f"{', '.join(run_ids)} to succeed")
+
+    def wait_for_failure(self, run_id: str) -> None:
+        def failed() -> bool:
+            states = {run["dag_run_id"]: run["state"] for run in self.airflow.runs(DAG_ID)}
+            assert states[run_id] != "success", self.airflow.task_states(DAG_ID, run_id)
+            return states[run_id] == "failed"
+
+        self.wait(failed, f"{run_id} to fail")
 
     def running_tasks(self) -> dict[str, tuple[int, str]]:
         """Task id -> its process and its run, over all runs."""

@@ -1,5 +1,5 @@
 """kill -9 of Airflow's processes, inside the steps of a first load, of windows and of backfills, under a workload: all
-that Airflow tries again ends well by itself, and source and warehouse end equal, row by row.
+that Airflow tries again ends well by itself, and source and warehouse end equal, row by row. Then a gap stops one table.
 
 FLOODMARK_AIRFLOW_KILLS: how many more, of drawn victims at drawn moments. FLOODMARK_TORTURE_SEED: which.
 FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations, as ``make torture`` does.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_rig import STATES, AirflowRig, Gate
+from airflow_rig import DAG_ID, STATES, AirflowRig, Gate
 from airflow_torturer import AirflowTorturer
 from floodmark_laptop.comparison import compare
 
@@ -96,6 +96,34 @@ def kill_in_backfill(rig: AirflowRig, victim: str, *arguments: str) -> None:
     assert rig.warehouse(STILL_SPOILT) == []
 
 
+def stop_one_table(rig: AirflowRig) -> None:
+    """Cleanup passes its watermark: the others go on, runs fail for it, and a reload of it ends that."""
+    watermarks = "SELECT source_name, watermark FROM floodmark.tables"
+    before = dict(rig.warehouse(watermarks))
+    for note in ("one", "two"):
+        rig.source(f"UPDATE TOP (3) dbo.Customers SET Name = N'{note}'", "Shop")
+        rig.source("UPDATE TOP (3) dbo.Products SET Price = 1", "Shop")
+        rig.source("EXEC emulator.run_capture", "Shop")
+    low = "DECLARE @low binary(10) = (SELECT MAX([__$start_lsn]) FROM cdc.dbo_Customers_CT)"
+    rig.source(f"{low} EXEC sys.sp_cdc_cleanup_change_table N'dbo_Customers', @low", "Shop")
+    run = rig.trigger()
+    rig.wait_for_failure(run)
+    states = rig.airflow.task_states(DAG_ID, run)
+    assert (states["advance"], states["tell_gaps"]) == ("success", "failed")
+    assert {name for name, watermark in rig.warehouse(watermarks) if watermark == before[name]} == {"Customers"}
+    assert [each.table for each in compare(rig.stack) if not each.equal] == ["dbo.Customers"]
+    alert = "SELECT what, means FROM floodmark.alerts WHERE kind = 'run_failed' AND ended_at IS NULL"
+    rig.wait(lambda: bool(rig.warehouse(alert)), "the alert")
+    ((what, means),) = rig.warehouse(alert)
+    assert what.startswith("dbo.Customers: expired: changes after the watermark")
+    assert "The others go on" in means
+    rig.reload("dbo.Customers")
+    rig.source("UPDATE TOP (1) dbo.Products SET Price = 2", "Shop")
+    rig.source("EXEC emulator.run_capture", "Shop")
+    rig.wait_for_success(rig.trigger())
+    assert rig.warehouse(alert) == []
+
+
 def test_airflow_killed_inside_every_step_ends_with_equal_tables(
     stack_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +143,7 @@ def test_airflow_killed_inside_every_step_ends_with_equal_tables(
             AirflowTorturer(rig, SEED).torture(KILLS)
         rig.end_workload()
         rig.wait_for_success(rig.trigger())
+        stop_one_table(rig)
         assert [(c.table, c.differences) for c in compare(rig.stack) if not c.equal] == []
         assert rig.warehouse("SELECT DISTINCT state FROM floodmark.windows") == [("advanced",)]
         assert rig.warehouse("SELECT * FROM test.moved_back") == []
