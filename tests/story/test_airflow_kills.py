@@ -1,5 +1,6 @@
 """kill -9 of Airflow's processes, inside the steps of a first load, of windows and of backfills, under a workload: all
-that Airflow tries again ends well by itself, and source and warehouse end equal, row by row. Then a gap stops one table.
+that Airflow tries again ends well by itself, and source and warehouse end equal, row by row. Then a gap
+stops one table.
 
 FLOODMARK_AIRFLOW_KILLS: how many more, of drawn victims at drawn moments. FLOODMARK_TORTURE_SEED: which.
 FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations, as ``make torture`` does.
