@@ -191,7 +191,7 @@ class AirflowRig:
         def failed() -> bool:
             states = {run["dag_run_id"]: run["state"] for run in self.airflow.runs(DAG_ID)}
             assert states[run_id] != "success", self.airflow.task_states(DAG_ID, run_id)
-            return states[run_id] == "failed"
+            return bool(states[run_id] == "failed")
 
         self.wait(failed, f"{run_id} to fail")
 
