@@ -251,5 +251,6 @@ def test_log_says_in_plain_words_what_was_decided(runner: Runner, caplog: pytest
     for part in (
         "not_started: first load, up to", "Window 1 opened", "dbo.Orders -> shop.orders: first load, by key (Id).",
         "shop.orders created", "3 rows read, 3 staged", "3 inserted, 0 updated", "Window 1 is published",
+        "Window 1 is merged: its table in one transaction", ": shop.orders.",
     ):  # fmt: skip
         assert part in words

@@ -194,14 +194,17 @@ def replay_table(counts: Sequence[ReplayCount]) -> Table:
 
 def run_table(result: AdvanceResult) -> Table:
     """What a window did, per table."""
-    table = Table(title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", title_justify="left")
-    for name in ("table", "kind"):
-        table.add_column(name, no_wrap=True)
+    table = Table(
+        title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", title_justify="left",
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
+    )  # fmt: skip
+    table.add_column("table", overflow="fold")
     for name in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for each in result.tables:
         rows = each.counts
         numbers = (rows.read_rows, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
                    rows.quarantined_rows)  # fmt: skip
-        table.add_row(str(each.target), each.kind.value.replace("_", " "), *(f"{number:,}" for number in numbers))
+        kind = each.kind.value.replace("_", " ")
+        table.add_row(f"{each.target}\n{kind}", *(f"{number:,}" for number in numbers))
     return table

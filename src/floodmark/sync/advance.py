@@ -51,7 +51,9 @@ def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> Adva
                 _LOG.info("%s: rows where %s were loaded; the watermark stays.", table.target, table.where)
                 continue
             _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
-        _LOG.info("Window %s is published: %s is complete up to %s.", window_id, plan.pipeline, plan.to_lsn)
+        complete = [str(table.target) for table in plan.tables if not table.where]
+        what = f": complete up to {plan.to_lsn}: {', '.join(complete)}" if complete else ""
+        _LOG.info("Window %s is published%s.", window_id, what)
     return AdvanceResult(
         window_id, plan.pipeline, plan.to_lsn,
         tuple(

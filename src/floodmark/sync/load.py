@@ -56,7 +56,8 @@ def _load(
         raise
     for name, rows in counts.items():
         _log_counts(name, rows)
-    _LOG.info("Window %s is merged: all %s tables in one transaction.", window_id, len(counts))
+    merged = f"all {len(counts)} tables" if len(counts) > 1 else "its table"
+    _LOG.info("Window %s is merged: %s in one transaction.", window_id, merged)
     return counts
 
 

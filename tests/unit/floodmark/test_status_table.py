@@ -10,8 +10,11 @@ import pytest
 from rich.console import Console
 
 from floodmark.console.status import LastWindow, PipelineStatus, TableStatus
-from floodmark.console.tables import status_table, verification_remarks
+from floodmark.console.tables import run_table, status_table, verification_remarks
+from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
+from floodmark.core.window import LoadKind, TableCounts
+from floodmark.sync.advance import AdvanceResult, PublishedTable
 from floodmark.warehouse.verify import Difference, TableVerification
 
 ORDERS = TableStatus(
@@ -77,3 +80,15 @@ def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_nam
     assert key == "dbo.Orders: key (101) is different in Amount"
     assert more == "dbo.Orders: and 1,005 keys more"
     assert "let nobody write" in why
+
+
+def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
+    counts = TableCounts(1_234_567, 1_234_567, inserted_rows=1_234_567)
+    at = Lsn(bytes(9) + b"\x01")
+    done = PublishedTable(
+        TableName("dbo", "Orders"), TableName("shop", "orders"), LoadKind.FIRST_LOAD, None, at, counts
+    )
+    out = StringIO()
+    Console(width=80, file=out).print(run_table(AdvanceResult(7, "shop", at, (done,))))
+    for whole in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined", "1,234,567", "first load"):
+        assert whole in out.getvalue()
