@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from airflow_home import choose_airflow_home
 from emulator_process import Emulator, choose_odbc_provider, running_emulator
+from server_folders import server_folder
 
 choose_odbc_provider()
 choose_airflow_home()
@@ -34,10 +33,8 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def open_dir() -> Iterator[Path]:
     """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket."""
-    folder = Path(tempfile.mkdtemp(prefix="sqlserver-emulator-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with server_folder("sqlserver-emulator-") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

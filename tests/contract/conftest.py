@@ -21,11 +21,21 @@ def postgres(open_dir: Path) -> Iterator[EmbeddedPostgres]:
         yield server
 
 
-@pytest.fixture
-def database(postgres: EmbeddedPostgres) -> Iterator[WarehouseConnection]:
-    """An empty database of the test's own."""
+@pytest.fixture(scope="session")
+def ledger_template(postgres: EmbeddedPostgres) -> str:
+    """The name of a database with the ledger's tables: copying it takes much less than making them."""
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
-        session.execute("CREATE DATABASE warehouse_test")
+        session.execute("CREATE DATABASE ledger_template")
+    PostgresLedger(WarehouseConnection(str(postgres.socket_dir), 5432, "ledger_template", "postgres")).ensure_schema()
+    return "ledger_template"
+
+
+@pytest.fixture
+def database(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iterator[WarehouseConnection]:
+    """A database of the test's own: empty, or with the ledger's tables where the test asks for ``ledger`` too."""
+    template = request.getfixturevalue("ledger_template") if "ledger" in request.fixturenames else "template1"
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+        session.execute(f"CREATE DATABASE warehouse_test TEMPLATE {template} STRATEGY file_copy")
         yield WarehouseConnection(str(postgres.socket_dir), 5432, "warehouse_test", "postgres")
         session.execute("DROP DATABASE warehouse_test WITH (FORCE)")
 
@@ -33,6 +43,4 @@ def database(postgres: EmbeddedPostgres) -> Iterator[WarehouseConnection]:
 @pytest.fixture
 def ledger(database: WarehouseConnection) -> PostgresLedger:
     """With its tables made."""
-    made = PostgresLedger(database)
-    made.ensure_schema()
-    return made
+    return PostgresLedger(database)

@@ -16,6 +16,8 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.switch import Backfill, SwitchState
 from floodmark.warehouse.connection import WarehouseConnection
 
+pytestmark = pytest.mark.usefixtures("ledger")
+
 
 @pytest.fixture
 def source(emulator: Emulator) -> Iterator[CdcDatabase]:

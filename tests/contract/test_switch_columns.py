@@ -14,6 +14,8 @@ from floodmark.core.drift import DriftPolicy
 from floodmark.core.switch import Backfill
 from floodmark.warehouse.connection import WarehouseConnection
 
+pytestmark = pytest.mark.usefixtures("ledger")
+
 
 @pytest.fixture
 def source(emulator: Emulator) -> Iterator[CdcDatabase]:

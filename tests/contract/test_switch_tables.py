@@ -22,6 +22,8 @@ from floodmark.warehouse.connection import WarehouseConnection
 
 PASSWORD = "Under2026!"
 
+pytestmark = pytest.mark.usefixtures("ledger")
+
 
 @pytest.fixture
 def source(emulator: Emulator) -> Iterator[CdcDatabase]:
