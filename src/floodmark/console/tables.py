@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group
@@ -34,11 +34,12 @@ def status_table(status: PipelineStatus) -> Group:
     table.add_column("lag\nbehind\nheadroom", no_wrap=True)
     table.add_column("last window\nread\n+ins ~upd -del")
     # Only where there is something to be shown.
-    more = [column for column in _MORE if any(column.cell(each) for each in status.tables)]
-    for column in more:
-        table.add_column(column.name, overflow="fold")
+    are_sized = any(each.change_tables for each in status.tables)
+    if are_sized:
+        table.add_column("change\ntable", overflow="fold")
     for each in status.tables:
-        table.add_row(*_cells(each), *(column.cell(each) or "-" for column in more), style=_STYLES[each.standing])
+        cells = [*_cells(each), _change_tables(each)] if are_sized else _cells(each)
+        table.add_row(*cells, style=_STYLES[each.standing])
     return Group(Text(_title(status), style="bold"), table, *map(Text, _remarks(status)))
 
 
@@ -76,7 +77,7 @@ def _cells(table: TableStatus) -> list[str]:
     behind = "-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx"
     return [
         escape(f"{table.source}\n-> {table.target}"),
-        f"{_state(table)}\n{table.verdict}",
+        "\n".join((_state(table), table.verdict, *([f"{len(table.drift)} drift open"] if table.drift else []))),
         f"{table.watermark or '-'}\n{at}",
         f"{_duration(table.lag_seconds)}\n{behind}\n{_duration(table.headroom_seconds)}",
         _last_window(table),
@@ -89,10 +90,6 @@ def _last_window(table: TableStatus) -> str:
         return "-"
     lines = [f"{last.read_rows:,}", f"+{last.inserted_rows:,} ~{last.updated_rows:,} -{last.deleted_rows:,}"]
     return "\n".join(lines + ([f"{last.quarantined_rows:,} in quarantine"] if last.quarantined_rows else []))
-
-
-def _drift(table: TableStatus) -> str:
-    return f"{len(table.drift)} open" if table.drift else ""
 
 
 def _state(table: TableStatus) -> str:
@@ -110,17 +107,7 @@ def _change_tables(table: TableStatus) -> str:
             lines.append(f"{each.instance}:")
         lines.append("-" if each.rows is None else f"{each.rows:,} rows")
         lines += [] if each.size_bytes is None else [format_bytes(each.size_bytes)]
-    return "\n".join(lines)
-
-
-class _Column(NamedTuple):
-    """cell: empty where a table has nothing to be shown."""
-
-    name: str
-    cell: Callable[[TableStatus], str]
-
-
-_MORE = (_Column("drift", _drift), _Column("change table", _change_tables))
+    return "\n".join(lines) or "-"
 
 
 def _duration(seconds: float | None) -> str:

@@ -66,7 +66,7 @@ def test_rows_in_quarantine_and_open_drift_are_shown_where_there_are_any() -> No
     odd = replace(ORDERS, last_window=LastWindow(7, 5, 3, 0, 0, 2), drift=("column Note int was added (event 3)",))
     text = shown(100, LINES, odd)
     assert "2 in quarantine" in text
-    assert "1 open" in text
+    assert "1 drift open" in text
     assert "dbo.Orders: drift: column Note int was added (event 3)" in text
 
 
