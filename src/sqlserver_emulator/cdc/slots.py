@@ -7,6 +7,8 @@ transactions: what a rolled-back enable or a committed disable leaves behind is 
 
 from __future__ import annotations
 
+import contextlib
+
 from psycopg import errors
 
 from sqlserver_emulator.cdc.metadata import Run
@@ -14,7 +16,8 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 
 SPARE_SLOT = "cdc_spare"
 _SLOT_PREFIX = "cdc_db"
-_SPARE_LAG_BYTES = 16 << 20
+_SPARE_LAG_BYTES = 1 << 20
+"""Whoever reads from a copy for the first time reads so much that is of no use."""
 _CREATE_TIMEOUT = "10s"
 _LOCK_SPACE = 0x43444331
 """First key of the advisory locks that say "this slot's transaction is still open"."""
@@ -34,6 +37,8 @@ def create_slot(run: Run, conninfo: str, database_id: int) -> str:
         name = f"{_SLOT_PREFIX}{database_id}_{number}"
         other(f"SET lock_timeout = '{_CREATE_TIMEOUT}'", ())
         if _exists(other, SPARE_SLOT):
+            with contextlib.suppress(errors.ObjectInUse):  # somebody else is just moving it
+                keep_spare(other)
             other("SELECT pg_copy_logical_replication_slot($1::text::name, $2::text::name)", (SPARE_SLOT, name))
         else:
             other("SELECT pg_create_logical_replication_slot($1::text::name, 'pgoutput')", (name,))
@@ -45,11 +50,15 @@ def keep_spare(run: Run) -> None:
     if not _exists(run, SPARE_SLOT):
         run("SELECT pg_create_logical_replication_slot($1::text::name, 'pgoutput')", (SPARE_SLOT,))
         return
-    run(
-        "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_flush_lsn()) FROM pg_replication_slots"
+    if not run(
+        "SELECT 1 FROM pg_replication_slots"
         " WHERE slot_name = $1::text::name AND pg_current_wal_flush_lsn() - restart_lsn > $2::bigint",
         (SPARE_SLOT, _SPARE_LAG_BYTES),
-    )
+    ):
+        return
+    # The restart point moves from one such record to another, and PostgreSQL itself writes one every 15 s.
+    run("SELECT pg_log_standby_snapshot()", ())
+    run("SELECT pg_replication_slot_advance($1::text::name, pg_current_wal_flush_lsn())", (SPARE_SLOT,))
 
 
 def drop_abandoned(run: Run) -> None:
