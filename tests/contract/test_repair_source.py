@@ -155,7 +155,7 @@ def test_table_that_is_not_to_be_repaired_stops_alone_until_it_is_loaded_anew(ru
     error = find_stopped(FAILING, runner.ledger)
     assert isinstance(error, WindowExpiredError)
     assert str(error).startswith("dbo.Orders: expired: changes after the watermark")
-    assert f"floodmark reload PIPELINE {ORDERS}" in error.hint
+    assert f"floodmark reload {FAILING.name} {ORDERS}" in error.hint
 
     # Nothing is left for the others to do, but that the log has moved on.
     runner.change("UPDATE dbo.Orders SET V = 21 WHERE Id = 2")

@@ -110,7 +110,9 @@ def test_mark_that_stands_still_is_told_of_before_it_is_lost_and_given_time(guar
     step = guard.keep()
     assert step.low
     assert (guard.retention_minutes, guard.told.kinds) == (3 * DAY + 3 * DAY // 4, ["retention_low"])
-    assert "dbo.Orders in pipeline sales" in guard.told.open["retention_low:shop"].what
+    what = guard.told.open["retention_low:shop"].what
+    assert "dbo.Orders in pipeline sales" in what
+    assert what.startswith("The headroom is below `headroom_limit`.")
     guard.read_all()
     assert guard.keep().retention_minutes == 3 * DAY
     assert (guard.retention_minutes, guard.told.kinds) == (3 * DAY, [])

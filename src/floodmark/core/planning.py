@@ -87,9 +87,12 @@ def classify_tables(
 ) -> tuple[Validity, ...]:  # fmt: skip
     """The verdict on each table of the snapshot. planned_stop: of the capture job, the one that is on."""
     return tuple(
-        classify(sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds, planned_stop)
+        classify(
+            sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds, planned_stop,
+            pipeline=settings.name,
+        )
         for sighting in snapshot.tables
-    )
+    )  # fmt: skip
 
 
 def decide(

@@ -22,7 +22,7 @@ def retention_low(source: str, step: RetentionStep) -> Alert:
     return Alert(
         kind=LOW,
         subject=source,
-        what=f"With the usual retention {step.usual}. Now {step.reason}",
+        what=f"The headroom is below `headroom_limit`. With the usual retention {step.usual}. Now {step.reason}",
         means=_MEANS,
         do="Bring the pipeline to run: its state and the reason are in `floodmark status`.",
         event_key=f"{LOW}:{source}",

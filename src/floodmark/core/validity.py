@@ -57,18 +57,20 @@ def classify(
     state: TableState | None,
     lag_limit_seconds: float = DEFAULT_LAG_LIMIT_SECONDS,
     planned_stop: PlannedStop | None = None,
+    *,
+    pipeline: str = "PIPELINE",
 ) -> Validity:
     """state None: the ledger has never heard of the table. planned_stop: the one that is on; a capture job that does
-    not run is then what was wanted."""
+    not run is then what was wanted. pipeline: for the commands that are advised."""
     known = state or TableState(sighting.table, None, None, consistent=False)
-    look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop)
+    look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
     verdict = look.unreadable() or look.rewound(known.watermark, known.watermark_at) or look.capture()
     return verdict or look.readable()
 
 
 def classify_read(
     sighting: TableSighting, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn, *,
-    to_lsn: Lsn | None = None, to_lsn_at: datetime | None = None,
+    to_lsn: Lsn | None = None, to_lsn_at: datetime | None = None, pipeline: str = "PIPELINE",
 ) -> Validity:  # fmt: skip
     """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.
 
@@ -76,7 +78,7 @@ def classify_read(
     to_lsn: where the window ends, with the commit time that it had when it was planned: the log must be that one still.
     """
     state = TableState(sighting.table, after_lsn, instance.identity, consistent=False)
-    look = _Look(sighting, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS)
+    look = _Look(sighting, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS, pipeline=pipeline)
     return look.unreadable() or look.rewound(to_lsn, to_lsn_at) or look.readable()
 
 
@@ -123,6 +125,7 @@ class _Look:
     state: TableState
     lag_limit_seconds: float
     planned_stop: PlannedStop | None = None
+    pipeline: str = "PIPELINE"
 
     @property
     def table(self) -> TableName:
@@ -301,7 +304,7 @@ class _Look:
         return self._verdict(Verdict.READY, f"changes after {watermark} up to {max_lsn}.")
 
     def _reload(self) -> str:
-        return f"Load the table anew (floodmark reload PIPELINE {self.table}, or on_gap: repair)"
+        return f"Load the table anew (floodmark reload {self.pipeline} {self.table}, or on_gap: repair)"
 
     def _verdict(self, verdict: Verdict, cause: str, hint: str = "") -> Validity:
         return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)

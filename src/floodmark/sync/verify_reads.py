@@ -29,7 +29,7 @@ def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tu
         classify_read(
             sightings[table.source], snapshot, table.instance,
             table.interval.after_lsn if table.interval else plan.to_lsn,
-            to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at,
+            to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at, pipeline=plan.pipeline,
         )
         for table in plan.tables
     )  # fmt: skip
