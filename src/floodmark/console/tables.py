@@ -124,16 +124,19 @@ def status_json(statuses: Sequence[PipelineStatus]) -> str:
 
 def verification_table(results: Sequence[TableVerification]) -> Table:
     """One row per table."""
-    table = Table(title="source and warehouse, row by row", title_justify="left")
-    for name in ("source", "target"):
-        table.add_column(name)
-    for name in ("rows in source", "live rows in target", "differing keys"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    table = Table(
+        title="source and warehouse, row by row", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+        collapse_padding=True,
+    )  # fmt: skip
+    table.add_column("source -> target", overflow="fold")
+    for name in ("rows in\nsource", "live rows\nin target", "differing\nkeys"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for each in results:
         numbers = (each.source_rows, each.target_rows, each.different_keys)
         verdict = "equal" if each.equal else "[red]DIFFERENT[/red]"
-        table.add_row(str(each.source), str(each.target), *(f"{number:,}" for number in numbers), verdict)
+        names = escape(f"{each.source} -> {each.target}")
+        table.add_row(names, *(f"{number:,}" for number in numbers), verdict)
     return table
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from floodmark.console.status import LastWindow, PipelineStatus, TableStatus
-from floodmark.console.tables import run_table, status_table, verification_remarks
+from floodmark.console.tables import run_table, status_table, verification_remarks, verification_table
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts
@@ -91,4 +91,14 @@ def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
     out = StringIO()
     Console(width=80, file=out).print(run_table(AdvanceResult(7, "shop", at, (done,))))
     for whole in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined", "1,234,567", "first load"):
+        assert whole in out.getvalue()
+
+
+def test_a_comparison_has_its_names_and_numbers_whole_in_80_columns() -> None:
+    lines = TableVerification(
+        TableName("dbo", "OrderLines"), TableName("shop", "order_lines"), 1_234_567, 1_234_566, 1, 0, 0, ()
+    )
+    out = StringIO()
+    Console(width=80, file=out).print(verification_table([lines]))
+    for whole in ("dbo.OrderLines -> shop.order_lines", "1,234,567", "1,234,566", "DIFFERENT"):
         assert whole in out.getvalue()
