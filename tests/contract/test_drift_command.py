@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from shop_connections import set_connections
 from typer.testing import CliRunner
 from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_load, insert_rows, instance, lsn
 
@@ -49,16 +50,7 @@ def config(
 ) -> Path:  # fmt: skip
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    mssql = {
-        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-        "password": emulator.password, "schema": source.name, "extra": {"ca_file": str(emulator.ca_file)},
-    }  # fmt: skip
-    warehouse = {
-        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
-        "password": "s3cret", "schema": database.database,
-    }  # fmt: skip
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(mssql))
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    set_connections(monkeypatch, emulator, source.name, database, "s3cret")
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
     monkeypatch.setattr(_out, "width", 200)
     return path

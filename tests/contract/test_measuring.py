@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from shop_connections import set_connections
 
 from alert_receivers import Posts, http_receiver
 from cdc_database import CdcDatabase, cdc_database
@@ -55,16 +56,7 @@ def config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, shop: CdcDatabase,
     database: WarehouseConnection,
 ) -> Config:  # fmt: skip
-    source = {
-        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-        "password": emulator.password, "schema": shop.name, "extra": {"ca_file": str(emulator.ca_file)},
-    }  # fmt: skip
-    warehouse = {
-        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
-        "schema": database.database,
-    }  # fmt: skip
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    set_connections(monkeypatch, emulator, shop.name, database)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     return load_config(path)

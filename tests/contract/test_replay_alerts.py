@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
@@ -43,16 +43,7 @@ def config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, shop: CdcDatabase,
     database: WarehouseConnection,
 ) -> Config:  # fmt: skip
-    source = {
-        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-        "password": emulator.password, "schema": shop.name, "extra": {"ca_file": str(emulator.ca_file)},
-    }  # fmt: skip
-    warehouse = {
-        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
-        "schema": database.database,
-    }  # fmt: skip
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    set_connections(monkeypatch, emulator, shop.name, database)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     return load_config(path)
