@@ -11,9 +11,10 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from socket import socket
 from types import ModuleType
 
 _PRELOADED = "floodmark.spark.stage"
@@ -28,6 +29,19 @@ class WithoutPandas(MetaPathFinder):
         return None
 
 
+def ending_with_spark(work: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
+    """A worker that finds Spark's JVM gone has nobody left to tell; a stack trace in the log of a load that was killed
+    would only hide what the load itself says."""
+
+    def work_quietly(connection: socket, authenticated: bool) -> int:
+        try:
+            return work(connection, authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return work_quietly
+
+
 def main() -> None:
     """Called as ``python -m floodmark.spark.daemon pyspark.worker``."""
     sys.meta_path.insert(0, WithoutPandas())
@@ -35,11 +49,12 @@ def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     importlib.import_module(_PRELOADED)
     # Reads the arguments when it is imported.
-    from pyspark.daemon import manager  # noqa: PLC0415
+    from pyspark import daemon  # noqa: PLC0415
 
+    vars(daemon).update(worker=ending_with_spark(daemon.worker))
     # Spark collects garbage after every task; what was imported here is none.
     gc.freeze()
-    manager()
+    daemon.manager()
 
 
 if __name__ == "__main__":
