@@ -123,3 +123,17 @@ def test_many_clients_at_once_are_all_served(server: Emulator) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(results) == sorted(number for number in range(24) for _ in range(5))
+
+
+def test_emulator_rests_while_a_statement_waits(server: Emulator) -> None:
+    with (
+        closing(server.connect_pymssql(DATABASE, autocommit=True)) as writer,
+        closing(server.connect_pymssql(DATABASE, autocommit=True)) as waiter,
+    ):
+        writer.cursor().execute("CREATE TABLE dbo.Held (a int); BEGIN TRAN; ALTER TABLE dbo.Held ADD b int")
+        before = server.process.cpu_times()
+        with pytest.raises(Exception, match="Lock request time out period exceeded"):
+            waiter.cursor().execute("SET LOCK_TIMEOUT 1500; DELETE FROM dbo.Held")
+        after = server.process.cpu_times()
+        writer.cursor().execute("ROLLBACK; DROP TABLE dbo.Held")
+    assert after.user + after.system - before.user - before.system < 0.4
