@@ -2,11 +2,13 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
-from floodmark.console.airflow_views import external_views
+from floodmark.console.airflow_views import PAGES_PREFIX, external_views
 from floodmark.orchestration import pools
+from floodmark.status_page import STATUS_PATH, status_app
 
 
 class FloodmarkPlugin(AirflowPlugin):
     name = "floodmark"
-    external_views = external_views()
+    external_views = external_views(STATUS_PATH)
+    fastapi_apps = [{"app": status_app, "url_prefix": PAGES_PREFIX, "name": "Floodmark"}]  # noqa: RUF012
     listeners = [pools]  # noqa: RUF012  (as Airflow's class has it)

@@ -22,13 +22,11 @@ from floodmark.config.loading import dump_config, load_config
 from floodmark.core.diagnosis import worst
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.finding import Grade
-from floodmark.core.planning import known_positions, pinned_instances
 from floodmark.core.window import WindowState
 from floodmark.wiring import Wiring, config_path, wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
-    from floodmark.console.status import PipelineStatus
     from floodmark.core.capture_job import PlannedStop
     from floodmark.core.interval import Interval
     from floodmark.sync.advance import AdvanceResult
@@ -154,11 +152,12 @@ def status(
 ) -> None:
     """State, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
     from floodmark.console.tables import status_json, status_table  # noqa: PLC0415
+    from floodmark.statuses import read_status  # noqa: PLC0415
 
     with explained():
         loaded = load_config(config or config_path())
         names = [pipeline] if pipeline else list(loaded.pipelines)
-        statuses = [_read_status(loaded, name, live) for name in names]
+        statuses = [read_status(loaded, name, live=live) for name in names]
     if as_json:
         typer.echo(status_json(statuses))
     else:
@@ -167,21 +166,6 @@ def status(
     code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
     if check and code:
         raise typer.Exit(code)
-
-
-def _read_status(loaded: Config, name: str, live: bool) -> PipelineStatus:
-    from floodmark.console.status import Limits, Look, StatusReader  # noqa: PLC0415
-    from floodmark.orchestration.planned_stops import current_stop  # noqa: PLC0415
-
-    wiring = wire(loaded, name)
-    limits = Limits(loaded.pipeline(name).source, wiring.freshness_seconds)
-    reader = StatusReader(wiring.settings, limits, wiring.ledger(), wiring.warehouse_connection())
-    if not live:
-        return reader.read_status()
-    instances = pinned_instances(wiring.settings, reader.states)
-    snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances, known_positions(reader.states))
-    stop = current_stop(loaded, name, datetime.now(UTC))
-    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks), stop))
 
 
 @app.command()

@@ -8,19 +8,28 @@ import pytest
 from dag_process import REPOSITORY, DagProcess
 
 LOAD = """
-import json
+import json, sys
 from airflow import plugins_manager
 plugins = [plugin for plugin in plugins_manager._get_plugins()[0] if plugin.name == "floodmark"]
 print("RESULT " + json.dumps([plugin.external_views for plugin in plugins]), plugins_manager.get_import_errors())
+print("APPS", [app["url_prefix"] for plugin in plugins for app in plugin.fastapi_apps])
+print("HEAVY", [name for name in ("psycopg", "floodmark.console.status") if name in sys.modules])
 """
 
 
 @pytest.mark.parametrize(("url", "names"), [(None, []), ("http://docs.test/", ["Data quality"])])
-def test_plugin_links_the_data_docs_where_they_are_served(
+def test_plugin_has_a_status_page_and_links_the_data_docs_where_they_are_served(
     dag_process: DagProcess, url: str | None, names: list[str]
 ) -> None:
-    variables = {"AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins")}
+    variables = {
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "AIRFLOW__API__BASE_URL": "http://airflow.test:8080/below/",
+    }
     done = dag_process.run(LOAD, **variables, **({"FLOODMARK_DATA_DOCS_URL": url} if url else {}))
     assert done.returncode == 0, done.stderr
     found, _ = json.JSONDecoder().raw_decode(done.stdout.partition("RESULT ")[2])
-    assert [[view["name"] for view in views] for views in found] == [names]
+    assert [[view["name"] for view in views] for views in found] == [["Floodmark status", *names]]
+    assert found[0][0]["href"] == "/below/floodmark/status"
+    assert "APPS ['/floodmark']" in done.stdout
+    # Every process of Airflow's loads the plugin.
+    assert "HEAVY []" in done.stdout

@@ -1,0 +1,44 @@
+"""The tables of ``floodmark status`` as a page for a browser, or a sentence in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+_COLUMNS = 150
+_REFRESH_SECONDS = 30
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="%d">
+<title>Floodmark: status</title>
+<style>
+body {{ color: #000000; background: #ffffff; margin: 1.5em; font-family: sans-serif; }}
+pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 0.85em; line-height: 1.3; }}
+{stylesheet}
+</style>
+</head>
+<body>
+<p>%s</p>
+<pre><code>{code}</code></pre>
+</body>
+</html>
+"""
+_LEDGER = (
+    'As the last runs left it. <a href="?live=true">Ask the sources too</a>, for verdict, lag and headroom of now.'
+)
+_SOURCES = 'As the sources are now. <a href="?live=false">Ask the ledger alone.</a>'
+
+
+def status_html(parts: Iterable[RenderableType | str], *, live: bool, read_at: datetime) -> str:
+    """parts: tables, or what there is to say instead. live: whether the sources were asked."""
+    console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
+    for part in parts:
+        console.print(Text(part, style="bold red") if isinstance(part, str) else part)
+    told = f"{_SOURCES if live else _LEDGER} Read {read_at:%Y-%m-%d %H:%M:%S} UTC."
+    return console.export_html(code_format=_PAGE % (_REFRESH_SECONDS, told))

@@ -1,0 +1,92 @@
+"""The page *Floodmark status* of Airflow: what it says of a real ledger and source, to whom, and where one is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from shop_connections import set_connections
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.status_page import STATUS_PATH, read_page, status_app
+from floodmark.warehouse.connection import WarehouseConnection
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
+  other: {source: shop, tables: [{source: "dbo.<b>Lines", target: other.lines}]}
+"""
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run("CREATE TABLE dbo.Orders (Id int PRIMARY KEY)", "INSERT dbo.Orders VALUES (1)")
+        made.enable("Orders")
+        made.scan()
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def config(  # noqa: PLR0917  (fixtures)
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, source: CdcDatabase,
+    database: WarehouseConnection, ledger: PostgresLedger,
+) -> Path:  # fmt: skip
+    set_connections(monkeypatch, emulator, source.name, database)
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    return path
+
+
+def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database: WarehouseConnection) -> None:
+    page, code = read_page(live=False)
+    assert code == 200
+    for words in ("pipeline shop", "pipeline other", "dbo.Orders", "never_run", "dbo.&lt;b&gt;Lines"):
+        assert words in page
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(
+            "INSERT INTO floodmark.tables (pipeline, source_schema, source_name, target_schema, target_name)"
+            " VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders')"
+        )
+    assert "first_load" in read_page(live=False)[0]
+    # Only a look at the source tells that there is no such table.
+    assert "instance_missing" not in read_page(live=False)[0]
+    page, code = read_page(live=True)
+    assert (code, "instance_missing" in page) == (200, True)
+
+
+def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, config: Path, emulator: Emulator
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", "postgres://user:s3cret@127.0.0.1:1/away")
+    page, code = read_page(live=False)
+    assert code == 503
+    assert page.count("pipeline shop: ") == page.count("pipeline other: ") == 1
+    config.write_text("pipelines: 7", encoding="utf-8")
+    broken, code = read_page(live=False)
+    assert code == 503
+    for text in (page, broken):
+        assert "Traceback" not in text
+        assert "s3cret" not in text
+        assert emulator.password not in text
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx` with")  # Airflow imports a test client of its own
+def test_page_is_for_users_of_airflow_alone() -> None:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=status_app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://airflow.test") as client:
+            return await client.get(STATUS_PATH)
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 401
+    assert "Orders" not in answer.text
