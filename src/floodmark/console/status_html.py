@@ -19,7 +19,7 @@ _PAGE = """<!DOCTYPE html>
 <title>Floodmark: status</title>
 <style>
 body {{ color: #000000; background: #ffffff; margin: 1.5em; font-family: sans-serif; }}
-pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 0.85em; line-height: 1.3; }}
+pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 1em; line-height: 1.3; }}
 {stylesheet}
 </style>
 </head>
