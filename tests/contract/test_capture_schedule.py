@@ -109,6 +109,7 @@ def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_start
 
 def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     keeper.database.run("EXEC sys.sp_cdc_stop_job")
+    wait_until(lambda: keeper.running is False)
     seen = replace(keeper.control.read_capture(), is_replica=True)
     monkeypatch.setattr(keeper.control, "read_capture", lambda: seen)
     with pytest.raises(SourceAdminError, match=r"can only be read.*sources\.shop\.capture"):
