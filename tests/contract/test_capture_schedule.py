@@ -95,9 +95,10 @@ def keeper(emulator: Emulator, database: WarehouseConnection) -> Iterator[Keeper
 
 def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_starts_it(keeper: Keeper) -> None:
     keeper.write()
+    # What is written between the last scan and the stop is captured after it; another test is about the waiting.
+    wait_until(lambda: keeper.captured_rows() == 1)
     keeper.keep_until(Action.STOP, STOP)
     assert keeper.running is False
-    assert keeper.captured_rows() == 1
     keeper.write()
     assert keeper.keep(STOP).action is Action.NOTHING
     assert keeper.keep().action is Action.START
