@@ -51,10 +51,9 @@ def read_page(*, live: bool) -> tuple[str, int]:
     from floodmark.core.errors import FloodmarkError  # noqa: PLC0415
     from floodmark.wiring import config_path  # noqa: PLC0415
 
-    parts: list[Any] = []
     try:
         config = load_config(config_path())
-        parts = [_read_part(config, pipeline, live=live) for pipeline in config.pipelines]
+        parts: list[Any] = [_read_part(config, pipeline, live=live) for pipeline in config.pipelines]
     except FloodmarkError as error:
         parts = [error.in_full]
     page = status_html(parts, live=live, read_at=datetime.now(UTC))

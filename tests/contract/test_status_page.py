@@ -62,6 +62,8 @@ def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database
     assert "instance_missing" not in read_page(live=False)[0]
     page, code = read_page(live=True)
     assert (code, "instance_missing" in page) == (200, True)
+    # Left open, it asks the ledger again, and never the source.
+    assert ['http-equiv="refresh"' in read_page(live=live)[0] for live in (False, True)] == [True, False]
 
 
 def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(

@@ -10,13 +10,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 _COLUMNS = 150
-_REFRESH_SECONDS = 30
+# Of the ledger alone: a page that somebody leaves open must not ask the sources again and again.
+_REFRESH = '<meta http-equiv="refresh" content="30">\n'
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="refresh" content="%d">
-<title>Floodmark: status</title>
+%s<title>Floodmark: status</title>
 <style>
 body {{ color: #000000; background: #ffffff; margin: 1.5em; font-family: sans-serif; }}
 pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 1em; line-height: 1.3; }}
@@ -41,4 +41,4 @@ def status_html(parts: Iterable[RenderableType | str], *, live: bool, read_at: d
     for part in parts:
         console.print(Text(part, style="bold red") if isinstance(part, str) else part)
     told = f"{_SOURCES if live else _LEDGER} Read {read_at:%Y-%m-%d %H:%M:%S} UTC."
-    return console.export_html(code_format=_PAGE % (_REFRESH_SECONDS, told))
+    return console.export_html(code_format=_PAGE % ("" if live else _REFRESH, told))
