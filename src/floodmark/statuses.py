@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 def read_status(config: Config, pipeline: str, *, live: bool) -> PipelineStatus:
     """live: as the source is now, and not as the last run saw it."""
     wiring = wire(config, pipeline)
-    limits = Limits(config.pipeline(pipeline).source, wiring.freshness_seconds)
+    now = datetime.now(UTC)
+    limits = Limits(
+        config.pipeline(pipeline).source, wiring.freshness_seconds, now, current_stop(config, pipeline, now)
+    )
     reader = StatusReader(wiring.settings, limits, wiring.ledger(), wiring.warehouse_connection())
     if not live:
         return reader.read_status()
     instances = pinned_instances(wiring.settings, reader.states)
     snapshot = wiring.source().read_snapshot(wiring.settings.sources, instances, known_positions(reader.states))
-    stop = current_stop(config, pipeline, datetime.now(UTC))
-    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks), stop))
+    return reader.read_status(Look(snapshot, wiring.read_progress(reader.watermarks)))

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from floodmark.console.under_way import StopStatus, SwitchStatus, stop_status, switch_status
 from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.capture_job import PlannedStop
 from floodmark.core.change_table import sizes_of
@@ -28,6 +29,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.state import TableState
 from floodmark.ledger.drift_rows import event_of
+from floodmark.ledger.switches import switch_of
 from floodmark.postgres import Reachable, open_transaction
 from floodmark.sqlfiles import read_sql
 from floodmark.sync.drift_ports import DriftEvent
@@ -67,7 +69,7 @@ class TableStatus:
     Of the source, None or empty unless it was asked: lag_seconds, transactions_behind (of the whole database),
     headroom_seconds until cleanup passes the watermark (None also where the login may not see the retention),
     change_tables: of its capture instances. standing: fine, attention or incident, with the reason. drift: what nobody
-    has decided about yet, in words, with the numbers of the events.
+    has decided about yet, in words, with the numbers of the events. switch: the approved one that is under way.
     """
 
     source: str
@@ -98,6 +100,7 @@ class TableStatus:
     load_rows: int | None = None
     drift: tuple[str, ...] = ()
     change_tables: tuple[ChangeTableStatus, ...] = ()
+    switch: SwitchStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,8 @@ class AlertStatus:
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
     """unfinished: id and state of the window that the next run finishes. standing: the worst of its tables, at least
-    attention while an alert is open, and incident while its runs fail, whatever they fail of."""
+    attention while an alert is open, and incident while its runs fail, whatever they fail of. planned_stop: of the
+    capture job of its source, None where there is none now, or it was ended early."""
 
     pipeline: str
     unfinished_window_id: int | None
@@ -124,23 +128,26 @@ class PipelineStatus:
     tables: tuple[TableStatus, ...]
     alerts: tuple[AlertStatus, ...] = ()
     standing: str = Standing.FINE.name.lower()
+    planned_stop: StopStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the source said. planned_stop: of its capture job, the one that is on."""
+    """What the source said."""
 
     snapshot: SourceSnapshot
     progress: SourceProgress
-    planned_stop: PlannedStop | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a pipeline's configuration says that its settings do not. source: its name there."""
+    """What a pipeline's configuration says that its settings do not. source: its name there. planned_stop: of its
+    capture job, the one that is on at ``now`` or is just over."""
 
     source: str
     lag_seconds: float
+    now: datetime
+    planned_stop: PlannedStop | None = None
 
 
 class StatusReader:
@@ -158,6 +165,8 @@ class StatusReader:
             self._alerts = _read_rows(session, "alerts", "list_open_alerts")
             holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=settings.name)
             events = _read_rows(session, "drift_events", "list_drift_events", source=limits.source, event_id=None)
+            switches = _read_rows(session, "instance_switches", "list_switches", source=limits.source, switch_id=None)
+        self._switches = [switch_of(row) for row in switches]
         self._drift: dict[TableName, list[str]] = {}
         for event in map(event_of, events):
             if event.approved_at is None and not event.is_rejected and _is_told(event, settings.name):
@@ -196,10 +205,18 @@ class StatusReader:
             tuple(tables),
             alerts,
             max([*standings, *map(_standing_of, alerts), Standing.FINE]).name.lower(),
+            self._stop(look),
         )
 
+    def _stop(self, look: Look | None) -> StopStatus | None:
+        """A source without an Agent cannot be stopped, whatever is planned."""
+        if look and not look.snapshot.has_agent:
+            return None
+        job_runs = look.snapshot.capture_running if look else None
+        return stop_status(self._limits.planned_stop, self._limits.now, job_runs=job_runs)
+
     def _classify(self, look: Look) -> tuple[Validity, ...]:
-        return classify_tables(self._settings, look.snapshot, self.states, look.planned_stop)
+        return classify_tables(self._settings, look.snapshot, self.states, self._limits.planned_stop)
 
     def _held(self) -> dict[TableName, Validity]:
         """A hold counts from the moment it is made, and until it is ended, whatever the last run saw."""
@@ -235,7 +252,7 @@ class StatusReader:
         known = found.get("verdict")
         verdict = validity.verdict if validity else Verdict(known) if known else None
         lag = headroom = retention = None
-        progress = self._progress.get(table.source)
+        progress, state = self._progress.get(table.source), self.states.get(table.source)
         if look and verdict:
             retention = look.progress.retention_minutes
             lag = lag_of(TableMark(table.source, watermark, watermark_at, verdict), look.snapshot)
@@ -262,6 +279,7 @@ class StatusReader:
             load_rows=progress.rows if progress else None,
             drift=tuple(self._drift.get(table.source, ())),
             change_tables=_change_tables(table.source, look),
+            switch=switch_status(self._switches, self._settings.name, table.source, state.identity if state else None),
             **{name: found[name] for name in _COPIED if row},
         )
 

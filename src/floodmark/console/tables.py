@@ -58,7 +58,9 @@ def _remarks(status: PipelineStatus) -> list[str]:
     for table in status.tables:
         if table.reason:
             concerned.setdefault(f"{table.reason}: {table.cause} {table.hint}".rstrip(), []).append(table.source)
-    lines = [f"{_names(tables, status)}: {words}" for words, tables in concerned.items()]
+    lines = [str(status.planned_stop)] if status.planned_stop else []
+    lines += [f"{_names(tables, status)}: {words}" for words, tables in concerned.items()]
+    lines += [f"{table.source}: {table.switch}" for table in status.tables if table.switch]
     lines += [f"{table.source}: drift: {words}" for table in status.tables for words in table.drift]
     lines += [
         f"alert since {alert.raised_at:%Y-%m-%d %H:%M} UTC: {alert.kind.replace('_', ' ')}: {alert.what}"

@@ -39,6 +39,15 @@ class SwitchState(Enum):
     """The first instance went away before every pipeline had gone over."""
 
 
+class SwitchStep(Enum):
+    """What comes next for a pipeline."""
+
+    MAKE = "make"
+    GO_OVER = "go_over"
+    LOAD = "load"
+    DROP = "drop"
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchedPipeline:
     """A pipeline that reads the second instance, after ``watermark``. window_id: of the load of its new columns, None
@@ -105,6 +114,32 @@ def rows_to_fill(
     # An update of a new column alone is only in the second one, and no window reads what lies below its beginning.
     changed = [(switch.old.name, switch.since), (switch.new.name if switch.new else switch.name, None)]
     return " OR ".join(touched_rows(switch.table, key, name, since) for name, since in changed)
+
+
+def step_of(switch: InstanceSwitch, pipeline: str) -> SwitchStep:
+    """As far as the ledger knows."""
+    if switch.new is None:
+        return SwitchStep.MAKE
+    over = switch.of(pipeline)
+    if over is None:
+        return SwitchStep.GO_OVER
+    return SwitchStep.DROP if over.is_filled else SwitchStep.LOAD
+
+
+def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
+    """What comes next, who does it, and what is there for the pipeline until then."""
+    old, new = switch.old.name, switch.new.name if switch.new else switch.name
+    added = ", ".join(switch.added)
+    over = switch.of(pipeline)
+    match step_of(switch, pipeline):
+        case SwitchStep.MAKE:
+            return f"the next run of cdc_drift_{switch.source} makes {new}; {old} is read until then, without {added}."
+        case SwitchStep.GO_OVER:
+            return f"{new} is made; {old} is read, without {added}, until the watermark has reached its start."
+        case SwitchStep.LOAD:
+            window = f"window {over.window_id} loads" if over and over.window_id else "a window will load"
+            return f"{new} is read; {window} what {added} held before."
+    return f"{new} is read, with {added}; {old} is dropped when every pipeline reads {new}."
 
 
 def may_go_over(watermark: Lsn, start: Lsn) -> bool:

@@ -54,12 +54,12 @@ class PostgresSwitchLedger:
             for event_id in event_ids:
                 _query(session, "release_event_holds", event_id=event_id, by=by)
                 _query(session, "approve_drift_event", event_id=event_id, by=by)
-            return _switch(_query(session, "list_switches", source=planned.source, switch_id=row["switch_id"])[0])
+            return switch_of(_query(session, "list_switches", source=planned.source, switch_id=row["switch_id"])[0])
 
     def list_switches(self, source: str) -> Sequence[InstanceSwitch]:
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
-            return [_switch(row) for row in _query(session, "list_switches", source=source, switch_id=None)]
+            return [switch_of(row) for row in _query(session, "list_switches", source=source, switch_id=None)]
 
     @contextmanager
     def hold_switches(self, source: str) -> Iterator[bool]:
@@ -105,7 +105,8 @@ class PostgresSwitchLedger:
                 _query(session, "reopen_drift_events", switch_id=switch_id)
 
 
-def _switch(row: DictRow) -> InstanceSwitch:
+def switch_of(row: DictRow) -> InstanceSwitch:
+    """Of a row of ``list_switches``."""
     new = None
     if row["new_object_id"] is not None:
         new = InstanceIdentity(row["new_name"], row["new_object_id"], row["new_created_at"])

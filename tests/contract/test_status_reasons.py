@@ -1,0 +1,142 @@
+"""What ``floodmark status`` says of a pipeline that is late on purpose, by a real ledger. The source is not asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import psycopg
+import pytest
+from rich.console import Console
+
+from floodmark.config.loading import load_config
+from floodmark.console.status import PipelineStatus
+from floodmark.console.tables import status_json, status_table
+from floodmark.console.under_way import SwitchStatus
+from floodmark.core.capture import CaptureInstance, InstanceIdentity
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.switch import PlannedSwitch
+from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy
+from floodmark.ledger.postgres import PostgresLedger
+from floodmark.ledger.switches import PostgresSwitchLedger
+from floodmark.ledger.upkeep import PostgresUpkeepLedger
+from floodmark.statuses import read_status
+from floodmark.warehouse.connection import WarehouseConnection
+
+NOON = datetime(2026, 1, 1, 12)
+ORDERS, OLD, NEW = TableName("dbo", "Orders"), InstanceIdentity("first", 1, NOON), InstanceIdentity("second", 2, NOON)
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql%s}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: DBO.ORDERS, target: shop.orders}, {source: dbo.Others, target: shop.others}]}
+"""
+
+
+@pytest.fixture
+def status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection
+) -> Callable[..., PipelineStatus]:  # fmt: skip
+    """Of the pipeline, whose source has the given settings more."""
+    warehouse = {
+        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
+        "schema": database.database,
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
+    path = tmp_path / "pipelines.yaml"
+
+    def read(more: str = "") -> PipelineStatus:
+        path.write_text(CONFIG % more, encoding="utf-8")
+        return read_status(load_config(path), "shop", live=False)
+
+    return read
+
+
+def shown(status: PipelineStatus) -> str:
+    out = StringIO()
+    Console(width=250, file=out).print(status_table(status))
+    return out.getvalue()
+
+
+def daily(stop: datetime, start: datetime) -> str:
+    """A planned stop of every day, between two moments."""
+    stop_cron, start_cron = (f'"{at.minute} {at.hour} * * *"' for at in (stop, start))
+    return f", capture: {{stops: [{{stop: {stop_cron}, start: {start_cron}}}]}}"
+
+
+def test_status_says_that_a_planned_stop_is_on_and_until_when(
+    status: Callable[..., PipelineStatus], database: WarehouseConnection
+) -> None:
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    since, until = now - timedelta(hours=2), now + timedelta(hours=3)
+    assert status(daily(now + timedelta(hours=3), now + timedelta(hours=4))).planned_stop is None
+
+    on = status(daily(since, until))
+    assert on.planned_stop is not None
+    assert (on.planned_stop.since, on.planned_stop.until, on.planned_stop.is_on) == (since, until, True)
+    assert (
+        f"a planned stop of the capture job is on, from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+        in shown(on)
+    )
+    assert f'"until": "{until.isoformat()}"' in status_json([on])
+    # What was committed in it may still be coming.
+    assert "is just over" in shown(status(daily(since, now)))
+
+    PostgresUpkeepLedger(database).record_ended_stop("shop", since, "the log is full")
+    assert status(daily(since, until)).planned_stop is None
+
+
+def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
+    status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    switches = PostgresSwitchLedger(database)
+    spelled = TableName("DBO", "ORDERS")
+    window_id = read_first(ledger, database, spelled)
+    assert [table.switch for table in status().tables] == [None, None]
+    planned = PlannedSwitch(
+        source="shop", table=ORDERS, old=OLD, name="second", added=("Note",), columns=("Id", "Note"),
+        enabling="EXEC sys.sp_cdc_enable_table", drops="", since=None,
+    )  # fmt: skip
+    switch = switches.open_switch(planned, [], "anna")
+
+    def step() -> tuple[str, str]:
+        found = status()
+        orders, others = found.tables
+        assert others.switch is None
+        assert isinstance(orders.switch, SwitchStatus)
+        assert f"DBO.ORDERS: switch {switch.switch_id} from first to second for Note: {orders.switch.what}" in shown(
+            found
+        )
+        return orders.switch.step, orders.switch.what
+
+    assert step() == ("make", "the next run of cdc_drift_shop makes second; first is read until then, without Note.")
+    switches.mark_made(switch.switch_id, NEW)
+    assert step()[0] == "go_over"
+    (made,) = switches.list_switches("shop")
+    assert switches.go_over(made, "shop", spelled, Lsn((9).to_bytes(10)))
+    assert step() == ("load", "second is read; a window will load what Note held before.")
+    switches.record_backfill(switch.switch_id, "shop", window_id)
+    # The window of the first load stands for it, which has been published.
+    assert step() == ("drop", "second is read, with Note; first is dropped when every pipeline reads second.")
+    switches.finish(switch.switch_id)
+    assert status().tables[0].switch is None
+
+
+def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: TableName) -> int:
+    """A published first load from the first instance, up to LSN 9."""
+    columns = (SourceColumn("Id", "int", 1),)
+    instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), Lsn((1).to_bytes(10)), False, True)
+    plan = TablePlan(
+        table, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance, None, None, Deletes.SOFT, NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+    )  # fmt: skip
+    window_id = ledger.open_window("shop", Lsn((9).to_bytes(10)), (plan,), NOON).window_id
+    with psycopg.connect(database.conninfo(), autocommit=True) as session:
+        session.execute("UPDATE floodmark.windows SET state = 'merged'")
+    ledger.mark_checked(window_id)
+    ledger.advance(window_id)
+    return window_id
