@@ -16,7 +16,7 @@ from floodmark.core.gap import OnGap
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import known_positions
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.settings import PipelineSettings, TableSettings, WhenAdded
 from floodmark.core.window import WindowState
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.spark.verify import verify_tables
@@ -207,6 +207,48 @@ def test_added_table_that_is_loaded_on_demand_does_not_keep_the_others_waiting(r
     runner.change("DELETE FROM dbo.Added WHERE Id = 1", "UPDATE dbo.Plain SET V = 3")
     runner.finish(runner.open(settings))
     assert all(each.equal for each in verify_tables(settings, runner.at, runner.connection))
+
+
+def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Runner) -> None:
+    added = TableName("dbo", "Added")
+    runner.database.run("CREATE TABLE dbo.Added (Id int PRIMARY KEY)", "INSERT INTO dbo.Added VALUES (1), (2), (3)")
+    runner.database.enable("Added")
+    runner.change("INSERT INTO dbo.Plain VALUES (2, 2)")
+    table = TableSettings(added, TableName("shop", "added"), first_load_when_added=WhenAdded.BESIDE)
+    settings = replace(SETTINGS, tables=(*SETTINGS.tables, table))
+    opened = runner.open(settings)
+    said = "SELECT verdict, cause FROM floodmark.verdicts WHERE source_name = 'Added'"
+    ((verdict, cause),) = runner.rows(said)
+    assert verdict == "repairing"
+    assert "loads it for the first time, beside the others: The DAG cdc_load_tests does it" in cause
+    runner.finish(opened)
+    assert runner.differing() == []
+    runner.change("INSERT INTO dbo.Plain VALUES (3, 3)", "DELETE FROM dbo.Added WHERE Id = 1")
+    # No second load is begun, and the others go on.
+    runner.finish(runner.open(settings))
+    assert runner.differing() == []
+    ((_, cause),) = runner.rows(said)
+    assert "(planned) loads it for the first time: its reading has not begun." in cause
+    desk = replace(runner.desk, settings=settings)
+    runner.finish(desk.open_pending())
+    assert desk.open_pending().window_id is None
+    runner.change("INSERT INTO dbo.Added VALUES (5)", "UPDATE dbo.Plain SET V = 4")
+    runner.finish(runner.open(settings))
+    assert all(each.equal for each in verify_tables(settings, runner.at, runner.connection))
+    assert runner.ledger.read_tables("tests")[added].consistent
+    assert runner.rows("SELECT 1 FROM floodmark.gaps") == []
+
+
+def test_tables_of_a_new_pipeline_are_loaded_together_whatever_is_said_of_added_ones(runner: Runner) -> None:
+    tables = tuple(
+        TableSettings(name, TableName("new", name.name.lower()), first_load_when_added=WhenAdded.BESIDE)
+        for name in SETTINGS.sources
+    )
+    new = replace(SETTINGS, name="new", tables=tables)
+    assert runner.open(new).window_id is not None
+    opened = runner.ledger.unfinished_window("new")
+    assert opened is not None
+    assert [table.source for table in opened.plan.tables] == [ORDERS, PLAIN]
 
 
 def test_source_that_was_restored_wins_over_what_the_target_has_of_the_lost_time(runner: Runner) -> None:

@@ -61,7 +61,8 @@ def dump_config(config: Config) -> str:
                 "deletes": table.deletes.value, "net": table.net.value, "temporal": table.temporal.value,
                 "partitions": table.partitions, "on_gap": table.on_gap.value,
                 "first_load": {
-                    "chunk_rows": table.first_load_chunk_rows, "parallel_reads": table.first_load_parallel_reads
+                    "chunk_rows": table.first_load_chunk_rows, "parallel_reads": table.first_load_parallel_reads,
+                    "when_added": table.first_load_when_added.value,
                 },
                 "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
             }  # fmt: skip

@@ -24,7 +24,7 @@ from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.gap import OnGap
-from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.settings import PipelineSettings, TableSettings, WhenAdded
 from floodmark.core.switch import Backfill
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 
@@ -61,10 +61,12 @@ class RuleConfig(_Frozen):
 
 class FirstLoadConfig(_Frozen):
     """chunk_rows: how many rows of the table one statement reads. parallel_reads: how many such statements run at a
-    time, for all tables of a window together (of several numbers, the highest)."""
+    time, for all tables of a window together (of several numbers, the highest). when_added: how a table is loaded that
+    comes to a pipeline whose other tables have been loaded."""
 
     chunk_rows: PositiveInt = 500_000
     parallel_reads: PositiveInt = 4
+    when_added: WhenAdded = WhenAdded.IN_WINDOW
 
 
 class TableConfig(_Frozen):
@@ -149,6 +151,7 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         partitions=pipeline.partitions if table.partitions is None else table.partitions,
         first_load_chunk_rows=first_load.chunk_rows,
         first_load_parallel_reads=first_load.parallel_reads,
+        first_load_when_added=first_load.when_added,
         drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
         on_gap=on_gap,
         backfill=table.backfill or pipeline.backfill,

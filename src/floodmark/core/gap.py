@@ -60,9 +60,11 @@ def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnaps
     return replace(gap, to_lsn=validity.min_lsn, to_at=sighting.min_lsn_at)
 
 
-def repairing(validity: Validity, cause: str) -> Validity:
-    """The verdict on a table that is being loaded anew."""
+def repairing(validity: Validity, cause: str, *, is_first: bool = False) -> Validity:
+    """The verdict on a table that is being loaded beside the others, anew or for the first time."""
     hint = "Its old rows are served meanwhile; when the load has been published, it goes on with the others."
+    if is_first:
+        hint = "The others go on meanwhile; when the load has been published, it goes on with them."
     return replace(validity, verdict=Verdict.REPAIRING, cause=cause, hint=hint)
 
 

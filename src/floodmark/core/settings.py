@@ -4,12 +4,21 @@ them, and neither knows the other."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from floodmark.core.drift import DEFAULT_POLICIES, DriftPolicies
 from floodmark.core.gap import OnGap
 from floodmark.core.schema import TableName
 from floodmark.core.switch import Backfill
 from floodmark.core.window import Deletes, NetSource, Rule, TemporalPolicy
+
+
+class WhenAdded(Enum):
+    """How a table that is added to a pipeline is loaded. in_window: by the next window, so that it joins the others at
+    one place in the log, and they wait for it. beside: on a lane of its own, and they go on."""
+
+    IN_WINDOW = "in_window"
+    BESIDE = "beside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,7 @@ class TableSettings:
     first_load_chunk_rows: int = 500_000
     drift: DriftPolicies = DEFAULT_POLICIES
     first_load_parallel_reads: int = 4
+    first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
 

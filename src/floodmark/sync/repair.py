@@ -1,4 +1,5 @@
-"""Repairs: a table with a gap leaves the windows of its pipeline, and a window on a lane of its own loads it anew.
+"""Repairs: a table with a gap leaves the windows of its pipeline, and a window on a lane of its own loads it anew. A
+table that was added to a pipeline is loaded in the same way, where its configuration says so.
 
 The window is only opened here; the DAG ``cdc_load_<pipeline>``, or ``floodmark reload``, does the work. The other
 tables go on meanwhile, and the old rows of the table stay readable.
@@ -10,14 +11,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from floodmark.core.capture import SourceSnapshot, Validity
+from floodmark.core.capture import SourceSnapshot, Validity, Verdict
 from floodmark.core.gap import GAPS, Gap, OnGap, build_gap, build_repair_alert, repair_key, repairing
 from floodmark.core.lane import is_load_lane, load_lane
 from floodmark.core.load_chunk import LoadProgress
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import plan_reload
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings
+from floodmark.core.settings import PipelineSettings, WhenAdded
 from floodmark.core.state import TableState
 from floodmark.core.window import TablePlan, WindowPlan
 from floodmark.sync.alerts import Alerts
@@ -48,6 +49,7 @@ class Repairs:
             self._under_way(validity, loads[validity.table], snapshot, states.get(validity.table))
             if validity.table in loads
             else self._repaired(validity, snapshot, states.get(validity.table)) if self.is_to_repair(validity)
+            else self._loaded_beside(validity, snapshot, states.get(validity.table)) if self._is_added(validity, states)
             else validity
             for validity in validities
         )  # fmt: skip
@@ -55,6 +57,14 @@ class Repairs:
     def is_to_repair(self, validity: Validity) -> bool:
         policies = {table.source: table.on_gap for table in self.settings.tables}
         return validity.verdict in GAPS and policies.get(validity.table) is OnGap.REPAIR
+
+    def _is_added(self, validity: Validity, states: Mapping[TableName, TableState]) -> bool:
+        """Whether it is to be loaded beside others that have been loaded."""
+        if validity.verdict is not Verdict.NOT_STARTED:
+            return False
+        beside = {each.source for each in self.settings.tables if each.first_load_when_added is WhenAdded.BESIDE}
+        loaded = {name for name, state in states.items() if state.watermark is not None}
+        return validity.table in beside and not loaded.isdisjoint(self.settings.sources)
 
     def open(
         self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
@@ -88,10 +98,24 @@ class Repairs:
         if self.alerts is not None:
             self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
 
+    def _plan(
+        self, table: TableName, snapshot: SourceSnapshot, state: TableState | None
+    ) -> TablePlan | Validity:  # fmt: skip
+        settings = next(each for each in self.settings.tables if each.source == table)
+        sighting = next(each for each in snapshot.tables if each.table == table)
+        return plan_reload(settings, sighting, snapshot, state)
+
+    def _loaded_beside(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
+        planned = self._plan(validity.table, snapshot, state)
+        if isinstance(planned, Validity):
+            return planned
+        plan = self.open(planned, snapshot, state, validity)
+        cause = f"window {plan.window_id} loads it for the first time, beside the others: {_who_loads(plan)}"
+        _LOG.warning("%s: %s", validity.table, cause)
+        return repairing(validity, cause, is_first=True)
+
     def _repaired(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
-        settings = next(table for table in self.settings.tables if table.source == validity.table)
-        sighting = next(each for each in snapshot.tables if each.table == validity.table)
-        planned = plan_reload(settings, sighting, snapshot, state)
+        planned = self._plan(validity.table, snapshot, state)
         if isinstance(planned, Validity):
             cause = f"{validity.verdict.value}: {validity.cause} The repair waits: {planned.cause}"
             return repairing(validity, cause)
@@ -107,11 +131,16 @@ def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | 
 
 
 def tell_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
-    """The verdict on a table that an unfinished window loads anew."""
-    how_far = f"{progress} are staged" if progress else "its reading has not begun"
+    """The verdict on a table that an unfinished window loads beside the others."""
     plan = window.plan
-    what = f"loads the rows where {plan.tables[0].where}" if plan.tables[0].where else "loads it anew"
-    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {how_far}.")
+    how_far = f"{progress} are staged." if progress else f"its reading has not begun. {_who_loads(plan)}"
+    where, is_first = plan.tables[0].where, plan.tables[0].watermark is None
+    what = f"loads the rows where {where}" if where else "loads it for the first time" if is_first else "loads it anew"
+    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {how_far}", is_first=is_first)
+
+
+def _who_loads(plan: WindowPlan) -> str:
+    return f"The DAG cdc_load_{plan.pipeline} does it, or floodmark reload {plan.pipeline} {plan.tables[0].source}."
 
 
 def end_repair(plan: WindowPlan, alerts: Alerts) -> None:

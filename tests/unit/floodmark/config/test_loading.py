@@ -9,7 +9,7 @@ from floodmark.config import dump_config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.gap import OnGap
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import TableSettings, WhenAdded
 from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.sqlfiles import home
 
@@ -113,6 +113,13 @@ def test_loads_and_gaps_of_a_table_are_its_own_or_the_pipelines(write: Write) ->
     tables = load_config(write(text)).settings("shop").tables
     assert {(table.on_gap, table.first_load_parallel_reads) for table in tables} == {(OnGap.REPAIR, 2)}
     assert load_config(write(GOOD)).settings("shop").tables[0].on_gap is OnGap.FAIL
+
+
+def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write: Write) -> None:
+    orders, log = load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: beside}"))).settings("shop").tables
+    assert (orders.first_load_when_added, orders.first_load_chunk_rows) == (WhenAdded.BESIDE, 500_000)
+    assert (log.first_load_when_added, log.first_load_chunk_rows) == (WhenAdded.BESIDE, 500_000)
+    assert load_config(write(GOOD)).settings("shop").tables[0].first_load_when_added is WhenAdded.IN_WINDOW
 
 
 def test_configuration_that_comes_with_floodmark_is_valid() -> None:
