@@ -34,10 +34,12 @@ test: check ## everything but test-clients and the many kills of torture
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
 
-torture: setup ## kill -9 at FLOODMARK_TORTURE_KILLS (200) moments, FLOODMARK_AIRFLOW_KILLS (50) of Airflow's, for hours
-	@FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} \
-	  FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-50} \
-	  $(PY) -m pytest -q tests/story/test_kills.py tests/story/test_airflow_kills.py
+torture: setup ## 200 moments of kill -9, then 40 with Spark and 20 of Airflow's processes: some two hours
+	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)}; \
+	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} $(PY) -m pytest -q -rA tests/story/test_kills.py && \
+	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-40} \
+	    FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-20} && \
+	  $(PY) -m pytest -q -rA tests/story/test_kills.py tests/story/test_airflow_kills.py
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks

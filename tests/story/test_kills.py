@@ -2,7 +2,7 @@
 capture instances, under a workload that also adds columns: in the end source and warehouse are equal, row by row.
 
 FLOODMARK_TORTURE_KILLS: how often. FLOODMARK_TORTURE_SEED: which moments. FLOODMARK_TORTURE_SPARK=1: with Spark and
-Great Expectations in every run, and also kills of Spark's processes alone, as ``make torture`` does.
+Great Expectations in every run, and also kills of Spark's processes alone. ``make torture`` does both.
 """
 
 from __future__ import annotations
