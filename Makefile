@@ -36,10 +36,10 @@ test-clients: setup ## tests with clients from npm and Debian, which it sets up
 
 torture: setup ## 200 moments of kill -9, then 40 with Spark and 20 of Airflow's processes: some two hours
 	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)}; \
-	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} $(PY) -m pytest -q -rA tests/story/test_kills.py && \
+	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} $(PY) -m pytest -q -s tests/story/test_kills.py && \
 	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-40} \
 	    FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-20} && \
-	  $(PY) -m pytest -q -rA tests/story/test_kills.py tests/story/test_airflow_kills.py
+	  $(PY) -m pytest -q -s tests/story/test_kills.py tests/story/test_airflow_kills.py
 
 bench: setup ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
