@@ -24,8 +24,12 @@ def planned_stop(capture: CaptureConfig, now: datetime) -> PlannedStop | None:
     zone = ZoneInfo(capture.time_zone)
     found = []
     for window in capture.stops:
-        since = last_firing(window.stop, zone, now)
-        if since > last_firing(window.start, zone, now):
+        stopped = _last_wall(window.stop, zone, now)
+        since = _moment(stopped, zone)
+        # The start that follows on the wall clock ends a stop, also where the change to summer time has moved the stop
+        # beyond it: such a stop is none.
+        ended = _moment(croniter(window.start, stopped).get_next(datetime), zone)
+        if since > last_firing(window.start, zone, now) and ended > now:
             until = next_firing(window.start, zone, now)
             found.append((until, since))
     # Moments of one zone are compared by its wall clock, which may go back; those here are UTC.
@@ -34,9 +38,14 @@ def planned_stop(capture: CaptureConfig, now: datetime) -> PlannedStop | None:
 
 def last_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
     """The last one not after ``now``, in UTC."""
+    return _moment(_last_wall(cron, zone, now), zone)
+
+
+def _last_wall(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """The same on the wall clock, where one that was skipped stands as it was written."""
     begin = now.astimezone(zone).replace(tzinfo=None) + _CLOCK_CHANGE
     firings: Iterator[datetime] = croniter(cron, begin).all_prev(datetime)
-    return next(at for firing in firings if (at := _moment(firing, zone)) <= now)
+    return next(firing for firing in firings if _moment(firing, zone) <= now)
 
 
 def next_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:

@@ -60,6 +60,22 @@ def test_skipped_hour_moves_a_firing_instead_of_losing_it() -> None:
     assert stop.until == utc("2026-03-29T02:30:00")
 
 
+@pytest.mark.parametrize(("stop", "start"), [("30 2 * * *", "0 3 * * *"), ("45 2 * * *", "15 3 * * *")])
+def test_stop_that_the_skipped_hour_moves_beyond_its_start_does_not_last_until_the_next_day(
+    stop: str, start: str
+) -> None:
+    nightly = capture({"stop": stop, "start": start})
+    day = [utc("2026-03-29T00:00:00") + timedelta(minutes=15 * quarter) for quarter in range(96)]
+    assert [moment for moment in day if planned_stop(nightly, moment)] == []
+    assert planned_stop(nightly, utc("2026-03-30T00:50:00")) is not None  # the next night is as any other
+
+
+def test_start_that_the_skipped_hour_moves_beyond_the_next_stop_is_not_lost() -> None:
+    by_day = capture({"stop": "0 3 * * *", "start": "30 2 * * *"})  # capture has half an hour each night
+    assert planned_stop(by_day, utc("2026-03-29T01:29:00")) is not None
+    assert planned_stop(by_day, utc("2026-03-29T01:30:00")) is None
+
+
 def test_repeated_hour_stops_once() -> None:
     nightly = capture({"stop": "15 2 * * *", "start": "45 2 * * *"})  # 02:00 to 03:00 comes twice on 2026-10-25
     moments = [utc("2026-10-25T00:00:00") + timedelta(minutes=minute) for minute in range(180)]
