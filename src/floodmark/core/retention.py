@@ -163,9 +163,12 @@ def _wanted(
     if needed > keep and settings.on_low is OnLow.HOLD_CLEANUP:
         return HOLD_MINUTES, "cleanup is held, because it would soon pass a watermark."
     if needed > keep and settings.on_low is OnLow.RAISE_RETENTION:
-        raised = min(_in_steps(needed, keep), max(settings.ceiling_minutes, keep))
-        # What is in force is not lowered before the headroom is restored, unless it is beyond the ceiling.
-        wanted = min(max(raised, current), max(settings.ceiling_minutes, keep))
+        ceiling = max(settings.ceiling_minutes, keep)
+        wanted = max(min(_in_steps(needed, keep), ceiling), current)
+        # What is in force is not lowered before the headroom is restored, unless it is beyond the ceiling and a watermark
+        # can do without: whoever has set it may have done so because the ceiling is not enough.
+        if current > ceiling >= needed:
+            wanted = ceiling
         return wanted, f"the retention is {_days(wanted)}, so that cleanup does not pass a watermark."
     if current > keep and not restored:
         return current, f"the retention stays {_days(current)} until the headroom is restored."

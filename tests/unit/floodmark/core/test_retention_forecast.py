@@ -90,7 +90,6 @@ def test_a_second_run_at_once_changes_nothing(found: list[Mark], current: int, w
 def test_the_retention_is_never_lowered_to_where_a_mark_would_be_short_of_time(
     found: list[Mark], current: int, wanted: RetentionSettings
 ) -> None:
-    wanted = replace(wanted, ceiling_minutes=60 * DAY)
     step = decide_retention(seen(current), wanted, found)
     if step.retention_minutes is not None and step.retention_minutes < current:
         forecast = forecast_loss(found, NEWEST, step.retention_minutes)
@@ -112,7 +111,7 @@ def test_the_headroom_that_the_policy_can_give_is_given(
         assert step.exhausted is (wanted.on_low is not OnLow.ALERT)
         assert wanted.keep_minutes is not None
         if wanted.on_low is OnLow.RAISE_RETENTION:
-            assert kept == max(wanted.ceiling_minutes, wanted.keep_minutes)
+            assert kept == max(wanted.ceiling_minutes, wanted.keep_minutes, current)
 
 
 def test_a_retention_that_was_raised_is_given_back_when_the_mark_has_caught_up() -> None:
@@ -134,6 +133,13 @@ def test_a_mark_that_falls_further_behind_raises_the_retention_up_to_the_ceiling
     assert steps[0] == (3 * DAY, False)
     assert steps[-1] == (14 * DAY, True)
     assert steps == sorted(steps)
+
+
+def test_a_retention_beyond_the_ceiling_is_not_lowered_while_a_mark_needs_it() -> None:
+    by_hand = 30 * DAY  # somebody helps a pipeline that has stood still for fifteen days
+    step = decide_retention(seen(by_hand), RAISE, [mark(15 * 24)])
+    assert (step.retention_minutes, step.low, step.exhausted) == (None, True, False)
+    assert decide_retention(seen(by_hand), RAISE, [mark(60)]).retention_minutes == 14 * DAY
 
 
 def test_held_cleanup_is_given_back() -> None:
