@@ -16,7 +16,7 @@ from floodmark.config.loading import load_config
 from floodmark.console.status import PipelineStatus
 from floodmark.console.tables import status_json, status_table
 from floodmark.console.under_way import SwitchStatus
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
+from floodmark.core.capture import CaptureInstance, InstanceIdentity, Validity, Verdict
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.switch import PlannedSwitch
@@ -33,7 +33,10 @@ CONFIG = """
 sources: {shop: {conn_id: shop_mssql%s}}
 warehouse: {conn_id: warehouse}
 pipelines:
-  shop: {source: shop, tables: [{source: DBO.ORDERS, target: shop.orders}, {source: dbo.Others, target: shop.others}]}
+  shop:
+    source: shop
+    on_gap: %s
+    tables: [{source: DBO.ORDERS, target: shop.orders}, {source: dbo.Others, target: shop.others}]
 """
 
 
@@ -49,8 +52,8 @@ def status(
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     path = tmp_path / "pipelines.yaml"
 
-    def read(more: str = "") -> PipelineStatus:
-        path.write_text(CONFIG % more, encoding="utf-8")
+    def read(more: str = "", *, on_gap: str = "fail") -> PipelineStatus:
+        path.write_text(CONFIG % (more, on_gap), encoding="utf-8")
         return read_status(load_config(path), "shop", live=False)
 
     return read
@@ -88,6 +91,22 @@ def test_status_says_that_a_planned_stop_is_on_and_until_when(
 
     PostgresUpkeepLedger(database).record_ended_stop("shop", since, "the log is full")
     assert status(daily(since, until)).planned_stop is None
+
+
+def test_status_of_a_gap_says_who_repairs_it(
+    status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    spelled = TableName("DBO", "ORDERS")
+    read_first(ledger, database, spelled)
+    by_hand = "Load the table anew (floodmark reload shop DBO.ORDERS)."
+    expired = Validity(spelled, Verdict.EXPIRED, "changes after the watermark have been cleaned up.", by_hand)
+    ledger.record_verdicts("shop", [expired])
+    found = status()
+    assert (found.standing, by_hand in shown(found)) == ("incident", True)
+    found = status(on_gap="repair")
+    assert (found.standing, found.tables[0].verdict) == ("attention", "expired")
+    assert "cleaned up. The next run begins to load the table anew by itself (on_gap: repair)." in shown(found)
+    assert "floodmark reload" not in shown(found)
 
 
 def test_status_says_how_far_an_approved_switch_of_a_table_has_come(

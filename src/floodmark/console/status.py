@@ -19,6 +19,7 @@ from floodmark.core.capture_job import PlannedStop
 from floodmark.core.change_table import sizes_of
 from floodmark.core.drift import Difference, DriftClass, DriftPolicy
 from floodmark.core.drift_words import describe, describe_hold
+from floodmark.core.gap import GAPS, OnGap
 from floodmark.core.lane import MAIN_LANE, is_load_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.measures import TableMark, lag_of
@@ -37,6 +38,10 @@ from floodmark.sync.ports import Ledger
 from floodmark.sync.repair import tell_load
 
 NEVER_RUN = "never_run"
+_REPAIR = (
+    "The next run begins to load the table anew by itself (on_gap: repair). See that the DAGs cdc_%s and cdc_load_%s "
+    "are not paused, and find out what led to it."
+)
 _Row = dict[str, Any]
 
 
@@ -257,9 +262,11 @@ class StatusReader:
             retention = look.progress.retention_minutes
             lag = lag_of(TableMark(table.source, watermark, watermark_at, verdict), look.snapshot)
             headroom = headroom_seconds(watermark_at, look.snapshot.taken_at, retention, verdict)
+        is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
-            verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention
-        )
+            verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention,
+            mends_itself=is_to_repair,
+        )  # fmt: skip
         return TableStatus(
             source=str(table.source),
             target=str(table.target),
@@ -267,7 +274,11 @@ class StatusReader:
             watermark_at=watermark_at,
             verdict=verdict.value if verdict else NEVER_RUN,
             cause=validity.cause if validity else found.get("cause") or "",
-            hint=validity.hint if validity else found.get("hint") or "",
+            hint=_REPAIR % (self._settings.name, self._settings.name)
+            if is_to_repair
+            else validity.hint
+            if validity
+            else found.get("hint") or "",
             lag_seconds=lag,
             state=_state(row, watermark),
             transactions_behind=look.progress.transactions_behind.get(watermark) if look and watermark else None,

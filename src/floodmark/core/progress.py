@@ -65,14 +65,17 @@ def headroom_seconds(
 
 def judge(
     verdict: Verdict | None, lag: float | None, headroom: float | None, *, lag_limit_seconds: float,
-    retention_minutes: int | None = None,
+    retention_minutes: int | None = None, mends_itself: bool = False,
 ) -> tuple[Standing, str]:  # fmt: skip
-    """With the reason, "" where it is fine. verdict None: no run has looked at the table yet."""
-    if verdict in INCIDENTS or verdict is Verdict.HELD:
+    """With the reason, "" where it is fine. verdict None: no run has looked at the table yet. mends_itself: the next
+    run begins to load the table anew for this verdict."""
+    is_mended = verdict is Verdict.REPAIRING or mends_itself
+    if not is_mended and (verdict in INCIDENTS or verdict is Verdict.HELD):
         return Standing.INCIDENT, verdict.value
-    if headroom == 0.0:
+    # What is loaded anew needs nothing of what cleanup takes.
+    if not is_mended and headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"
-    if verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING, Verdict.REPAIRING):
+    if verdict and (is_mended or verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING)):
         return Standing.ATTENTION, verdict.value
     if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
         return Standing.ATTENTION, f"only {headroom / 3600:.1f} h until cleanup passes the watermark"

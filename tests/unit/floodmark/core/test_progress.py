@@ -65,6 +65,7 @@ def test_verdict_that_ends_a_run_is_an_incident(verdict: Verdict) -> None:
         (Verdict.READY, 0.0, 18 * HOUR, Standing.FINE),
         (Verdict.READY, 0.0, 17.9 * HOUR, Standing.ATTENTION),
         (Verdict.READY, 0.0, 0.0, Standing.INCIDENT),
+        (Verdict.REPAIRING, 0.0, 0.0, Standing.ATTENTION),
     ],
 )
 def test_standing_follows_verdict_lag_and_headroom(
@@ -73,3 +74,9 @@ def test_standing_follows_verdict_lag_and_headroom(
     found, reason = judge(verdict, lag, headroom, lag_limit_seconds=HOUR, retention_minutes=72 * 60)
     assert found is standing
     assert bool(reason) is (standing is not Standing.FINE)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE])
+def test_gap_that_the_next_run_repairs_wants_attention_only(verdict: Verdict) -> None:
+    found = judge(verdict, 0.0, 0.0, lag_limit_seconds=HOUR, mends_itself=True)
+    assert found == (Standing.ATTENTION, verdict.value)
