@@ -165,8 +165,8 @@ def _wanted(
     if needed > keep and settings.on_low is OnLow.RAISE_RETENTION:
         ceiling = max(settings.ceiling_minutes, keep)
         wanted = max(min(_in_steps(needed, keep), ceiling), current)
-        # What is in force is not lowered before the headroom is restored, unless it is beyond the ceiling and a watermark
-        # can do without: whoever has set it may have done so because the ceiling is not enough.
+        # What is in force is not lowered before the headroom is restored, unless it is beyond the ceiling and every
+        # watermark can do without: whoever has set it may have done so because the ceiling is not enough.
         if current > ceiling >= needed:
             wanted = ceiling
         return wanted, f"the retention is {_days(wanted)}, so that cleanup does not pass a watermark."
