@@ -20,6 +20,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.naming import quote_table, staging_table
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.orchestration.drift_watch import run_watch
+from floodmark.orchestration.switches import list_proposed
 from floodmark.warehouse.connection import WarehouseConnection
 
 CONFIG = """
@@ -114,6 +115,38 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
     assert sorted(row["capture_instance"] for row in instances) == ["dbo_Orders_2", "dbo_Plain"]
     listed = cli.invoke(app, ["drift", "list", "--all"]).stdout
     assert ("rejected" in listed, "approved" in listed, "Switch" in listed) == (True, True, False)
+
+
+def test_columns_that_are_added_together_are_told_asked_about_and_rejected_together(
+    config: Path, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    cli, loaded = CliRunner(), load_config(config)
+    run_watch(loaded, "shop")
+    source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20), Colour int")
+    source.scan()
+    run_watch(loaded, "shop")
+    source.run("ALTER TABLE dbo.Orders ADD Late bit")
+    source.scan()
+    run_watch(loaded, "shop")
+    with psycopg.connect(database.conninfo()) as session:
+        told = [what for (what,) in session.execute("SELECT what FROM floodmark.alerts ORDER BY what")]
+    note, colour = "column Note nvarchar(20) (event 1)", "column Colour int (event 2)"
+    for what, column, others in zip(
+        told, ("Colour int", "Late bit", "Note nvarchar(20)"), (note, f"{note} and {colour}", colour), strict=True
+    ):
+        assert what.startswith(f"dbo.Orders: column {column} was added; the capture instance does not capture it. ")
+        assert f" It would be taken along together with {others}. " in what
+    listed = " ".join(cli.invoke(app, ["drift", "list"]).stdout.split())
+    assert f"It would be taken along together with {note} and {colour}." in listed
+
+    (question,) = list_proposed(loaded, "shop")
+    assert question.subject == "dbo.Orders: take Note, Colour, Late along?"
+    assert "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. " \
+        "DDL at LSN" in question.body  # fmt: skip
+    assert question.body.count("ADD Note nvarchar(20), Colour int") == question.body.count("ADD Late bit") == 1
+    rejected = cli.invoke(app, ["drift", "reject", str(question.event_id)])
+    assert rejected.stdout == "dbo.Orders goes on without Note, Colour, Late.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
 
 
 def test_what_is_not_there_is_refused_by_name(config: Path) -> None:

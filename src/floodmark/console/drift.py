@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodmark.core.drift_words import describe, describe_ddl, describe_effect
+from floodmark.sync.drift_events import proposed_with, tell_together
 
 if TYPE_CHECKING:
     from floodmark.core.switch import InstanceSwitch
@@ -40,6 +41,7 @@ def drift_details(events: Sequence[DriftEvent]) -> str:
         lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
         lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
         if event.proposal and event.approved_at is None:
+            lines += [f"  {words}"] if (words := tell_together(proposed_with(event, events))) else []
             lines += [f"  To take it along, floodmark drift approve {event.event_id} runs:", event.proposal]
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodmark.core.capture import InstanceIdentity
+from floodmark.core.ddl import Explained
 from floodmark.core.schema import TableName
 from floodmark.core.tsql_texts import literal, quote
 
@@ -34,7 +35,8 @@ class LivingInstance:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """old: the instance that is read. name: of the second one. added: the columns that it has more. columns: all that
-    it captures, in their order. drops: the instance that has its place now. is_there: it needs not be made."""
+    it captures, in their order. drops: the instance that has its place now. is_there: it needs not be made. explained:
+    how each of ``added`` came."""
 
     old: LivingInstance
     name: str
@@ -42,6 +44,7 @@ class Proposal:
     columns: tuple[str, ...]
     drops: LivingInstance | None = None
     is_there: bool = False
+    explained: tuple[Explained, ...] = ()
 
     @property
     def enabling(self) -> str:
@@ -78,6 +81,12 @@ class Proposal:
             _dropping(self.old),
         ]
         return "\n".join(lines)
+
+
+def takes_along(proposal: str, column: str) -> bool:
+    """Whether a second instance that somebody has read the T-SQL of captures the column. proposal: not of one that is
+    there already."""
+    return literal(quote(column))[2:-1] in proposal
 
 
 def spelled_by_server(name: TableName, living: Sequence[LivingInstance]) -> TableName:

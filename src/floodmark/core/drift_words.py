@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from floodmark.core.ddl import Explained
+from floodmark.core.ddl import DdlEntry, Explained
 from floodmark.core.drift import GONE, Difference, DriftClass, DriftPolicy
 
 _HAPPENED = {
@@ -74,16 +74,32 @@ def describe(difference: Difference) -> str:
     return f"{words}; it was never captured"
 
 
+def describe_added(found: Sequence[Explained]) -> str:
+    """Sentences about columns that are taken along, or not, together, and the statements that added them."""
+    if len(found) == 1:
+        return f"{describe(found[0].difference)}. {describe_ddl(found[0])}"
+    names = ", ".join(f"{each.difference.column} {each.difference.after}" for each in found)
+    entries = sorted({entry for each in found for entry in each.entries}, key=lambda entry: entry.lsn)
+    words = [f"columns {names} were added; the capture instance does not capture them."]
+    words += [_statements(entries)] if entries else []
+    words += [f"Of {each.difference.column}: {describe_ddl(each)}" for each in found if not each.entries]
+    return " ".join(words)
+
+
 def describe_ddl(explained: Explained) -> str:
     """The statements with their LSN and time; why there are none, where there are none."""
     if explained.entries:
-        return " ".join(
-            f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
-            for entry in explained.entries
-        )
+        return _statements(explained.entries)
     if explained.difference.kind in GONE | {DriftClass.INSTANCE_REPLACED, DriftClass.KEY_CHANGED}:
         return "The source keeps no DDL history of such a change."
     return "The source's DDL history does not tell of it yet: the capture job has not come so far."
+
+
+def _statements(entries: Iterable[DdlEntry]) -> str:
+    return " ".join(
+        f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
+        for entry in entries
+    )
 
 
 def describe_effect(difference: Difference, policies: Mapping[str, DriftPolicy]) -> str:

@@ -73,9 +73,6 @@ class PostgresDriftLedger:
                 _query(session, "explain_drift_event", event_id=event_id, ddl=ddl, ddl_lsn=entry.lsn.value)
         return bool(found)
 
-    def list_untold(self, source: str) -> Sequence[DriftEvent]:
-        return [event for event in self.list_events(source) if not event.told]
-
     def mark_told(self, event_id: int) -> None:
         with open_transaction(self._at, f"drift event {event_id}") as session:
             _query(session, "mark_drift_told", event_id=event_id)

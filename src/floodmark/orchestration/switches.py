@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.core.drift_words import describe, describe_ddl
+from floodmark.core.drift_words import describe_added
 from floodmark.orchestration.alerting import alerts_of
 from floodmark.orchestration.drift_watch import drift_source, pipelines_of
 from floodmark.wiring import source_connection, warehouse_connection, wire
@@ -54,8 +54,9 @@ def approve_switch(config: Config, event_id: int, by: str) -> str:
 
 def reject_switch(config: Config, event_id: int, by: str) -> str:
     """Raises OperatorError where there is nothing to reject."""
-    event = switch_desk(config, _source_of(config, event_id)).reject(event_id, by)
-    return f"{event.table} goes on without {event.explained.difference.column}."
+    rejected = switch_desk(config, _source_of(config, event_id)).reject(event_id, by)
+    columns = ", ".join(str(each.explained.difference.column) for each in rejected)
+    return f"{rejected[0].table} goes on without {columns}."
 
 
 def run_switches(config: Config, source: str) -> str:
@@ -145,7 +146,7 @@ def _open_load(config: Config, pipeline: str, table: TableName, where: str) -> i
 def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
     columns = ", ".join(proposal.added)
     body = (
-        f"{event.table}: {describe(event.explained.difference)}. {describe_ddl(event.explained)}\n\n"
+        f"{event.table}: {describe_added(proposal.explained)}\n\n"
         f"To take along: **{columns}**.\n\n"
         "**Approve**: Floodmark runs this at the source, reads the table from the second capture instance as soon as "
         "it has read the first one up to its start, loads what is new, and drops the first one. No change is lost.\n\n"

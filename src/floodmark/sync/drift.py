@@ -21,7 +21,7 @@ from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.state import TableState
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert, is_ignored
+from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
 from floodmark.sync.drift_ports import DriftEvent, DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
 from floodmark.sync.ports import Source
 
@@ -174,8 +174,9 @@ class DriftWatch:
 
     def _tell(self) -> None:
         """Written before it is told: a process that dies in between leaves an event that the next look tells."""
-        for event in self._ledger.list_untold(self._name):
-            alert = build_drift_alert(event, self._read_risk(event))
+        events = self._ledger.list_events(self._name)
+        for event in (each for each in events if not each.told):
+            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events))
             if alert is not None:
                 self._alerts.raise_alert(alert)
             self._ledger.mark_told(event.event_id)

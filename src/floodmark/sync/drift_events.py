@@ -21,7 +21,7 @@ from floodmark.core.drift import (
     compare_shapes,
     select_policy,
 )
-from floodmark.core.drift_proposal import build_proposal
+from floodmark.core.drift_proposal import build_proposal, takes_along
 from floodmark.core.drift_risk import RowsAtRisk
 from floodmark.core.drift_words import advise, describe, describe_ddl, describe_effect
 from floodmark.core.schema import TableName
@@ -169,8 +169,29 @@ def is_ignored(event: DriftEvent) -> bool:
     return all(policy is DriftPolicy.IGNORE for policy in event.policies.values())
 
 
-def build_drift_alert(event: DriftEvent, risk: RowsAtRisk | None = None) -> Alert | None:
-    """None where every pipeline ignores the event. risk: of an added column."""
+def proposed_with(event: DriftEvent, events: Sequence[DriftEvent]) -> list[DriftEvent]:
+    """The other added columns that the T-SQL of the event takes along, and that nobody has decided about either."""
+    return [
+        other for other in events
+        if event.proposal and other.event_id != event.event_id and other.table == event.table
+        and other.source == event.source and other.proposal and other.approved_at is None
+        and takes_along(event.proposal, other.explained.difference.column or "")
+    ]  # fmt: skip
+
+
+def tell_together(others: Sequence[DriftEvent]) -> str:
+    """A sentence about what is proposed with an event, "" for nothing."""
+    named = (
+        f"column {each.explained.difference.column} {each.explained.difference.after} (event {each.event_id})"
+        for each in others
+    )
+    return f"It would be taken along together with {' and '.join(named)}." if others else ""
+
+
+def build_drift_alert(
+    event: DriftEvent, risk: RowsAtRisk | None = None, others: Sequence[DriftEvent] = ()
+) -> Alert | None:  # fmt: skip
+    """None where every pipeline ignores the event. risk: of an added column. others: ``proposed_with`` it."""
     if is_ignored(event):
         return None
     difference, ddl = event.explained.difference, describe_ddl(event.explained)
@@ -178,7 +199,9 @@ def build_drift_alert(event: DriftEvent, risk: RowsAtRisk | None = None) -> Aler
         kind=KIND,
         subject=event.source,
         table=event.table,
-        what=" ".join(filter(None, (f"{event.table}: {describe(difference)}.", str(risk or ""), ddl))),
+        what=" ".join(
+            filter(None, (f"{event.table}: {describe(difference)}.", tell_together(others), str(risk or ""), ddl))
+        ),
         where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
         + (f", column {difference.column}" if difference.column else ""),
         means=describe_effect(difference, event.policies),

@@ -124,8 +124,6 @@ class DriftLedger(Protocol):
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Give the statement to events that were found before the history told of it. False: there is none."""
 
-    def list_untold(self, source: str) -> Sequence[DriftEvent]: ...
-
     def mark_told(self, event_id: int) -> None: ...
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:

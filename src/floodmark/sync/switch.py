@@ -81,14 +81,15 @@ class SwitchDesk:
             self.alerts.end_alert(alert_key(each.event_id))
         return switch
 
-    def reject(self, event_id: int, by: str) -> DriftEvent:
-        """Go on without the columns that the event proposes to take along."""
+    def reject(self, event_id: int, by: str) -> list[DriftEvent]:
+        """Go on without the columns that the event proposes to take along. Returns the events that are decided so: one
+        that came later has not been read."""
         event = self._find(event_id)
-        for each in self._asked_with(event)[1]:
-            if each.event_id <= event_id:
-                self.drift.reject(each.event_id, by)
-                self.alerts.end_alert(alert_key(each.event_id))
-        return event
+        rejected = [each for each in self._asked_with(event)[1] if each.event_id <= event_id]
+        for each in rejected:
+            self.drift.reject(each.event_id, by)
+            self.alerts.end_alert(alert_key(each.event_id))
+        return rejected or [event]
 
     def _undecided(self) -> dict[TableName, list[DriftEvent]]:
         """The oldest first, by table as the source spells it: pipelines may spell it in other case."""
@@ -164,4 +165,7 @@ class SwitchDesk:
             if each.table == mine.table and each != mine and each.identity.name in sight.details
             and sight.details[each.identity.name].captures([*captured, *added])
         ]  # fmt: skip
-        return build_proposal(mine, captured, added, living, able[0] if able else None)
+        proposal = build_proposal(mine, captured, added, living, able[0] if able else None)
+        return replace(
+            proposal, explained=tuple(each.explained for each in events if each.explained.difference.column in added)
+        )
