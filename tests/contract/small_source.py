@@ -35,6 +35,7 @@ class SmallSource:
     position: int = START
     min_lsn: int = START
     looks: int = 0
+    clock_back_seconds: float = 0.0
     restored_to: list[int] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=dict)
     """What the next sightings show in the place of the truth."""
@@ -82,7 +83,8 @@ class SmallSource:
             for asked in positions
         }
         return SourceSnapshot(
-            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),), entries
+            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),), entries,
+            clock_back_seconds=self.clock_back_seconds,
         )  # fmt: skip
 
 

@@ -226,6 +226,18 @@ def test_table_becomes_consistent_again_after_a_window_that_ends_after_the_load(
     assert runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent
 
 
+def test_table_that_was_read_after_the_clock_was_set_back_becomes_consistent_after_that_much_more(
+    runner: Runner,
+) -> None:
+    runner.source.clock_back_seconds = 2.0
+    runner.run()
+    runner.source.clock_back_seconds = 0.0
+    for key, consistent in ((1, False), (2, False), (3, True)):
+        runner.source.write(key, 0)
+        runner.run()
+        assert runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent is consistent
+
+
 def test_killed_repair_goes_on_with_the_chunks_that_are_missing(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()

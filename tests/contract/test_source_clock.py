@@ -1,7 +1,8 @@
-"""Ages at a source whose clock is set forward in the night in which summer time begins."""
+"""A source whose clock is set in the nights in which summer time begins and ends."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from floodmark.sqlserver.source import SqlServerSource
 ORDERS = TableName("dbo", "Orders")
 
 
-def test_idle_source_is_not_silent_for_an_hour_when_summer_time_begins(
+def test_idle_source_is_not_silent_for_an_hour_when_summer_time_begins_and_commits_come_twice_when_it_ends(
     open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -47,3 +48,10 @@ def test_idle_source_is_not_silent_for_an_hour_when_summer_time_begins(
         later = SqlServerSource(at).read_snapshot([ORDERS])
         assert later.seconds_behind is not None
         assert (later.clock_ahead_seconds, later.seconds_behind > DEFAULT_LAG_LIMIT_SECONDS) == (0, True)
+        # At three it had turned two once more.
+        shop.run("EXEC emulator.set_clock @now = '2027-10-31T03:30:00'")
+        twice = SqlServerSource(at).read_snapshot([ORDERS])
+        assert (twice.clock_ahead_seconds, twice.latest_commit_at - twice.taken_at) == (0, timedelta(hours=1))
+        shop.run("EXEC emulator.set_clock @now = '2027-10-31T06:01:00'")
+        once = SqlServerSource(at).read_snapshot([ORDERS])
+        assert once.latest_commit_at == once.taken_at

@@ -30,7 +30,7 @@ IF @enabled = 1 AND @edition NOT IN (5, 12) AND @is_replica = 0
         @running = @capture_running OUTPUT;
 
 -- By how much the clock was set forward in the last two hours, as when summer time begins: what was noted before that
--- seems so much older. 0 where the server cannot tell its time zone (before SQL Server 2022).
+-- seems so much older. Negative where it was set back: what was noted before may seem yet to come. 0 where the server cannot tell its time zone (before SQL Server 2022).
 BEGIN TRY
     EXEC sys.sp_executesql
         N'SELECT @ahead = DATEPART(tzoffset, n.at AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from floodmark.core.lsn import Lsn, LsnAbsence
@@ -66,8 +66,9 @@ class SourceSnapshot:
     seconds_behind: age of the newest lsn_time_mapping entry; at least so much, where the server's clock was set since.
     capture_running: whether the capture job runs, None when that cannot be known, or when the job has a schedule of its
     own and stands still between two scans. has_agent: whether there is a job that can be stopped at all.
-    clock_ahead_seconds: by how much the server's clock was set forward in the last two hours. is_replica: it is a copy
-    that only can be read, and what its server says of jobs says nothing of those of the primary.
+    clock_ahead_seconds, clock_back_seconds: by how much the server's clock was set forward, or back, in the last two
+    hours. is_replica: it is a copy that only can be read, and what its server says of jobs says nothing of those of the
+    primary.
     entries: of each position that was asked about, the commit time that the log has for exactly that LSN, None where it
     has none. They must be asked for before the low ends (see ``core.history``).
     """
@@ -83,7 +84,13 @@ class SourceSnapshot:
     entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
     has_agent: bool = True
     clock_ahead_seconds: float = 0.0
+    clock_back_seconds: float = 0.0
     is_replica: bool = False
+
+    @property
+    def latest_commit_at(self) -> datetime:
+        """No commit until now has a later time. Where the clock was set back, those of before may seem yet to come."""
+        return self.taken_at + timedelta(seconds=self.clock_back_seconds)
 
 
 class Verdict(Enum):

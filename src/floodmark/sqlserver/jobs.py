@@ -117,7 +117,7 @@ def _read_capture(session: SourceSession) -> CaptureSighting:
 
 
 def clock_ahead_seconds(minutes: int | None) -> float:
-    """What the server says of its clock. One that was set back makes ages short, which no limit has to allow for."""
+    """By how much it was set forward. One that was set back makes ages short, which no limit has to allow for."""
     return max(minutes or 0, 0) * 60.0
 
 

@@ -64,6 +64,7 @@ class SqlServerSource:
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
             has_agent=edition not in AZURE_SQL_DATABASE,
             clock_ahead_seconds=clock_ahead,
+            clock_back_seconds=clock_ahead_seconds(-(ahead or 0)),
             is_replica=bool(is_replica),
         )
 

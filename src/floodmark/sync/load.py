@@ -47,7 +47,7 @@ def _load(
         staged = _stage_all(plan, ledger, warehouse, stager)
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all of it when the read ended.")
-    ledger.record_reads(plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.taken_at)
+    ledger.record_reads(plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.latest_commit_at)
     try:
         counts = _merge(plan, {name: rows.staged_rows for name, rows in staged.items()}, warehouse, stager)
     except (ConfigError, DataQualityError, FloodmarkBugError):

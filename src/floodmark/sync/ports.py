@@ -139,7 +139,8 @@ class Ledger(Protocol):
     ) -> None:
         """Rows read per table, before the merge: what ``check`` compares with. A load that was overtaken records none.
 
-        read_finished_at: server local time after the last row was read, for the consistency of first loads.
+        read_finished_at: server local time after which nothing was committed that was read, for the consistency of
+        first loads.
         """
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
