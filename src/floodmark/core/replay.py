@@ -23,7 +23,7 @@ from floodmark.core.planning import plan_table
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.state import TableState
-from floodmark.core.validity import classify, incident
+from floodmark.core.validity import classify, describe_low_end, incident
 from floodmark.core.window import TablePlan, WindowPlan
 
 _REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE)
@@ -178,8 +178,8 @@ def _refusal(
         return None
     return Validity(
         sighting.table, Verdict.EXPIRED,
-        f"the interval {part} begins below the low end of the capture instance, {low}: changes in it were "
-        "cleaned up or never captured.",
+        f"the interval {part} begins below the low end of the capture instance, "
+        f"{describe_low_end(sighting)}: changes in it were cleaned up or never captured.",
         "Choose a later beginning, or load the table anew.",
         state.watermark, low,
     )  # fmt: skip

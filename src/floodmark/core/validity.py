@@ -116,6 +116,12 @@ def is_quiet(sighting: TableSighting, watermark: Lsn) -> bool:
     return not isinstance(last, Lsn) or last <= watermark
 
 
+def describe_low_end(sighting: TableSighting) -> str:
+    """With its time, where the source told it."""
+    at = f" ({sighting.min_lsn_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if sighting.min_lsn_at else ""
+    return f"{sighting.min_lsn}{at}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """One table in one snapshot. Each method is one group of rules: a verdict, or None to ask the next."""
@@ -239,7 +245,8 @@ class _Look:
         if self.min_lsn > watermark.next():
             return self._verdict(
                 Verdict.EXPIRED,
-                f"changes after the watermark {watermark} have been cleaned up: the low end is {self.min_lsn}.",
+                f"changes after the watermark {watermark} have been cleaned up: the low end is "
+                f"{describe_low_end(self.sighting)}.",
                 f"{self._reload()}, and raise the retention (sys.sp_cdc_change_job) or run more often.",
             )  # fmt: skip
         return None

@@ -203,11 +203,17 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
     assert [table.interval for table in again.tables] == [Interval(lsn(10), lsn(48)), Interval(lsn(45), lsn(48))]
 
 
-def test_a_refusal_names_interval_and_low_end() -> None:
-    seen = snapshot(sighting(ORDERS, min_lsn=lsn(20)))
+@pytest.mark.parametrize(
+    ("low_at", "low"),
+    [(None, f"{lsn(20)}: "), (NOON, f"{lsn(20)} (2026-05-01 12:00:00 by the source's clock): ")],
+)  # fmt: skip
+def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_tells_it(
+    low_at: datetime | None, low: str
+) -> None:
+    seen = snapshot(sighting(ORDERS, min_lsn=lsn(20), min_lsn_at=low_at))
     with pytest.raises(WindowExpiredError) as caught:
         plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
-    for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), str(lsn(20))):
+    for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), f"of the capture instance, {low}"):
         assert words in str(caught.value)
 
 
