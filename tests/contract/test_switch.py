@@ -110,7 +110,7 @@ def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: Swit
     tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
     left = rig.ledger.open_window("shop", plan.to_lsn, tables, lane=replay_lane(interval))
     (said,) = rig.steps.take()
-    command = f"floodmark replay shop --from-lsn {interval.after_lsn} --to-lsn {interval.to_lsn}"
+    command = f"floodmark replay shop --from-lsn {interval.from_lsn} --to-lsn {interval.to_lsn}"
     assert said.endswith(f"shop goes over when window {left.window_id} ({command}) has been published.")
 
 

@@ -7,6 +7,7 @@ without it. A replay lane merges an interval again that was examined before.
 from __future__ import annotations
 
 from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
 MAIN_LANE = ""
@@ -37,6 +38,7 @@ def finishing_command(pipeline: str, lane: str) -> str:
     if is_load_lane(lane):
         return f"floodmark reload {pipeline} {lane.removeprefix(_LOAD)}"
     if is_replay_lane(lane):
-        after, to = lane.removeprefix(_REPLAY).split("-")
-        return f"floodmark replay {pipeline} --from-lsn {after} --to-lsn {to}"
+        after, to = map(Lsn.parse, lane.removeprefix(_REPLAY).split("-"))
+        # The command's bounds are both included; another interval would be another lane.
+        return f"floodmark replay {pipeline} --from-lsn {after.next()} --to-lsn {to}"
     return f"floodmark run {pipeline}"

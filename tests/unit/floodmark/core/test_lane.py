@@ -3,6 +3,7 @@ from __future__ import annotations
 from floodmark.core.interval import Interval
 from floodmark.core.lane import MAIN_LANE, finishing_command, load_lane, replay_lane
 from floodmark.core.lsn import Lsn
+from floodmark.core.replay_interval import parse_bounds
 from floodmark.core.schema import TableName
 
 
@@ -13,5 +14,5 @@ def test_each_lane_has_the_command_that_goes_on_with_its_window() -> None:
 
 def test_command_that_finishes_a_replay_asks_for_the_same_interval() -> None:
     interval = Interval(Lsn.parse("0x00000022000E98B30001"), Lsn.parse("0x00000022000F0D280001"))
-    *_, after, _, to = finishing_command("shop", replay_lane(interval)).split()
-    assert Interval(Lsn.parse(after), Lsn.parse(to)) == interval
+    *_, first, _, last = finishing_command("shop", replay_lane(interval)).split()
+    assert parse_bounds(first, last) == interval
