@@ -22,7 +22,7 @@ from floodmark.core.errors import (
     SourceUnavailableError,
 )
 from floodmark.core.interval import Interval
-from floodmark.core.lane import MAIN_LANE, replay_lane
+from floodmark.core.lane import MAIN_LANE, load_lane, replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts, WindowState
@@ -99,6 +99,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     alerts = SimpleNamespace(end_alerts=lambda kind, subject: made.ended.append(kind))
     monkeypatch.setattr(tasks.advance, "advance_window", advanced)
     monkeypatch.setattr(tasks, "alerts_of", lambda config: alerts)
+    monkeypatch.setattr(tasks, "wire", lambda *_: made.wiring)
     for module in (tasks, measuring):
         monkeypatch.setattr(module, "measure_run", measure)
     return made
@@ -106,7 +107,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(world: World) -> None:
     world.advance()
-    assert (world.ended, world.measured) == (["run_failed", "run_late"], 1)
+    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair"], 1)
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
 
 
@@ -114,7 +115,7 @@ def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(worl
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()
     # It has not been mended: whoever was told that runs fail must not hear that this is over.
-    assert (world.ended, world.measured) == (["run_late"], 1)
+    assert (world.ended, world.measured) == (["run_late", "repair"], 1)
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
     with pytest.raises(AirflowFailException, match=r"dbo\.Orders: expired"):
         tasks.run_tell_gaps(world.wiring)
@@ -126,7 +127,35 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
     with pytest.raises(AirflowSkipException, match="all is read"):
         tasks.run_open_window(world.config, "shop", {}, {})
-    assert (world.ended, world.measured) == (["run_failed", "run_late"], 1)
+    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair"], 1)
+
+
+def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
+    world.lane = load_lane(ORDERS)
+    for world.loading, expected in ((True, []), (False, ["repair"])):
+        world.ended = []
+        with pytest.raises(AirflowSkipException):
+            tasks.run_open_window(world.config, "shop", {}, {})
+        assert world.ended == ["run_failed", "run_late", *expected]
+
+
+def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = TableName("dbo", "Held")
+    states = {ORDERS: SimpleNamespace(watermark=lsn(5)), held: SimpleNamespace(watermark=lsn(2))}
+    ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [])
+    monkeypatch.setattr(tasks, "wire", lambda *_: SimpleNamespace(ledger=lambda: ledger))
+    monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "no change.", to_lsn=lsn(5)))
+    shown: dict[str, str] = {}
+    stores = {name: SimpleNamespace(set=lambda _, value, name=name: shown.update({name: value})) for name in "ab"}
+    assets: Any = {ORDERS: "a", held: "b"}
+    with pytest.raises(AirflowSkipException):
+        tasks.run_open_window(world.config, "shop", assets, stores)
+    assert shown == {"a": str(lsn(5))}
 
 
 def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: World) -> None:

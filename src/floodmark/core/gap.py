@@ -25,6 +25,9 @@ class OnGap(Enum):
     REPAIR = "repair"
 
 
+REPAIR = "repair"
+"""The kind of the alert that a table is loaded anew because of a gap."""
+
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
 """The verdicts that a load of the whole table mends."""
 
@@ -78,7 +81,7 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
     known = gap.after_at or gap.to_at
     times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if known else ""
     return Alert(
-        kind="repair",
+        kind=REPAIR,
         subject=pipeline,
         table=gap.table,
         what=f"{gap.verdict.value}: {gap.cause} Window {window_id} loads the table anew.",

@@ -15,7 +15,7 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.config.loading import load_config
-from floodmark.core.errors import NotHarvestedYetError
+from floodmark.core.errors import FloodmarkError, NotHarvestedYetError
 from floodmark.core.lane import is_replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RUN_LATE
@@ -26,7 +26,8 @@ from floodmark.orchestration.failure import explained
 from floodmark.orchestration.measuring import measure_run, measured
 from floodmark.orchestration.windows import open_next
 from floodmark.sync import advance, check
-from floodmark.sync.gaps import find_stopped
+from floodmark.sync.gaps import end_mended, find_stopped
+from floodmark.wiring import wire
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
@@ -52,7 +53,11 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
     if opened.window_id is None:
         end_well(config, pipeline)
         if opened.to_lsn is not None:
-            _show_watermarks(assets, stores, opened.to_lsn)
+            with explained():
+                states = wire(config, pipeline).ledger().read_tables(pipeline)
+            # A table that is held, or loaded anew, stays where it is.
+            moved = {table for table, state in states.items() if state.watermark == opened.to_lsn}
+            _show_watermarks({each: assets[each] for each in assets if each in moved}, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
     return opened.window_id
 
@@ -132,6 +137,10 @@ def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None,
     alerts = alerts_of(config)
     for kind in (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE):
         alerts.end_alerts(kind, pipeline)
+    try:
+        end_mended(pipeline, wire(config, pipeline).ledger(), alerts)
+    except FloodmarkError as error:
+        _LOG.warning("Whether a repair of %s is over is not known: %s", pipeline, error)
     measure_run(config, pipeline, result)
 
 
