@@ -12,8 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from floodmark.core.errors import LoadKilledError
+from floodmark.core.errors import FloodmarkBugError, LoadKilledError
 from floodmark.core.load_result import LoadResult, parse_load_result
+from floodmark.orchestration.temporary_files import (
+    explain_ending,
+    find_complaint,
+    find_trouble,
+    java_options,
+    temporary_folders,
+)
 from floodmark.spark.java import find_java_home
 from floodmark.sqlfiles import home
 
@@ -67,6 +74,9 @@ def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
         environment["SPARK_HOME"] = spark_home
     if _is_local(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    options = java_options(os.environ)
+    if options is not None:
+        environment["SPARK_SUBMIT_OPTS"] = options
     java_home = find_java_home()
     if java_home is not None:
         environment["JAVA_HOME"] = java_home
@@ -90,16 +100,18 @@ def submit_command(settings: Mapping[str, str], master: str, window_id: int, con
 
 
 class JobOutput:
-    """Hands on the job's lines and keeps the result among them."""
+    """Hands on the job's lines and keeps the result among them, and the first that tells of a full disk or the like."""
 
     def __init__(self) -> None:
         self.result: LoadResult | None = None
+        self._complaint: str | None = None
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """All lines but the result, which is for programs."""
         for line in lines:
             found = parse_load_result(line.strip())
             if found is None:
+                self._complaint = self._complaint or find_complaint(line)
                 yield line
             else:
                 self.result = found
@@ -107,11 +119,21 @@ class JobOutput:
     def require_result(self, window_id: int, exit_status: str) -> LoadResult:
         """Raises the error that the job reported, or LoadKilledError when it reported nothing."""
         if self.result is None:
+            why, do = self._explain()
             raise LoadKilledError(
                 f"window {window_id}",
-                f"the load ended without a result ({exit_status}).",
-                "Nothing is half-written; the next try does the same window.",
+                f"the load ended without a result ({exit_status}). {why}".rstrip(),
+                f"{do} Nothing is half-written; the next try does the same window.".lstrip(),
+                self._complaint or "",
             )
-        if self.result.error is not None:
-            raise self.result.error
+        error = self.result.error
+        if isinstance(error, FloodmarkBugError):
+            # Of Spark, maybe, in words of its own.
+            hint = " ".join(filter(None, (error.hint, *self._explain())))
+            raise type(error)(error.subject, error.message, hint, error.detail)
+        if error is not None:
+            raise error
         return self.result
+
+    def _explain(self) -> tuple[str, str]:
+        return explain_ending(self._complaint, find_trouble(temporary_folders(os.environ)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.core.errors import LoadKilledError, SourceLoginError
+from floodmark.core.errors import FloodmarkBugError, LoadKilledError, SourceLoginError
 from floodmark.core.load_result import LoadResult, format_load_result
 from floodmark.core.window import TableCounts
 from floodmark.orchestration.load_job import (
@@ -74,3 +74,40 @@ def test_output_without_a_result_is_a_killed_load_that_is_tried_again() -> None:
     with pytest.raises(LoadKilledError, match="window 7: the load ended without a result") as caught:
         JobOutput().require_result(7, "exit status 137")
     assert caught.value.retryable
+    assert caught.value.hint.startswith("Nothing is half-written")
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", "SPARK_LOCAL_DIRS"])
+def test_output_without_a_result_names_the_folder_that_takes_no_temporary_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "gone"))
+    with pytest.raises(LoadKilledError) as caught:
+        JobOutput().require_result(7, "exit status 1")
+    assert f"{tmp_path / 'gone'} cannot be written to: No such file or directory." in caught.value.message
+    assert "have TMPDIR name another folder" in caught.value.hint
+
+
+def test_output_that_tells_of_a_full_disk_is_told_of_also_when_there_is_room_again() -> None:
+    full = "ERROR DiskBlockObjectWriter: /tmp/blockmgr-d6be/15/temp_shuffle_526e, No space left on device"
+    output = JobOutput()
+    lines = ["a\n", f"{full}\n", "java.io.IOException: No space left on device\n"]
+    assert list(output.watch(lines)) == lines
+    with pytest.raises(LoadKilledError, match="its output says that a file could not be written") as caught:
+        output.require_result(7, "exit status 1")
+    assert caught.value.detail == full
+    bug = FloodmarkBugError("window 7", "Py4JJavaError", "See the log of the job.", "a row")
+    list(output.watch([format_load_result(LoadResult(7, error=bug))]))
+    with pytest.raises(FloodmarkBugError, match=r"See the log of the job\. It needs a folder") as caught_bug:
+        output.require_result(7, "exit status 1")
+    assert caught_bug.value.detail == "a row"
+
+
+def test_java_keeps_its_temporary_files_where_everything_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRET, "{}", "local[*]")
+    monkeypatch.setenv("TMPDIR", "/data/my tmp")
+    assert job_environment(SECRET, "{}", "local[*]")["SPARK_SUBMIT_OPTS"] == '"-Djava.io.tmpdir=/data/my tmp"'
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Djava.io.tmpdir=/other")
+    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRET, "{}", "local[*]")

@@ -1,0 +1,62 @@
+"""Where a load job keeps its temporary files, and what is to be said where it could not.
+
+Nothing is looked at before a job: what is true then may not be when it writes. When a job has ended badly, its own
+words and the folders, as they are then, tell.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+
+_DEFAULT = "/tmp"  # noqa: S108  (Java's, whatever TMPDIR says; nothing of ours has a name in it)
+_PROBE_BYTES = 1 << 16
+_COMPLAINTS = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|No usable temporary directory"
+    r"|Failed to create (?:a temp directory|local dir|directory)"
+)
+_LONGEST = 300
+
+
+def java_options(environment: Mapping[str, str]) -> str | None:
+    """SPARK_SUBMIT_OPTS that has Java, and so Spark, keep to TMPDIR as all else does. None: leave it as it is."""
+    options, folder = environment.get("SPARK_SUBMIT_OPTS", ""), environment.get("TMPDIR")
+    if not folder or "java.io.tmpdir" in options:
+        return None
+    return f'{options} "-Djava.io.tmpdir={folder}"'.strip()
+
+
+def temporary_folders(environment: Mapping[str, str]) -> list[str]:
+    """Of a job on this machine."""
+    named = [environment.get("TMPDIR") or _DEFAULT, *environment.get("SPARK_LOCAL_DIRS", "").split(",")]
+    return list(dict.fromkeys(filter(None, named)))
+
+
+def find_complaint(line: str) -> str | None:
+    """The line, shortened, where it says that a file could not be written."""
+    return line.strip()[:_LONGEST] if _COMPLAINTS.search(line) else None
+
+
+def find_trouble(folders: Iterable[str]) -> list[str]:
+    """A clause for each folder that takes no file now."""
+    found = []
+    for folder in folders:
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
+                probe.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            found.append(f"{folder} cannot be written to: {error.strerror}")
+    return found
+
+
+def explain_ending(complaint: str | None, trouble: list[str]) -> tuple[str, str]:
+    """What is to be said of a job that ended badly, and what to do about it; "" for nothing."""
+    if not complaint and not trouble:
+        return "", ""
+    why = "; ".join(trouble) or "its output says that a file could not be written (see the log)"
+    return (
+        f"It needs a folder for temporary files: {why}.",
+        "Make room there, or have TMPDIR name another folder in the environment of whoever starts the load (Airflow's "
+        "workers, or the command); SPARK_LOCAL_DIRS counts beside it where that is set.",
+    )
