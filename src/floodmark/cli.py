@@ -52,25 +52,33 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 @app.command()
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
-    """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark."""
-    from floodmark.orchestration.tasks import end_well  # noqa: PLC0415
-    from floodmark.orchestration.windows import open_next  # noqa: PLC0415
-    from floodmark.sync.gaps import find_stopped  # noqa: PLC0415
+    """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. Where that
+    fails, the channels of the alerts are told."""
+    from floodmark.orchestration.command_alerts import tells_failed_run  # noqa: PLC0415
 
     with explained():
         path = (config or config_path()).resolve()
         loaded = load_config(path)
-        opened = open_next(loaded, pipeline)
-        if opened.window_id is None:
-            _out.print(f"Nothing to read: {opened.reason}", highlight=False)
-            end_well(loaded, pipeline)
-            return
-        wiring = wire(loaded, pipeline)
-        result = _finish(wiring, opened.window_id, opened.state, path)
-        stopped = find_stopped(wiring.settings, wiring.ledger())
-        end_well(loaded, pipeline, result, stopped=stopped is not None)
-        if stopped:
-            raise stopped
+        with tells_failed_run(loaded, pipeline):
+            _run(loaded, pipeline, path)
+
+
+def _run(loaded: Config, pipeline: str, path: Path) -> None:
+    from floodmark.orchestration.tasks import end_well  # noqa: PLC0415
+    from floodmark.orchestration.windows import open_next  # noqa: PLC0415
+    from floodmark.sync.gaps import find_stopped  # noqa: PLC0415
+
+    opened = open_next(loaded, pipeline)
+    if opened.window_id is None:
+        _out.print(f"Nothing to read: {opened.reason}", highlight=False)
+        end_well(loaded, pipeline)
+        return
+    wiring = wire(loaded, pipeline)
+    result = _finish(wiring, opened.window_id, opened.state, path)
+    stopped = find_stopped(wiring.settings, wiring.ledger())
+    end_well(loaded, pipeline, result, stopped=stopped is not None)
+    if stopped:
+        raise stopped
 
 
 @app.command()

@@ -16,7 +16,7 @@ from floodmark.cli import _out, app
 from floodmark.core.alert import Alert
 from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.change_table import ChangeTableSize
-from floodmark.core.errors import LoadKilledError
+from floodmark.core.errors import LoadKilledError, WindowBusyError
 from floodmark.core.lane import load_lane
 from floodmark.core.load_chunk import plan_chunks
 from floodmark.core.lsn import Lsn, LsnAbsence
@@ -249,6 +249,37 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
     assert len(set(loaded)) == 1
     (opened,) = ledger.list_unfinished("shop")
     assert (opened.plan.lane, opened.plan.tables[0].is_reload) == (load_lane(ORDERS), True)
+
+
+@pytest.mark.usefixtures("idle_source")
+def test_run_that_fails_is_told_of_until_a_run_succeeds(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = [LoadKilledError("window 1", "killed.")] * 2
+    failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not told")]
+
+    def fail(wiring: Wiring, window_id: int, path: Path) -> None:
+        raise failures.pop(0)
+
+    def told() -> list[tuple[str, str, int]]:
+        with psycopg.connect(database.conninfo()) as session:
+            statement = "SELECT event_key, what, times FROM floodmark.alerts WHERE ended_at IS NULL ORDER BY alert_id"
+            return session.execute(statement).fetchall()  # type: ignore[return-value]
+
+    monkeypatch.setattr("floodmark.orchestration.load_process.run_load", fail)
+    ends = [cli.invoke(app, ["run", "shop"]) for _ in range(4)]
+    assert [end.exit_code for end in ends] == [75, 75, 75, 1]
+    assert told() == [
+        ("run_failed:shop:LoadKilledError:window 1", "window 1: killed.", 2),
+        ("run_failed:shop:FloodmarkBugError:shop", "shop: the run ended with ValueError.", 1),
+    ]
+    (opened,) = ledger.list_unfinished("shop")
+    ledger.leave_out(opened.plan.window_id, [ORDERS])
+    publish_first_load(ledger, database)
+    assert cli.invoke(app, ["run", "shop"]).exit_code == 0
+    assert told() == []
+    assert cli.invoke(app, ["run", "nope"]).exit_code == 2
+    assert told() == []
 
 
 @pytest.mark.usefixtures("idle_source")
