@@ -9,15 +9,18 @@ from floodmark.core.alert import Alert
 
 @dataclass
 class OpenAlerts:
-    """open: by event key."""
+    """open: by event key. outcomes: what was said at the end of those that had something to say, by the same key."""
 
     open: dict[str, Alert] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
 
     def raise_alert(self, alert: Alert) -> None:
         self.open[alert.event_key] = alert
 
-    def end_alert(self, event_key: str) -> None:
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
         self.open.pop(event_key, None)
+        if outcome:
+            self.outcomes[event_key] = outcome
 
     def end_alerts(self, kind: str, subject: str) -> None:
         self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}

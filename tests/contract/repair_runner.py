@@ -33,7 +33,7 @@ class Told:
     def raise_alert(self, alert: Alert) -> None:
         self.open[alert.event_key] = alert
 
-    def end_alert(self, event_key: str) -> None:
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
         if self.open.pop(event_key, None):
             self.ended.append(event_key)
 

@@ -33,6 +33,7 @@ class ListChannel:
 
     name: str = "list"
     titles: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
     broken: bool = False
     tried: int = 0
 
@@ -41,6 +42,7 @@ class ListChannel:
         if self.broken:
             raise AlertNotSentError(self.name, "it is broken.")
         self.titles.append(message.title)
+        self.outcomes += [text for heading, text in message.lines if heading == "How it ended"]
 
 
 @pytest.fixture
@@ -62,6 +64,18 @@ def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(desk: Aler
     assert channel.titles == [RAISED, OVER]
     desk.raise_alert(ALERT)
     assert channel.titles == [RAISED, OVER, RAISED]
+
+
+def test_how_it_ended_is_told_also_to_a_channel_that_hears_of_it_later(
+    desk: AlertDesk, channel: ListChannel
+) -> None:  # fmt: skip
+    desk.raise_alert(ALERT)
+    channel.broken = True
+    desk.end_alert(ALERT.event_key, "ada rejected it.")
+    channel.broken = False
+    desk.end_alert(ALERT.event_key)
+    assert channel.titles == [RAISED, OVER]
+    assert channel.outcomes == ["ada rejected it."]
 
 
 def test_events_of_other_keys_are_alerts_of_their_own(desk: AlertDesk, channel: ListChannel) -> None:

@@ -42,7 +42,7 @@ class ToldAlerts:
     def raise_alert(self, alert: Alert) -> None:
         self.raised.append(alert)
 
-    def end_alert(self, event_key: str) -> None:
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
         self.ended.append(event_key)
 
     def end_alerts(self, kind: str, subject: str) -> None:

@@ -81,7 +81,7 @@ def test_table_beyond_max_lag_is_told_once_until_it_has_caught_up(
     measure_run(config, "shop")
     measure_run(config, "shop")
     (text,) = posts.texts
-    assert "Behind the source: dbo.Orders by 120 min; the limit is 15 min." in text
+    assert "Behind the source: dbo.Orders by 120 min; the limit is 15 min (`max_lag`)." in text
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_max_lsn()")
     measure_run(config, "shop")
     assert posts.texts[1].splitlines()[0] == "*Floodmark: over: lag: shop*"

@@ -261,6 +261,7 @@ def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRi
     rig.desk.reject(event.event_id, "somebody")
     assert rig.desk.list_proposed() == []
     assert rig.alerts.open == {}
+    assert list(rig.alerts.outcomes.values()) == ["somebody rejected it: dbo.Orders goes on without column Note."]
     with pytest.raises(OperatorError, match="somebody has rejected it already"):
         rig.desk.approve(event.event_id, "another")
     assert rig.steps.take() == []

@@ -1,6 +1,6 @@
 -- The newest of the event that somebody has still to hear the end of; locked until the transaction ends.
 UPDATE floodmark.alerts
-SET ended_at = coalesce(ended_at, now())
+SET ended_at = coalesce(ended_at, now()), outcome = CASE WHEN ended_at IS NULL THEN %(outcome)s ELSE outcome END
 WHERE alert_id = (
     SELECT alert_id FROM floodmark.alerts
     WHERE event_key = %(event_key)s AND parts = '{}' AND (ended_at IS NULL OR NOT ended_to @> raised_to)
@@ -9,4 +9,4 @@ WHERE alert_id = (
     FOR UPDATE
 )
 RETURNING alert_id, event_key, kind, subject, source_schema, source_name, what, place, since, means, advice,
-    raised_at, raised_to, ended_at, ended_to
+    raised_at, raised_to, ended_at, ended_to, outcome

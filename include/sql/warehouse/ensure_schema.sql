@@ -35,6 +35,10 @@ CREATE TABLE IF NOT EXISTS floodmark.tables (
     PRIMARY KEY (pipeline, source_schema, source_name),
     CONSTRAINT one_writer_per_target UNIQUE (target_schema, target_name)
 );
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_lsn floodmark.lsn;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
+COMMENT ON COLUMN floodmark.tables.read_lsn IS
+    'The newest LSN of the source when the newest load had been read: until the table is consistent the log must have it';
 COMMENT ON COLUMN floodmark.tables.watermark IS 'The last LSN examined: the target is complete up to it';
 COMMENT ON COLUMN floodmark.tables.watermark_at IS 'Commit time of the watermark, local time of the source';
 COMMENT ON COLUMN floodmark.tables.consistent IS
@@ -80,6 +84,9 @@ CREATE TABLE IF NOT EXISTS floodmark.window_tables (
 );
 
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS swept_rows bigint NOT NULL DEFAULT 0;
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn floodmark.lsn;
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
+COMMENT ON COLUMN floodmark.window_tables.read_lsn IS 'The newest LSN of the source when the read had ended';
 
 CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
     window_id     bigint  NOT NULL,
@@ -185,6 +192,8 @@ CREATE TABLE IF NOT EXISTS floodmark.alerts (
 );
 ALTER TABLE floodmark.alerts ADD COLUMN IF NOT EXISTS parts text[] NOT NULL DEFAULT '{}';
 COMMENT ON COLUMN floodmark.alerts.parts IS 'Of an event that is over when the last of these is';
+ALTER TABLE floodmark.alerts ADD COLUMN IF NOT EXISTS outcome text NOT NULL DEFAULT '';
+COMMENT ON COLUMN floodmark.alerts.outcome IS 'How it ended, where that it is over does not say all';
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_alert_per_event ON floodmark.alerts (event_key) WHERE ended_at IS NULL;
 COMMENT ON COLUMN floodmark.alerts.times IS 'How often it was raised before it was over; it is sent once';
 COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were told of it';

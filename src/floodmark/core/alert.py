@@ -70,12 +70,14 @@ def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
     return AlertMessage(f"Floodmark: {_headline(alert)}", lines, is_over=False)
 
 
-def build_over_message(alert: Alert, raised_at: datetime, ended_at: datetime) -> AlertMessage:
+def build_over_message(alert: Alert, raised_at: datetime, ended_at: datetime, outcome: str = "") -> AlertMessage:
+    """outcome: how it ended, in a sentence; "" where that it is over says all."""
     lines = (
-        ("What", alert.what),
+        ("What it was", alert.what),
         ("Where", _where(alert)),
         ("Since", alert.since or _moment(raised_at)),
         ("Over since", _moment(ended_at)),
+        *((("How it ended", outcome),) if outcome else ()),
         ("What to do", "Nothing more."),
     )
     return AlertMessage(f"Floodmark: over: {_headline(alert)}", lines, is_over=True)

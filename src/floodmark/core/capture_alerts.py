@@ -21,6 +21,7 @@ def stop_ended(source: str, stop: PlannedStop, guard: str) -> Alert:
         do="Give the log more room or back it up more often, or plan shorter stops; see sources."
         f"{source}.capture in pipelines.yaml.",
         event_key=f"{STOP_ENDED}:{source}:{stop.since.isoformat()}",
+        where=f"source {source}",
     )
 
 
@@ -33,6 +34,7 @@ def not_running(source: str, why: str) -> Alert:
         means="Changes are not captured and wait in the source's log, which grows; the warehouse stands still.",
         do="See the job's history and whether SQL Server Agent runs, then run the DAG again: it starts the job.",
         event_key=f"{NOT_RUNNING}:{source}",
+        where=f"source {source}",
     )
 
 
@@ -45,6 +47,7 @@ def not_alive(source: str, words: str) -> Alert:
         means="Changes are not captured, or late; the source's log is held, and the warehouse falls behind.",
         do="See sys.dm_cdc_errors and the job's history. One huge transaction is captured only as a whole: then wait.",
         event_key=f"{NOT_ALIVE}:{source}",
+        where=f"source {source}",
     )
 
 
@@ -59,4 +62,5 @@ def capture_lagging(pipeline: str, cause: str) -> Alert:
         do="See sys.dm_cdc_errors and sys.dm_cdc_log_scan_sessions. One huge transaction is captured only as a whole: "
         "then wait.",
         event_key=f"{LAGGING}:{pipeline}",
+        where=f"pipeline {pipeline}",
     )

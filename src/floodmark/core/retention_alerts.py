@@ -26,6 +26,7 @@ def retention_low(source: str, step: RetentionStep) -> Alert:
         means=_MEANS,
         do="Bring the pipeline to run: its state and the reason are in `floodmark status`.",
         event_key=f"{LOW}:{source}",
+        where=f"source {source}",
     )
 
 
@@ -39,6 +40,7 @@ def retention_exhausted(source: str, step: RetentionStep) -> Alert:
         do="Bring the pipeline to run, or give it time: a higher ceiling, or on_low: hold_cleanup, under sources."
         f"{source}.retention in pipelines.yaml.",
         event_key=f"{EXHAUSTED}:{source}",
+        where=f"source {source}",
     )
 
 
@@ -56,4 +58,5 @@ def change_tables_large(source: str, large: Sequence[ChangeTableSize], limit_byt
         f"and not given back. Else a shorter keep, or a cleanup_margin, under sources.{source}.retention in "
         "pipelines.yaml.",
         event_key=f"{CHANGE_TABLES_LARGE}:{source}",
+        where=f"source {source}",
     )

@@ -38,10 +38,10 @@ class PostgresAlertLedger:
             _query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.told))
 
     @contextmanager
-    def ended(self, event_key: str) -> Iterator[Delivery | None]:
+    def ended(self, event_key: str, outcome: str) -> Iterator[Delivery | None]:
         ensure_schema(self._at)
         with open_transaction(self._at, event_key) as session:
-            rows = _query(session, "end_alert", event_key=event_key)
+            rows = _query(session, "end_alert", event_key=event_key, outcome=outcome)
             if not rows:
                 yield None
                 return
@@ -91,7 +91,8 @@ def _delivery(row: DictRow) -> Delivery:
     if row["ended_at"] is None:
         return Delivery(_alert(row), row["raised_at"], told=set(row["raised_to"]))
     return Delivery(
-        _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"])
+        _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"]),
+        row["outcome"],
     )  # fmt: skip
 
 

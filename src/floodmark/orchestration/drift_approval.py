@@ -25,8 +25,9 @@ def list_drift(config: Config, *, everything: bool) -> list[DriftEvent]:
 
 def approve_drift(config: Config, event_id: int) -> DriftEvent:
     """End the holds of an event, and its alert. Raises OperatorError for an unknown one."""
-    event = _ledger(config).approve(event_id, getpass.getuser())
-    alerts_of(config).end_alert(alert_key(event_id))
+    by = getpass.getuser()
+    event = _ledger(config).approve(event_id, by)
+    alerts_of(config).end_alert(alert_key(event_id), f"{by} approved it.")
     return event
 
 
@@ -40,9 +41,10 @@ def release_table(config: Config, pipeline: str, table: str) -> Sequence[int]:
         name = TableName.parse(table)
     except ValueError as error:
         raise ConfigError(pipeline, f"{error}.") from None
-    ended = _ledger(config).release(pipeline, name, getpass.getuser())
+    by = getpass.getuser()
+    ended = _ledger(config).release(pipeline, name, by)
     for event_id in ended:
-        alerts_of(config).end_alert(alert_key(event_id))
+        alerts_of(config).end_alert(alert_key(event_id), f"{by} ended every hold on {name} in pipeline {pipeline}.")
     return ended
 
 

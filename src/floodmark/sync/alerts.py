@@ -31,8 +31,9 @@ class Alerts(Protocol):
     def raise_alert(self, alert: Alert) -> None:
         """Tell every channel that does not know yet. Repeat it for as long as the event lasts."""
 
-    def end_alert(self, event_key: str) -> None:
-        """The event is over: tell those who were told of it. Harmless when there was none."""
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
+        """The event is over: tell those who were told of it. Harmless when there was none. outcome: how it ended, where
+        that is not clear from its being over, such as what somebody has decided."""
 
     def end_alerts(self, kind: str, subject: str) -> None:
         """The same for every open alert of a kind about a subject."""
@@ -62,7 +63,7 @@ class OwedAlert:
 class Delivery:
     """One message on its way. told: names of the channels that have it; add to it what was sent.
 
-    due: the channels that are to have it, None for all there are.
+    due: the channels that are to have it, None for all there are. outcome: how it ended.
     """
 
     alert: Alert
@@ -70,6 +71,7 @@ class Delivery:
     ended_at: datetime | None = None
     due: frozenset[str] | None = None
     told: set[str] = field(default_factory=set)
+    outcome: str = ""
 
 
 class AlertLedger(Protocol):
@@ -78,7 +80,7 @@ class AlertLedger(Protocol):
     def raised(self, alert: Alert) -> AbstractContextManager[Delivery]:
         """Keeps the alert, and at the end of the block the channels that were told."""
 
-    def ended(self, event_key: str) -> AbstractContextManager[Delivery | None]:
+    def ended(self, event_key: str, outcome: str) -> AbstractContextManager[Delivery | None]:
         """None: there is no such alert, or it has parts left, or everybody has been told that it is over."""
 
     def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
@@ -166,13 +168,13 @@ class AlertDesk:
             self._forget(notes, [alert.event_key])
             self._tell_owed([alert.event_key])
 
-    def end_alert(self, event_key: str) -> None:
-        self._end_noted(lambda delivery: delivery.alert.event_key == event_key)
-        self._end_kept(event_key)
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
+        self._end_noted(lambda delivery: delivery.alert.event_key == event_key, outcome)
+        self._end_kept(event_key, outcome)
 
-    def _end_kept(self, event_key: str) -> None:
+    def _end_kept(self, event_key: str, outcome: str = "") -> None:
         try:
-            with self._ledger().ended(event_key) as delivery:
+            with self._ledger().ended(event_key, outcome) as delivery:
                 if delivery is not None:
                     self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
@@ -218,13 +220,15 @@ class AlertDesk:
         except FloodmarkError as error:
             _LOG.warning("What channels are owed waits for the next time: %s", error)
 
-    def _end_noted(self, is_over: Callable[[Delivery], bool]) -> None:
+    def _end_noted(self, is_over: Callable[[Delivery], bool], outcome: str = "") -> None:
         """Of what only the notes know. Who cannot be reached now never hears that it is over."""
         notes = self._notes.read()
         ended = [key for key, delivery in notes.items() if is_over(delivery)]
         for key in ended:
             raised = notes[key]
-            delivery = Delivery(raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.told))
+            delivery = Delivery(
+                raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.told), outcome=outcome
+            )
             self._deliver(delivery, _message(delivery))
         self._forget(notes, ended)
 
@@ -257,4 +261,4 @@ def _message(delivery: Delivery) -> AlertMessage:
     """Of an alert that is open, or is over."""
     if delivery.ended_at is None:
         return build_raised_message(delivery.alert, delivery.raised_at)
-    return build_over_message(delivery.alert, delivery.raised_at, delivery.ended_at)
+    return build_over_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)

@@ -133,7 +133,7 @@ def _tell_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, 
         if not wanted:
             alerts.end_alerts(NOT_ALIVE, source)
         return
-    _LOG.info("Source %s: %s", source, liveness)
+    _LOG.log(logging.WARNING if liveness.alive is False else logging.INFO, "Source %s: %s", source, liveness)
     if liveness.alive is False:
         alerts.raise_alert(not_alive(source, str(liveness)))
     elif liveness.alive:

@@ -78,7 +78,10 @@ class SwitchDesk:
         )
         switch = self.switches.open_switch(planned, [each.event_id for each in events], by)
         for each in events:
-            self.alerts.end_alert(alert_key(each.event_id))
+            self.alerts.end_alert(
+                alert_key(each.event_id),
+                f"{by} approved it: {table} goes over to {switch.name}, with {', '.join(switch.added)}.",
+            )
         return switch
 
     def reject(self, event_id: int, by: str) -> list[DriftEvent]:
@@ -88,7 +91,10 @@ class SwitchDesk:
         rejected = [each for each in self._asked_with(event)[1] if each.event_id <= event_id]
         for each in rejected:
             self.drift.reject(each.event_id, by)
-            self.alerts.end_alert(alert_key(each.event_id))
+            column = each.explained.difference.column
+            self.alerts.end_alert(
+                alert_key(each.event_id), f"{by} rejected it: {each.table} goes on without column {column}."
+            )
         return rejected or [event]
 
     def _undecided(self) -> dict[TableName, list[DriftEvent]]:

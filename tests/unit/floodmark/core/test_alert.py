@@ -41,6 +41,13 @@ def test_over_message_says_so_and_since_when() -> None:
     assert message.title == "Floodmark: over: run failed: shop, dbo.Orders"
     assert ("Since", "2026-05-01 12:30:00 UTC") in message.lines
     assert ("Over since", "2026-05-01 13:30:00 UTC") in message.lines
+    assert dict(message.lines)["What it was"] == "The run failed."
+    assert "How it ended" not in dict(message.lines)
+
+
+def test_over_message_says_how_it_ended_where_that_is_known() -> None:
+    message = build_over_message(ALERT, RAISED, RAISED.replace(hour=13), "ada rejected it.")
+    assert ("How it ended", "ada rejected it.") in message.lines
 
 
 @pytest.mark.parametrize("part", ["subject", "what", "means", "do", "event_key"])

@@ -105,9 +105,20 @@ def test_lag_names_the_latest_tables_and_counts_the_others() -> None:
     late = [TableMeasure(TableName("dbo", name), 900.0 + 960 * index, None) for index, name in enumerate("ABCDE")]
     alert = lag("shop", late, 600, datetime(2026, 5, 1, 12))
     assert alert.what == (
-        "Behind the source: dbo.E by 79 min, dbo.D by 63 min, dbo.C by 47 min and 2 more; the limit is 10 min."
+        "Behind the source: dbo.E by 79 min, dbo.D by 63 min, dbo.C by 47 min and 2 more; "
+        "the limit is 10 min (`max_lag`)."
     )
+    assert alert.where == "pipeline shop"
     assert (alert.kind, alert.since) == (LAG, "2026-05-01 12:00:00, by the source's clock")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(61, "61 s"), (245.2, "4 min 5 s"), (299.7, "5 min"), (7200, "120 min"), (36_000, "10.0 h")],
+)
+def test_lag_is_told_as_fine_as_matters(seconds: float, said: str) -> None:
+    late = [TableMeasure(TableName("dbo", "A"), seconds, None)]
+    assert f"dbo.A by {said};" in lag("shop", late, 60, datetime(2026, 5, 1, 12)).what
 
 
 def test_run_that_failed_for_a_gap_says_that_the_other_tables_go_on() -> None:
