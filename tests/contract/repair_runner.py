@@ -58,7 +58,7 @@ class Runner:
     def run(self, **chosen: Any) -> OpenResult:
         """One run of the pipeline, as its DAG does it."""
         opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.told)
-        self._finish(opened)
+        self.finish(opened)
         return opened
 
     def desk(self, **chosen: Any) -> LoadDesk:
@@ -69,13 +69,13 @@ class Runner:
     def load(self, **chosen: Any) -> OpenResult:
         """One run of the load DAG without params."""
         opened = self.desk(**chosen).open_pending()
-        self._finish(opened)
+        self.finish(opened)
         return opened
 
     def reload(self, where: str = "", **chosen: Any) -> None:
-        self._finish(self.desk(**chosen).open_reload(ORDERS, where))
+        self.finish(self.desk(**chosen).open_reload(ORDERS, where))
 
-    def _finish(self, opened: OpenResult) -> None:
+    def finish(self, opened: OpenResult) -> None:
         if opened.window_id is None:
             return
         ledger = self.shop.ledger

@@ -238,6 +238,40 @@ def test_table_that_was_read_after_the_clock_was_set_back_becomes_consistent_aft
         assert runner.shop.ledger.read_tables(PIPELINE)[ORDERS].consistent is consistent
 
 
+@pytest.mark.parametrize("where", ["", "Id > 5"])
+def test_source_that_is_restored_to_before_what_a_load_has_read_is_noticed_until_the_table_is_consistent(
+    runner: Runner, where: str
+) -> None:
+    runner.run()
+    runner.source.write(6, 60)
+    runner.run()
+    opened = runner.desk().open_reload(ORDERS, where)
+    point = runner.source.position
+    runner.source.write(7, 70)  # after L0, and read all the same
+    runner.finish(opened)
+    runner.source.restore(point)
+    runner.source.write(1, 11)
+    runner.source.write(2, 22)
+    with pytest.raises(SourceRewoundError, match="restored"):
+        runner.run()
+    runner.reload()
+    runner.run()
+    assert runner.equal()
+
+
+def test_source_that_is_restored_to_after_what_a_consistent_table_has_read_goes_on(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(6, 60)
+    runner.run()
+    runner.source.write(7, 70)
+    point = runner.source.position
+    runner.source.write(8, 80)
+    runner.source.restore(point)
+    runner.source.write(1, 11)
+    runner.run()
+    assert runner.equal()
+
+
 def test_killed_repair_goes_on_with_the_chunks_that_are_missing(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()

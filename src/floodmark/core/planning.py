@@ -77,8 +77,11 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
 
 
 def known_positions(states: Mapping[TableName, TableState]) -> list[Lsn]:
-    """The watermarks whose commit times are known, to ask the source whether it still says the same of them."""
-    return sorted({state.watermark for state in states.values() if state.watermark and state.watermark_at})
+    """The watermarks whose commit times are known, and up to where loads have read that are not consistent yet, to ask
+    the source whether it still says the same of them."""
+    watermarks = {state.watermark for state in states.values() if state.watermark and state.watermark_at}
+    reads = {state.read_lsn for state in states.values() if state.read_lsn and not state.consistent}
+    return sorted(watermarks | reads)
 
 
 def classify_tables(

@@ -15,7 +15,8 @@ class TableState:
     """What the ledger knows of a table of a pipeline. ``watermark`` None: the first load has not been published.
 
     watermark_at: its commit time, local time of the source. consistent: a window whose end was committed after
-    the first load's read has been merged.
+    the first load's read has been merged. read_lsn: the source's newest, committed at read_lsn_at, when the newest load
+    had been read. Its rows may be as new, so that until the table is consistent the log must still have that position.
     """
 
     source: TableName
@@ -23,3 +24,5 @@ class TableState:
     identity: InstanceIdentity | None
     consistent: bool
     watermark_at: datetime | None = None
+    read_lsn: Lsn | None = None
+    read_lsn_at: datetime | None = None

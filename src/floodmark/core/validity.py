@@ -64,8 +64,11 @@ def classify(
     not run is then what was wanted. pipeline: for the commands that are advised."""
     known = state or TableState(sighting.table, None, None, consistent=False)
     look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
-    verdict = look.unreadable() or look.rewound(known.watermark, known.watermark_at) or look.capture()
-    return verdict or look.readable()
+    verdict = look.unreadable() or look.rewound(known.watermark, known.watermark_at)
+    if verdict is None and not known.consistent:
+        # What a load has read may be ahead of the watermark; a source that was taken back to between them lacks it.
+        verdict = look.rewound(known.read_lsn, known.read_lsn_at)
+    return verdict or look.capture() or look.readable()
 
 
 def classify_read(

@@ -59,14 +59,15 @@ class LoadRecords:
             )
 
     def record_reads(
-        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
-    ) -> None:
+        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None,
+        read_lsn: Lsn | None = None, read_lsn_at: datetime | None = None,
+    ) -> None:  # fmt: skip
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             _fence(session, plan)
             for source, rows in read_rows.items():
                 _query(
                     session, "record_reads", window_id=plan.window_id, **_source(source), read_rows=rows,
-                    read_finished_at=read_finished_at,
+                    read_finished_at=read_finished_at, read_lsn=read_lsn and read_lsn.value, read_lsn_at=read_lsn_at,
                 )  # fmt: skip
 
     def record_gap(self, pipeline: str, gap: Gap) -> None:

@@ -335,7 +335,10 @@ def _table_state(row: DictRow) -> TableState:
         identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
     watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
-    return TableState(source, watermark, identity, row["consistent"], row["watermark_at"])
+    read_lsn = Lsn(row["read_lsn"]) if row["read_lsn"] is not None else None
+    return TableState(
+        source, watermark, identity, row["consistent"], row["watermark_at"], read_lsn, row["read_lsn_at"]
+    )  # fmt: skip
 
 
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:

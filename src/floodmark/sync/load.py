@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from floodmark.core.errors import ConfigError, DataQualityError, DuplicateKeyError, FloodmarkBugError
+from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
@@ -47,7 +48,10 @@ def _load(
         staged = _stage_all(plan, ledger, warehouse, stager)
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all of it when the read ended.")
-    ledger.record_reads(plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.latest_commit_at)
+    ledger.record_reads(
+        plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.latest_commit_at,
+        snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None, snapshot.max_lsn_at,
+    )  # fmt: skip
     try:
         counts = _merge(plan, {name: rows.staged_rows for name, rows in staged.items()}, warehouse, stager)
     except (ConfigError, DataQualityError, FloodmarkBugError):

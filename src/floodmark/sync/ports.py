@@ -135,12 +135,13 @@ class Ledger(Protocol):
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None: ...
 
     def record_reads(
-        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None
-    ) -> None:
+        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None,
+        read_lsn: Lsn | None = None, read_lsn_at: datetime | None = None,
+    ) -> None:  # fmt: skip
         """Rows read per table, before the merge: what ``check`` compares with. A load that was overtaken records none.
 
         read_finished_at: server local time after which nothing was committed that was read, for the consistency of
-        first loads.
+        first loads. read_lsn: the newest LSN then, and its commit time.
         """
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
