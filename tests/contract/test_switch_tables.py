@@ -15,6 +15,7 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.drift import DriftClass
+from floodmark.core.errors import TableHeldError
 from floodmark.core.schema import TableName
 from floodmark.sqlserver.drift import SqlServerDriftSource
 from floodmark.sqlserver.source import SqlServerSource
@@ -133,7 +134,8 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     rig.run()
     rig.run("copy")
     propose(rig)
-    assert len(rig.drift.list_events("shop")) == 2
+    (event,) = rig.drift.list_events("shop")
+    assert (event.table, sorted(event.policies)) == (ORDERS, ["copy", "shop"])
     rig.approve()
     assert rig.desk.list_proposed() == []
     assert rig.alerts.open == {}
@@ -144,6 +146,38 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     for name in rig.tables:
         assert rig.rows(f'SELECT "Id", "Note" FROM {name}.orders ORDER BY 1') == [(1, "x"), (2, "y"), (3, "x")]
     assert rig.differing() == []
+
+
+@pytest.mark.parametrize("closely", [True, False])
+def test_drift_is_one_event_however_many_pipelines_spell_the_table_otherwise_and_holds_each_of_them(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, closely: bool
+) -> None:
+    spelled = {"shop": TableName("dbo", "orders"), "copy": TableName("DBO", "ORDERS")}
+    rig = SwitchRig(emulator, source, database, "shop", "copy", spelled=spelled)
+
+    def look() -> None:
+        if closely:
+            rig.watch_closely()
+        else:
+            for name in rig.tables:
+                with contextlib.suppress(TableHeldError):
+                    rig.open(name)
+
+    for name in rig.tables:
+        rig.run(name)
+    rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount smallint")
+    look()
+    (event,) = rig.drift.list_events("shop")
+    assert (event.table, event.held, len(rig.alerts.open)) == (ORDERS, ("copy", "shop"), 1)
+    assert {name: list(rig.drift.list_holds(name)) for name in spelled} == {k: [v] for k, v in spelled.items()}
+    rig.drift.release("copy", spelled["copy"], "somebody")
+    assert [bool(rig.drift.list_holds(name)) for name in ("shop", "copy")] == [True, False]
+    rig.change("DROP TABLE dbo.Orders")
+    look()
+    assert [event.explained.difference.kind for event in rig.drift.list_events("shop")] == [
+        DriftClass.TYPE_NARROWED, DriftClass.TABLE_DROPPED
+    ]  # fmt: skip
+    assert all(rig.drift.list_holds(name) for name in spelled)
 
 
 def test_one_look_at_the_source_serves_all_pipelines_that_read_the_same(

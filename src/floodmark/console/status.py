@@ -172,11 +172,11 @@ class StatusReader:
             events = _read_rows(session, "drift_events", "list_drift_events", source=limits.source, event_id=None)
             switches = _read_rows(session, "instance_switches", "list_switches", source=limits.source, switch_id=None)
         self._switches = [switch_of(row) for row in switches]
-        self._drift: dict[TableName, list[str]] = {}
+        self._drift: dict[tuple[str, str], list[str]] = {}
         for event in map(event_of, events):
             if event.approved_at is None and not event.is_rejected and _is_told(event, settings.name):
                 words = f"{describe(event.explained.difference)} (event {event.event_id})"
-                self._drift.setdefault(event.table, []).append(words)
+                self._drift.setdefault(event.table.folded, []).append(words)
         self._holds = {TableName(row["source_schema"], row["source_name"]): row for row in reversed(holds)}
         self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if self._rows else {}
         unfinished = ledger.list_unfinished(settings.name) if self._rows else ()
@@ -246,7 +246,7 @@ class StatusReader:
         if alert["subject"] not in (self._settings.name, self._limits.source):
             return False
         table = TableName(alert["source_schema"], alert["source_name"]) if alert["source_name"] is not None else None
-        return table is None or table in self._settings.sources
+        return table is None or table.folded in {each.folded for each in self._settings.sources}
 
     def _table_status(
         self, table: TableSettings, row: _Row | None, validity: Validity | None, look: Look | None
@@ -288,7 +288,7 @@ class StatusReader:
             reason=reason,
             load_percent=progress.percent if progress else None,
             load_rows=progress.rows if progress else None,
-            drift=tuple(self._drift.get(table.source, ())),
+            drift=tuple(self._drift.get(table.source.folded, ())),
             change_tables=_change_tables(table.source, look),
             switch=switch_status(self._switches, self._settings.name, table.source, state.identity if state else None),
             **{name: found[name] for name in _COPIED if row},

@@ -43,7 +43,8 @@ class TableSighting:
     a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
     missed. min_lsn_at: commit time of min_lsn, server local time. max_column_id: the table's highest column_id; ids are
     never used again, so it tells an added column. looked_for: the name of the instance that was asked for, None for
-    any; others: those that the table has in its place, where there is none of that name.
+    any; others: those that the table has in its place, where there is none of that name. server_name: as the source
+    spells the table, None where there is none.
     """
 
     table: TableName
@@ -56,6 +57,7 @@ class TableSighting:
     min_lsn_at: datetime | None = None
     looked_for: str | None = None
     others: tuple[str, ...] = ()
+    server_name: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def largest_first(sizes: Iterable[ChangeTableSize]) -> list[ChangeTableSize]:
 def sizes_of(table: TableName, sizes: Iterable[ChangeTableSize]) -> tuple[ChangeTableSize, ...]:
     """Of its capture instances, by their names. A table whose name differs in case alone counts where there is none of
     exactly that name."""
-    found = [size for size in sizes if _folded(size.table) == _folded(table)]
+    found = [size for size in sizes if size.table.folded == table.folded]
     exact = [size for size in found if size.table == table]
     return tuple(sorted(exact or found, key=lambda size: size.instance))
 
@@ -54,7 +54,3 @@ def total(values: Sequence[int | None]) -> int | None:
     """None where one is not known, or there is none at all."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def _folded(name: TableName) -> tuple[str, str]:
-    return name.schema.casefold(), name.name.casefold()

@@ -93,8 +93,7 @@ def spelled_by_server(name: TableName, living: Sequence[LivingInstance]) -> Tabl
     """The table of a configuration as the server has it: the exact name before one that differs in case, as when a
     snapshot is taken; the name itself where no such table has a capture instance."""
     tables = [each.table for each in living]
-    folded = (name.schema.casefold(), name.name.casefold())
-    alike = [table for table in tables if (table.schema.casefold(), table.name.casefold()) == folded]
+    alike = [table for table in tables if table.folded == name.folded]
     return name if name in tables or not alike else alike[0]
 
 

@@ -32,6 +32,11 @@ class TableName:
         bracketed_schema, schema, bracketed_name, name = match.groups("")
         return cls(schema or bracketed_schema.replace("]]", "]"), name or bracketed_name.replace("]]", "]"))
 
+    @property
+    def folded(self) -> tuple[str, str]:
+        """The same for two names that differ in case alone."""
+        return self.schema.casefold(), self.name.casefold()
+
     def __str__(self) -> str:
         return f"{_written(self.schema)}.{_written(self.name)}"
 

@@ -35,12 +35,11 @@ class PostgresDriftLedger:
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
 
-    def read_known(self, source: str, tables: Sequence[TableName]) -> Mapping[tuple[TableName, str], KnownTable]:
+    def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             rows = _query(session, "read_known_shapes", source=source)
-        known = {(_table(row), row["instance_name"]): _known(row) for row in rows}
-        return {key: value for key, value in known.items() if key[0] in tables}
+        return {(_table(row), row["instance_name"]): _known(row) for row in rows}
 
     def record(
         self,
@@ -150,7 +149,8 @@ def _insert_event(
     event_id = _query(session, "insert_drift_event", **parameters)[0]["event_id"]
     for pipeline, policy in sorted(finding.policies.items()):
         if policy is DriftPolicy.HOLD:
-            _query(session, "insert_drift_hold", event_id=event_id, pipeline=pipeline, **_names(table))
+            named = _names(finding.spelled.get(pipeline, table))
+            _query(session, "insert_drift_hold", event_id=event_id, pipeline=pipeline, **named)
 
 
 def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:

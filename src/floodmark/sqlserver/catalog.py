@@ -58,8 +58,8 @@ class Catalog:
 
     def find_table(self, name: TableName) -> FoundTable | None:
         """The exact name before one that differs in case: most collations are case-insensitive, some are not."""
-        wanted = _folded(name)
-        found = [table for table in self.tables if _folded(table.name) == wanted]
+        wanted = name.folded
+        found = [table for table in self.tables if table.name.folded == wanted]
         exact = [table for table in found if table.name == name]
         return next(iter(exact or found), None)
 
@@ -173,7 +173,3 @@ def _grouped(rows: Iterable[Row]) -> dict[int, list[Row]]:
     for row in rows:
         groups.setdefault(row[0], []).append(row)
     return groups
-
-
-def _folded(name: TableName) -> tuple[str, str]:
-    return name.schema.casefold(), name.name.casefold()

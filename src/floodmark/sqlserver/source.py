@@ -85,7 +85,8 @@ def _sighting(
         others = catalog.list_instances(known) if known is not None else ()
         permitted = known is None or not known.is_tracked or bool(others)
         return TableSighting(
-            table, known is not None, None, LsnAbsence.NULL, permitted, looked_for=pinned, others=others
+            table, known is not None, None, LsnAbsence.NULL, permitted, looked_for=pinned, others=others,
+            server_name=known.name if known else None,
         )  # fmt: skip
     return TableSighting(
         table=table,
@@ -97,6 +98,7 @@ def _sighting(
         max_column_id=known.max_column_id if known else 0,
         min_lsn_at=found.min_lsn_at,
         looked_for=pinned,
+        server_name=known.name if known else None,
     )
 
 

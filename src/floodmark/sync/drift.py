@@ -19,6 +19,7 @@ from floodmark.core.errors import FloodmarkError, TableHeldError
 from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
+from floodmark.core.spelling import is_named, known_as
 from floodmark.core.state import TableState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift_events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
@@ -38,16 +39,14 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """A table and what was known of it. name: of its capture instance. elsewhere: as it was last seen under another."""
+    """A table and what was known of it. table: see ``core.spelling``. name: of its capture instance. elsewhere: as it
+    was last seen under another."""
 
     sighting: TableSighting
+    table: TableName
     name: str
     known: KnownTable | None
     elsewhere: TableShape | None = None
-
-    @property
-    def table(self) -> TableName:
-        return self.sighting.table
 
     @property
     def is_new(self) -> bool:
@@ -109,34 +108,38 @@ class DriftWatch:
         history and for columns not captured."""
         looked = self._match(snapshot, pinned)
         chosen = [each for each in looked if each.is_new or (closely and each.sighting.instance is not None)]
-        shapes = {each.table: each.known.shape for each in looked if each.known is not None}
+        shapes = {each.sighting.table: each.known.shape for each in looked if each.known is not None}
         if chosen:
             asked = {each.name: each.sighting.instance.table.name for each in chosen if each.sighting.instance}
             sight = self._source().read_drift(asked)
+            written: dict[tuple[TableName, str], TableShape | None] = {}
             for each in chosen:
-                shape = self._write(snapshot, each, sight)
-                if shape is not None:
-                    shapes[each.table] = shape
+                seen = (each.table, each.name)
+                if seen not in written:
+                    written[seen] = self._write(snapshot, each, sight)
+                if (shape := written[seen]) is not None:
+                    shapes[each.sighting.table] = shape
         return shapes
 
     def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[_Looked]:
-        known = self._ledger.read_known(self._name, [sighting.table for sighting in snapshot.tables])
+        known = self._ledger.read_known(self._name)
         looked = []
         for sighting in snapshot.tables:
-            shapes = {name: each.shape for (table, name), each in known.items() if table == sighting.table}
+            table = known_as(sighting, ((table, each.shape) for (table, _), each in known.items()))
+            shapes = {name: each.shape for (of, name), each in known.items() if of == table}
             last = list(shapes)[-1] if shapes else None
             name = sighting.instance.identity.name if sighting.instance else pinned.get(sighting.table) or last
             if name is not None:
                 others = [shape for other, shape in shapes.items() if other != name]
                 newest_other = max(others, key=lambda shape: shape.identity.created_at, default=None)
-                looked.append(_Looked(sighting, name, known.get((sighting.table, name)), newest_other))
+                looked.append(_Looked(sighting, table, name, known.get((table, name)), newest_other))
         return looked
 
     def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
         """What is known of the table from now on; None where it went away while it was looked at."""
-        findings = Findings(self._name, self._pipelines, each.table, self._ledger)
         if each.sighting.instance is None:
             assert each.known is not None  # noqa: S101  (is_new saw to it)
+            findings = self._findings(each, each.known.shape.name, sight)
             found = findings.of_absence(each.known.shape, snapshot, each.sighting, sight)
             gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
             if self._ledger.record(self._name, each.table, each.known, gone, [found]):
@@ -145,6 +148,7 @@ class DriftWatch:
         details = sight.details.get(each.name)
         if details is None:
             return None
+        findings = self._findings(each, each.sighting.instance.table.name, sight)
         known = each.known if self._is_of_this(each) else None
         shape = _shape(each.sighting.instance, each.sighting, details.lost, details.uncaptured)
         last = newest(details.history) or (known.shape.ddl_lsn if known else None)
@@ -157,8 +161,14 @@ class DriftWatch:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
             if each.known is not None and each.known.absent is not None:
                 for event_id in self._ledger.end_absence(self._name, each.table, each.name):
-                    self._alerts.end_alert(alert_key(event_id))
+                    self._alerts.end_alert(alert_key(event_id), f"{each.table} is back.")
         return seen.shape
+
+    def _findings(self, each: _Looked, called: TableName, sight: DriftSight) -> Findings:
+        others = {living.table for living in sight.instances}
+        named = {table.source for settings in self._pipelines for table in settings.tables}
+        names = frozenset(name for name in named if is_named(name, each.table, called, others))
+        return Findings(self._name, self._pipelines, each.table, names, self._ledger)
 
     def _is_of_this(self, each: _Looked) -> bool:
         """Whether what was known of a capture instance matters for the one of that name which is there now: not if it

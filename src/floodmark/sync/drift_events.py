@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import SourceSnapshot, TableSighting
@@ -34,12 +34,13 @@ KIND = "schema_drift"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one table. pipelines: all that read the source. Two sources may have it, and even its capture instance, in
-    common: restored copies of one database."""
+    """Of one table. pipelines: all that read the source. names: how they spell the table. Two sources may have it, and
+    even its capture instance, in common: restored copies of one database."""
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
     table: TableName
+    names: Collection[TableName]
     ledger: DriftLedger
 
     def of_absence(
@@ -48,7 +49,8 @@ class Findings:
         moved = [living.table for living in sight.instances if living.identity == known.identity]
         absence = Absence(snapshot.cdc_enabled, sighting.exists, moved[0] if moved else None)
         explained = Explained(classify_absence(known, absence))
-        return Finding(explained, self._policies(explained.difference, known.identity.name))
+        policies = self._policies(explained.difference, known.identity.name)
+        return Finding(explained, policies, spelled=self._spelled())
 
     def of_change(
         self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight,
@@ -81,7 +83,7 @@ class Findings:
         found = explain([*added, *dropped, *changed], history)
         findings = [self._finding(each, seen, found, sight) for each in found]
         return [
-            Finding(each.explained, dict.fromkeys(each.policies, DriftPolicy.IGNORE))
+            replace(each, policies=dict.fromkeys(each.policies, DriftPolicy.IGNORE), proposal="")
             if each.explained.difference.kind is DriftClass.UNKNOWN
             else each
             for each in findings
@@ -120,7 +122,7 @@ class Findings:
         proposal = ""
         if DriftPolicy.PROPOSE in policies.values():
             proposal = self._proposal(seen, found, sight)
-        return Finding(each, policies, proposal)
+        return Finding(each, policies, proposal, self._spelled())
 
     def _proposal(self, seen: TableShape, found: Sequence[Explained], sight: DriftSight) -> str:
         """With every added column that is still not captured: one second instance serves them all."""
@@ -150,10 +152,13 @@ class Findings:
             (pipeline, table)
             for pipeline in self.pipelines
             for table in pipeline.tables
-            if table.source == self.table
+            if table.source in self.names
             and (not table.capture_instance or not instance
                  or table.capture_instance.casefold() == instance.casefold())
         ]  # fmt: skip
+
+    def _spelled(self) -> dict[str, TableName]:
+        return {pipeline.name: table.source for pipeline, table in self._readers()}
 
     def _temporal(self) -> TemporalPolicy:
         """Where pipelines differ, the stricter: to the exact text a finer time is another kind of value."""

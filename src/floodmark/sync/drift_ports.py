@@ -91,19 +91,21 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A difference to be written down, with the policy of each pipeline that reads the table."""
+    """A difference to be written down, with the policy of each pipeline that reads the table. spelled: how each of them
+    spells its name, by which it is held."""
 
     explained: Explained
     policies: Mapping[str, DriftPolicy] = field(default_factory=dict)
     proposal: str = ""
+    spelled: Mapping[str, TableName] = field(default_factory=dict)
 
 
 class DriftLedger(Protocol):
     """What was last seen of each table, what has happened since, and which tables are held. All writes are
     transactions."""
 
-    def read_known(self, source: str, tables: Sequence[TableName]) -> Mapping[tuple[TableName, str], KnownTable]:
-        """By table and name of the capture instance."""
+    def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
+        """By table (see ``core.spelling``) and name of the capture instance."""
 
     def record(
         self,
