@@ -11,7 +11,7 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import SourceRewoundError, WindowExpiredError
+from floodmark.core.errors import OperatorError, SourceRewoundError, WindowExpiredError
 from floodmark.core.gap import OnGap
 from floodmark.core.lsn import Lsn
 from floodmark.core.planning import known_positions
@@ -125,6 +125,12 @@ def runner(emulator: Emulator, database: WarehouseConnection) -> Iterator[Runner
         made = Runner(source, at, database)
         made.run()
         yield made
+
+
+def test_comparison_with_a_target_that_is_not_there_says_so(runner: Runner) -> None:
+    never = replace(SETTINGS, tables=(replace(SETTINGS.tables[0], target=TableName("shop", "never")),))
+    with pytest.raises(OperatorError, match=r"its target shop\.never is not there"):
+        list(verify_tables(never, runner.at, runner.connection))
 
 
 def expire_orders(runner: Runner) -> None:

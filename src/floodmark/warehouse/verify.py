@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from floodmark.core.errors import OperatorError
 from floodmark.core.naming import DELETED_COLUMN, quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.core.window import TablePlan
@@ -82,8 +83,15 @@ def verify_table(
     rows: Iterable[pa.RecordBatch],
     listed_keys: int = DEFAULT_LISTED_KEYS,
 ) -> TableVerification:
-    """rows: all rows of the source table, its stored columns in the types that COPY sends. Raises from core.errors."""
+    """rows: all rows of the source table, its stored columns in the types that COPY sends. Raises from core.errors:
+    OperatorError for a table that has not been loaded yet."""
     with ArrowSession(at, str(table.source)) as session:
+        [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
+        if found is None:
+            raise OperatorError(
+                str(table.source), f"its target {table.target} is not there, so there is nothing to compare.",
+                "It is made when the first window with the table is loaded.",
+            )  # fmt: skip
         session.execute(_create_source_rows(table))
         source_rows = session.copy(_SOURCE_ROWS, schema, rows)
         session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
