@@ -59,7 +59,8 @@ def measure_tables(
 
 def lag_of(mark: TableMark, snapshot: SourceSnapshot) -> float | None:
     if mark.verdict in _NOTHING_COMES and mark.watermark_at is not None:
-        return max((snapshot.taken_at - mark.watermark_at).total_seconds(), 0.0)
+        age = (snapshot.taken_at - mark.watermark_at).total_seconds()
+        return max(age - snapshot.clock_ahead_seconds, 0.0)
     return lag_seconds(mark.watermark, mark.watermark_at, snapshot)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -32,6 +33,12 @@ def test_each_table_has_its_lag_and_what_is_left_of_the_retention() -> None:
 def test_source_without_news_is_no_proof_while_capture_brings_nothing(verdict: Verdict | None, lag: float) -> None:
     (measured,) = measure_tables([mark(verdict, watermark=100)], snapshot(max_lsn=100), SourceProgress({}, None))
     assert measured == TableMeasure(ORDERS, lag, None)
+
+
+def test_lag_of_a_table_that_capture_brings_nothing_for_is_no_hour_longer_when_summer_time_begins() -> None:
+    sight = replace(snapshot(max_lsn=100), clock_ahead_seconds=3600.0)
+    (measured,) = measure_tables([mark(Verdict.CAPTURE_LAGGING, watermark=100)], sight, SourceProgress({}, None))
+    assert measured.lag_seconds == 0.0
 
 
 def test_changes_of_a_table_take_the_room_of_all_its_instances() -> None:
