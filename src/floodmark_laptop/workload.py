@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-if TYPE_CHECKING:
-    import pymssql
+import pymssql
+from pymssql._mssql import MSSQLException
 
 _NAMES = ["Ada", "Grace", "Łukasz", "José", "Zoë", "雪", "Дарья", "Ελένη", "مريم", "O'Brien", "Søren", "נועה"]
 _WORDS = ["quick", "flood", "naïve", "größe", "海", "волна", "🌊", "tide", "mark", "ébb"]
@@ -72,10 +72,17 @@ class Workload:
         kind = self._random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
         kind()
         if kind == self._rolled_back_work:
-            self.connection.rollback()
+            self.roll_back()
             self.rolled_back += 1
         else:
             self._commit()
+
+    def roll_back(self) -> None:
+        """Raises pymssql.Error, as all else here: pymssql lets the errors of the layer below out of a rollback."""
+        try:
+            self.connection.rollback()
+        except MSSQLException as error:
+            raise pymssql.OperationalError(str(error)) from error
 
     def run(self, stop: threading.Event, transactions_per_second: float) -> None:
         """Step at about the given rate until ``stop`` is set."""
