@@ -111,6 +111,16 @@ def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(w
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
 
 
+def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finished(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks.run_advance(world.wiring, world.config, 7, assets={}, events={}, stores={})
+    assert world.ended == ["run_failed", "run_late", "repair"]
+    table = SimpleNamespace(source=ORDERS)
+    monkeypatch.setattr(loads, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
+    loads.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+
+
 def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()

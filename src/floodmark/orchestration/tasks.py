@@ -92,12 +92,14 @@ def run_advance(
             _LOG.info("Window %s was published before, and a later one has been since: nothing is done.", window_id)
             return
         result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
-    for table in result.tables:
+    # A window that was merged before a table was taken out of the configuration still has it.
+    told = [table for table in result.tables if table.source in assets]
+    for table in told:
         events[assets[table.source]].extra = event_extra(window_id, table)
     if result.is_replay:
         # No watermark moved, and how late the data are is as it was.
         return
-    _show_watermarks({table.source: assets[table.source] for table in result.tables}, stores, result.to_lsn)
+    _show_watermarks({table.source: assets[table.source] for table in told}, stores, result.to_lsn)
     if known.state is not WindowState.ADVANCED:
         # What has failed since a window was published is not over because its last task runs again.
         with explained():
