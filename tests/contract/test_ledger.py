@@ -18,6 +18,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lane import load_lane, replay_lane
 from floodmark.core.schema import TableName
 from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
+from floodmark.ledger.alerts import PostgresAlertLedger
 from floodmark.ledger.postgres import PostgresLedger
 from floodmark.warehouse.connection import WarehouseConnection
 
@@ -88,6 +89,20 @@ def test_ledger_of_version_3_is_upgraded_and_keeps_its_windows(shop: Shop) -> No
     shop.ledger.open_window(PIPELINE, lsn(20), [], lane="load dbo.Other")
     with pytest.raises(WatermarkConflictError, match="unfinished window"):
         shop.ledger.open_window(PIPELINE, lsn(20), [])
+
+
+def test_ledger_of_version_4_is_upgraded_and_runs_on(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        for table in ("tables", "window_tables"):
+            opened.execute(f"ALTER TABLE floodmark.{table} DROP COLUMN read_lsn, DROP COLUMN read_lsn_at")
+        opened.execute("ALTER TABLE floodmark.alerts DROP COLUMN outcome")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 4")
+    shop.ledger.ensure_schema()
+    plan = shop.ledger.begin_load(shop.ledger.open_window(PIPELINE, lsn(20), [changes(10, 20)]).window_id).plan
+    shop.ledger.record_reads(plan, {ORDERS: 0}, NOON, lsn(20), NOON)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
+    assert PostgresAlertLedger(shop.connection).list_open() == []
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
