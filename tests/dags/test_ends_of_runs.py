@@ -121,6 +121,12 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
     loads.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
 
 
+def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> None:
+    world.config.write_text(CONFIG.replace("max_lag: 15m, ", ""), encoding="utf-8")
+    world.advance()
+    assert world.ended == ["run_failed", "run_late", "lag", "repair"]
+
+
 def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()

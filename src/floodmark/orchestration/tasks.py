@@ -18,7 +18,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.errors import FloodmarkError, NotHarvestedYetError
 from floodmark.core.lane import is_replay_lane
 from floodmark.core.lsn import Lsn
-from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RUN_LATE
+from floodmark.core.run_alerts import LAG, REPLAY_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.schema import TableName
 from floodmark.core.window import WindowState
 from floodmark.orchestration.alerting import alerts_of
@@ -137,7 +137,11 @@ def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None,
     stopped: a gap stops a table, so that the run fails after all.
     """
     alerts = alerts_of(config)
-    for kind in (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE):
+    kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
+    if config.pipeline(pipeline).max_lag is None:
+        # Nobody measures it any more.
+        kinds = (*kinds, LAG)
+    for kind in kinds:
         alerts.end_alerts(kind, pipeline)
     try:
         end_mended(pipeline, wire(config, pipeline).ledger(), alerts)
