@@ -22,8 +22,9 @@ class OpenAlerts:
         if outcome:
             self.outcomes[event_key] = outcome
 
-    def end_alerts(self, kind: str, subject: str) -> None:
-        self.open = {k: a for k, a in self.open.items() if (a.kind, a.subject) != (kind, subject)}
+    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
+        for key in [key for key, alert in self.open.items() if (alert.kind, alert.subject) == (kind, subject)]:
+            self.end_alert(key, outcome)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         raise AssertionError("nobody asks for that here")

@@ -140,6 +140,7 @@ def test_held_cleanup_deletes_nothing_and_is_given_back(guard: Guard) -> None:
     guard.read_all()
     guard.keep(hold)
     assert guard.retention_minutes == 3 * DAY
+    assert guard.told.outcomes == {"retention_low:shop": "The retention is 3 days, as configured."}
 
 
 def test_ceiling_is_told_of_as_an_alert_of_its_own(guard: Guard) -> None:

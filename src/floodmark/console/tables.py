@@ -16,6 +16,7 @@ from rich.text import Text
 
 from floodmark.console.status import PipelineStatus, TableStatus
 from floodmark.core.change_table import format_bytes
+from floodmark.core.retention import ENDLESS_SECONDS
 from floodmark.sync.advance import AdvanceResult
 from floodmark.sync.replay import ReplayCount
 
@@ -115,6 +116,8 @@ def _change_tables(table: TableStatus) -> str:
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
+    if seconds > ENDLESS_SECONDS:
+        return "no end"
     whole = timedelta(seconds=round(seconds))
     rest = whole - timedelta(days=whole.days)
     return f"{whole.days}d {rest}" if whole.days else str(rest)

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from floodmark.core.capture import SourceSnapshot, Verdict
 from floodmark.core.change_table import ChangeTableSize
+from floodmark.core.length import tell_length
 from floodmark.core.lsn import Lsn
 from floodmark.core.validity import INCIDENTS
 
@@ -78,7 +79,7 @@ def judge(
     if verdict and (is_mended or verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING)):
         return Standing.ATTENTION, verdict.value
     if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
-        return Standing.ATTENTION, f"only {headroom / 3600:.1f} h until cleanup passes the watermark"
+        return Standing.ATTENTION, f"only {tell_length(headroom)} until cleanup passes the watermark"
     if lag is not None and lag > lag_limit_seconds:
-        return Standing.ATTENTION, f"lags by {lag / 60:.0f} min, more than {lag_limit_seconds / 60:.0f} min"
+        return Standing.ATTENTION, f"lags by {tell_length(lag)}, more than {tell_length(lag_limit_seconds)}"
     return Standing.FINE, ""

@@ -15,17 +15,21 @@ from enum import Enum
 from math import ceil
 
 from floodmark.core.change_table import ChangeTableSize
+from floodmark.core.length import tell_length
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
 HOLD_MINUTES = 52_494_800
 """The longest retention that every server takes, a hundred years: with it cleanup finds nothing to delete."""
+ENDLESS_SECONDS = HOLD_MINUTES * 60 / 2
+"""A headroom beyond this is none that somebody will see the end of: cleanup is held."""
 PACE_SECONDS = 6 * 3600.0
 """Over how long the pace of a watermark is taken."""
 _LEAST_LOSS = 0.1
 """A pace is never trusted wholly: a watermark that keeps up may stand still in the next hour."""
 _RESTORED = 1.25
 """So much more than the limit before a retention is given back; without it, it would go up and down."""
+_TOLD_IN_DAYS = 3 * 1440
 _STEPS = 4
 """Of ``keep``: a retention is raised by quarters of it, so that it is not changed in every run."""
 
@@ -96,11 +100,21 @@ class Forecast:
     headroom_seconds: float
     forecast_seconds: float
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether changes are kept for so long that cleanup passes nothing that somebody will see."""
+        return self.headroom_seconds > ENDLESS_SECONDS
+
     def __str__(self) -> str:
-        return (
-            f"cleanup passes the watermark of {self.mark} in {_hours(self.forecast_seconds)}"
-            f" at its pace ({_hours(self.headroom_seconds)} if it stands still)"
-        )
+        if self.is_endless:
+            return f"cleanup does not pass the watermark of {self.mark}, as changes are kept without end"
+        return f"cleanup passes the watermark of {self.mark} in {self.left}"
+
+    @property
+    def left(self) -> str:
+        """How long until then."""
+        if_still = tell_length(self.headroom_seconds)
+        return f"{tell_length(self.forecast_seconds)} at its pace ({if_still} if it stands still)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +173,7 @@ def _wanted(
     settings: RetentionSettings, current: int, keep: int, needed: int, *, restored: bool
 ) -> tuple[int, str]:  # fmt: skip
     if settings.keep_minutes is None:
-        return current, f"the retention is {_days(current)} and is left as it is."
+        return current, f"the retention is {_kept(current)} and is left as it is."
     if needed > keep and settings.on_low is OnLow.HOLD_CLEANUP:
         return HOLD_MINUTES, "cleanup is held, because it would soon pass a watermark."
     if needed > keep and settings.on_low is OnLow.RAISE_RETENTION:
@@ -169,10 +183,10 @@ def _wanted(
         # watermark can do without: whoever has set it may have done so because the ceiling is not enough.
         if current > ceiling >= needed:
             wanted = ceiling
-        return wanted, f"the retention is {_days(wanted)}, so that cleanup does not pass a watermark."
+        return wanted, f"the retention is {_kept(wanted)}, so that cleanup does not pass a watermark."
     if current > keep and not restored:
-        return current, f"the retention stays {_days(current)} until the headroom is restored."
-    return keep, f"the retention is {_days(keep)}, as configured."
+        return current, f"the retention stays {_kept(current)} until the headroom is restored."
+    return keep, f"the retention is {_kept(keep)}, as configured."
 
 
 def _needed_minutes(marks: Sequence[Mark], newest_entry_at: datetime | None, limit_seconds: float) -> int:
@@ -198,9 +212,7 @@ def _in_steps(needed: int, keep: int) -> int:
     return keep + ceil((needed - keep) / step) * step
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h"
-
-
-def _days(minutes: int) -> str:
-    return f"{minutes / 1440:.1f} days" if minutes < HOLD_MINUTES else "without end"
+def _kept(minutes: int) -> str:
+    if minutes >= HOLD_MINUTES:
+        return "without end"
+    return f"{minutes / 60:.4g} h" if minutes < _TOLD_IN_DAYS else f"{minutes / 1440:.4g} days"

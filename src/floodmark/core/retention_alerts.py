@@ -19,12 +19,16 @@ _MEANS = (
 
 def retention_low(source: str, step: RetentionStep) -> Alert:
     """By the usual retention there is too little time; what was done about it is in the reason."""
+    usual, now = step.usual, step.forecast
+    gained = now is not None and usual is not None and now.headroom_seconds > usual.headroom_seconds
+    given = f" That leaves {now.left}." if now is not None and gained and not now.is_endless else ""
+    pipeline = usual.mark.pipeline if usual is not None else ""
     return Alert(
         kind=LOW,
         subject=source,
-        what=f"The headroom is below `headroom_limit`. With the usual retention {step.usual}. Now {step.reason}",
+        what=f"The headroom is below `headroom_limit`. With the usual retention {usual}. Now {step.reason}{given}",
         means=_MEANS,
-        do="Bring the pipeline to run: its state and the reason are in `floodmark status`.",
+        do=f"Bring the pipeline to run: `{f'floodmark status {pipeline}'.strip()}` has its state and the reason.",
         event_key=f"{LOW}:{source}",
         where=f"source {source}",
     )

@@ -14,6 +14,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
+from floodmark.core.length import tell_length
 from floodmark.core.measures import TableMeasure
 
 RUN_FAILED = "run_failed"
@@ -38,8 +39,6 @@ _MEANS = {
 _GAPS = {WindowExpiredError.__name__, InstanceReplacedError.__name__, SourceRewoundError.__name__}
 _GAP_MEANS = "No new rows arrive in the tables that are named until they have been loaded anew. The others go on."
 _NAMED_TABLES = 3
-# From how many seconds on a length is told in minutes, in minutes alone, and in hours.
-_MINUTES, _WHOLE_MINUTES, _HOURS = 120, 600, 3 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,10 @@ def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -
     return Alert(
         kind=RUN_LATE,
         subject=pipeline,
-        what=f"Run {run_id} has not ended within {_length(limit_seconds)} (`max_lag`) of being queued.",
+        what=f"Run {run_id} has not ended within {tell_length(limit_seconds)} (`max_lag`) of being queued.",
         means="The rows that it carries are late. Runs of a pipeline follow one another: the next one waits for it.",
-        do="See in Airflow where it is: waiting for a free slot, being tried again, or loading much. A load shows its "
-        "progress in the log of its task.",
+        do="See in Airflow where it is: waiting for a free slot, being tried again, left half way because the DAG was "
+        "paused, or loading much. A load shows its progress in the log of its task.",
         event_key=f"{RUN_LATE}:{pipeline}",
         where=f"pipeline {pipeline}, run {run_id}",
         since=queued_at,
@@ -119,12 +118,12 @@ def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -
 def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken_at: datetime) -> Alert:
     """late: the tables beyond the limit, at least one. taken_at: local time of the source."""
     worst_first = sorted(late, key=lambda each: each.lag_seconds or 0.0, reverse=True)
-    named = ", ".join(f"{each.table} by {_length(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES])
+    named = ", ".join(f"{each.table} by {tell_length(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES])
     more = f" and {len(late) - _NAMED_TABLES} more" if len(late) > _NAMED_TABLES else ""
     return Alert(
         kind=LAG,
         subject=pipeline,
-        what=f"Behind the source: {named}{more}; the limit is {_length(limit_seconds)} (`max_lag`).",
+        what=f"Behind the source: {named}{more}; the limit is {tell_length(limit_seconds)} (`max_lag`).",
         means="Whoever reads these tables in the warehouse sees them as they were.",
         do=f"See `floodmark status {pipeline} --live`. A table that is held waits for somebody to decide. Where the "
         "verdict is about capture, look after the capture job. Otherwise runs fail, are too rare, or take too long.",
@@ -132,13 +131,3 @@ def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken
         where=f"pipeline {pipeline}",
         since=f"{taken_at:%Y-%m-%d %H:%M:%S}, by the source's clock",
     )
-
-
-def _length(seconds: float) -> str:
-    """As fine as matters: a little more than a limit of minutes has to look like more."""
-    whole = round(seconds)
-    if whole < _MINUTES:
-        return f"{whole} s"
-    if whole < _WHOLE_MINUTES:
-        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
-    return f"{seconds / 60:.0f} min" if whole < _HOURS else f"{seconds / 3600:.1f} h"

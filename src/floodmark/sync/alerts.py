@@ -35,7 +35,7 @@ class Alerts(Protocol):
         """The event is over: tell those who were told of it. Harmless when there was none. outcome: how it ended, where
         that is not clear from its being over, such as what somebody has decided."""
 
-    def end_alerts(self, kind: str, subject: str) -> None:
+    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
         """The same for every open alert of a kind about a subject."""
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
@@ -180,8 +180,8 @@ class AlertDesk:
         except FloodmarkError as error:
             _LOG.warning("The end of alert %s waits for the next time: %s", event_key, error)
 
-    def end_alerts(self, kind: str, subject: str) -> None:
-        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject) == (kind, subject))
+    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
+        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject) == (kind, subject), outcome)
         try:
             found = self._ledger().list_open()
         except FloodmarkError as error:
@@ -191,7 +191,7 @@ class AlertDesk:
             each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)
         ]  # fmt: skip
         for event_key in ended:
-            self._end_kept(event_key)
+            self._end_kept(event_key, outcome)
         self._tell_owed(ended)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:

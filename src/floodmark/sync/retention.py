@@ -91,14 +91,17 @@ def _change(step: RetentionStep, control: RetentionControl) -> None:
     changes = {name: value for name, value in wanted.items() if value is not None}
     if changes:
         control.change_cleanup(changes)
-        _LOG.info("Changed: %s", ", ".join(f"{name} {value}" for name, value in changes.items()))
+        said = ", ".join(
+            f"{name} {value}{' minutes' if name == 'retention' else ''}" for name, value in changes.items()
+        )
+        _LOG.info("Changed (sys.sp_cdc_change_job): %s", said)
 
 
 def _tell(source: str, step: RetentionStep, alerts: Alerts) -> None:
     if step.low:
         alerts.raise_alert(retention_low(source, step))
     else:
-        alerts.end_alerts(LOW, source)
+        alerts.end_alerts(LOW, source, step.reason[:1].upper() + step.reason[1:])
     if step.exhausted:
         alerts.raise_alert(retention_exhausted(source, step))
     else:

@@ -12,6 +12,7 @@ from rich.console import Console
 from floodmark.console.status import LastWindow, PipelineStatus, TableStatus
 from floodmark.console.tables import run_table, status_table, verification_remarks, verification_table
 from floodmark.core.lsn import Lsn
+from floodmark.core.retention import HOLD_MINUTES
 from floodmark.core.schema import TableName
 from floodmark.core.window import LoadKind, TableCounts
 from floodmark.sync.advance import AdvanceResult, PublishedTable
@@ -46,6 +47,12 @@ def test_a_status_of_80_columns_has_its_watermarks_and_times_whole() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("0x0000003200195AE00001", "2026-05-01 12:30:05", "0:04:07", "5,224 tx", "2d 23:55:00"):
         assert whole in text
+
+
+def test_headroom_of_a_cleanup_that_is_held_has_no_end() -> None:
+    held = replace(ORDERS, headroom_seconds=HOLD_MINUTES * 60 - 258_900.0)
+    assert "no end" in shown(96, held)
+    assert "no end" not in shown(96, ORDERS)
 
 
 def test_what_is_said_of_several_tables_is_said_once() -> None:

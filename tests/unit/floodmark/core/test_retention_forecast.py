@@ -19,6 +19,7 @@ from floodmark.core.retention import (
     forecast_loss,
     pace_of,
 )
+from floodmark.core.retention_alerts import retention_low
 from floodmark.core.schema import TableName
 
 NEWEST = datetime(2026, 5, 1, 12)
@@ -146,8 +147,23 @@ def test_held_cleanup_is_given_back() -> None:
     hold = replace(RAISE, on_low=OnLow.HOLD_CLEANUP)
     held = decide_retention(seen(3 * DAY), hold, [mark(60)])
     assert held.retention_minutes == HOLD_MINUTES
+    assert str(held.forecast) == (
+        "cleanup does not pass the watermark of dbo.Orders in pipeline shop, as changes are kept without end"
+    )
+    said = retention_low("shop", held)
+    assert said.what.endswith("Now cleanup is held, because it would soon pass a watermark.")
+    assert "`floodmark status shop`" in said.do
     assert decide_retention(seen(HOLD_MINUTES), hold, [mark(60)]).retention_minutes is None
     assert decide_retention(seen(HOLD_MINUTES), hold, [mark(1)]).retention_minutes == 3 * DAY
+
+
+def test_retention_that_was_raised_is_told_with_how_long_it_lasts() -> None:
+    step = decide_retention(seen(3 * DAY), RAISE, [mark(60)])
+    assert retention_low("shop", step).what == (
+        "The headroom is below `headroom_limit`. With the usual retention cleanup passes the watermark of dbo.Orders "
+        "in pipeline shop in 12.0 h at its pace (12.0 h if it stands still). Now the retention is 3.75 days, so that "
+        "cleanup does not pass a watermark. That leaves 30.0 h at its pace (30.0 h if it stands still)."
+    )
 
 
 def test_policy_alert_changes_no_retention_and_says_so_in_time() -> None:
