@@ -15,7 +15,7 @@ from floodmark.core.alert import Alert
 from floodmark.core.capture import InstanceIdentity
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.tsql_texts import EVERY_ROW, filled_rows, touched_rows
+from floodmark.core.tsql_texts import EVERY_ROW, TOUCHED, filled_rows, touched_rows
 from floodmark.core.window import WindowState
 
 KIND = "instance_switch"
@@ -140,6 +140,11 @@ def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
             window = f"window {over.window_id} loads" if over and over.window_id else "a window will load"
             return f"{new} is read; {window} what {added} held before."
     return f"{new} is read, with {added}; {old} is dropped when every pipeline reads {new}."
+
+
+def asks_changes(where: str) -> bool:
+    """Whether a condition of ``rows_to_fill`` is about the rows that the change tables tell of."""
+    return where.startswith(TOUCHED)
 
 
 def may_go_over(watermark: Lsn, start: Lsn) -> bool:

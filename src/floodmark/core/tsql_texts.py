@@ -35,6 +35,8 @@ def disable_instance(table: TableName, instance: str) -> str:
 
 EVERY_ROW = "1 = 1"
 """A condition."""
+TOUCHED = "EXISTS ("
+"""The beginning of a condition of ``touched_rows``."""
 
 
 def filled_rows(columns: Sequence[str]) -> str:
@@ -50,7 +52,7 @@ def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn
     if since is not None:
         conditions.insert(0, f"{alias}.[__$start_lsn] >= {since}")
     changes = f"[cdc].{quote(instance + '_CT')} AS {alias}"
-    return f"EXISTS (SELECT 1 FROM {changes} WHERE {' AND '.join(conditions)})"  # noqa: S608
+    return f"{TOUCHED}SELECT 1 FROM {changes} WHERE {' AND '.join(conditions)})"  # noqa: S608
 
 
 def grant_select(schema: str, name: str, user: str) -> str:
