@@ -104,6 +104,8 @@ class CaptureJob:
 
     def _scan(self, capture: Capture, settings: JobSettings, *, everything: bool) -> ScanResult:
         """As the settings say, or everything that is committed."""
+        # Of now: a scan that hears in its middle how slow it is to be would keep whoever said so waiting for its end.
+        slow_seconds = 0.0 if everything else self._scan_seconds
         if not capture.has_news():
             return ScanResult(0, drained=True)
         found, scans = 0, 0
@@ -111,7 +113,7 @@ class CaptureJob:
             result = capture.scan(
                 settings.maxtrans,
                 delay_seconds=0.0 if everything else self._delay_seconds,
-                pause=lambda: self._wait(0 if everything else self._scan_seconds),
+                pause=lambda: self._wait(min(slow_seconds, self._scan_seconds)),
             )
             found, scans = found + result.transactions, scans + 1
             is_enough = scans >= settings.maxscans and not everything
