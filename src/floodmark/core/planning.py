@@ -64,9 +64,6 @@ class Open:
 
 Decision = Fail | Skip | AdvanceQuiet | Open
 
-_ENDING = INCIDENTS.keys() - GAPS - {Verdict.CAPTURE_STOPPED}
-"""The verdicts on one table that end a run before the others are read."""
-
 
 def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
     """The capture instances to ask for by name: the configured one, else the one that was read before."""
@@ -105,13 +102,12 @@ def decide(
     settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
     validities: tuple[Validity, ...],
 ) -> Decision:  # fmt: skip
-    """Tables with a gap are left out, and must be told of when the others have been published. Where the capture job
-    stands still, what it captured for the others is read first: the next run, which finds nothing left, fails.
+    """Tables with a gap are left out, and must be told of when the others have been published.
 
     Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured.
     """
     incidents = incident(settings.name, validities)
-    if incidents and any(each.verdict in _ENDING for each in validities):
+    if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
         return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
     sightings = {sighting.table: sighting for sighting in snapshot.tables}

@@ -4,13 +4,7 @@ import pytest
 from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
 from floodmark.core.capture import SourceSnapshot
-from floodmark.core.errors import (
-    CaptureStoppedError,
-    ConfigError,
-    NoKeyError,
-    SourcePermissionError,
-    WindowExpiredError,
-)
+from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.planning import AdvanceQuiet, Decision, Fail, Open, Skip, classify_tables, decide, pinned_instances
@@ -94,16 +88,6 @@ def test_gap_fails_the_run_when_no_other_table_has_anything_to_do() -> None:
     failed = decided(settings(ORDERS, ITEMS), source, state(100), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, WindowExpiredError)
-
-
-def test_what_was_captured_is_read_though_capture_stands_still_and_others_have_caught_up() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS), capture_running=False)
-    first = decided(settings(ORDERS, ITEMS), source, state(100), state(50, ITEMS))
-    assert isinstance(first, Open)
-    assert [table.source for table in first.tables] == [ITEMS]
-    then = decided(settings(ORDERS, ITEMS), source, state(100), state(100, ITEMS))
-    assert isinstance(then, Fail)
-    assert isinstance(then.error, CaptureStoppedError)
 
 
 def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_named() -> None:
