@@ -77,6 +77,25 @@ def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> Non
     assert runner.shop.rows(gap) == [lost | {"window_id": 2, "is_open": False}]
 
 
+def test_repair_that_ends_while_a_run_looks_leaves_no_open_gap(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.run(**REPAIR)
+    runner.expire()
+    runner.run(**REPAIR)  # opens the load
+    look, loaded = runner.source.read_snapshot, list[bool]()
+
+    def look_slowly(*arguments: Any, **named: Any) -> Any:
+        seen = look(*arguments, **named)
+        if not loaded:
+            loaded.append(True)
+            runner.load(**REPAIR)
+        return seen
+
+    monkeypatch.setattr(runner.source, "read_snapshot", look_slowly)
+    runner.run(**REPAIR)
+    assert runner.shop.rows("SELECT * FROM floodmark.gaps WHERE repaired_at IS NULL") == []
+    assert runner.told.open == {}
+
+
 def test_repair_whose_beginning_nobody_was_told_of_is_told_by_the_next_run(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()

@@ -1,8 +1,12 @@
--- Of a gap that is known already, the first sight stays, and its end moves on.
+-- Of a gap that is known already, the first sight stays, and its end moves on. None where the watermark has moved since
+-- somebody looked: a load has made up for it.
 INSERT INTO floodmark.gaps AS known
     (pipeline, source_schema, source_name, verdict, cause, after_lsn, to_lsn, after_at, to_at)
-VALUES (%(pipeline)s, %(source_schema)s, %(source_name)s, %(verdict)s, %(cause)s, %(after_lsn)s, %(to_lsn)s,
-    %(after_at)s, %(to_at)s)
+SELECT t.pipeline, t.source_schema, t.source_name, %(verdict)s, %(cause)s, %(after_lsn)s::bytea, %(to_lsn)s::bytea,
+    %(after_at)s::timestamp, %(to_at)s::timestamp
+FROM floodmark.tables AS t
+WHERE t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+  AND t.watermark IS NOT DISTINCT FROM %(watermark)s::bytea
 ON CONFLICT (pipeline, source_schema, source_name) WHERE repaired_at IS NULL DO UPDATE
     SET to_lsn = excluded.to_lsn, to_at = excluded.to_at
     WHERE known.verdict = excluded.verdict AND known.to_lsn < excluded.to_lsn

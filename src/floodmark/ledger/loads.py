@@ -70,12 +70,13 @@ class LoadRecords:
                     read_finished_at=read_finished_at, read_lsn=read_lsn and read_lsn.value, read_lsn_at=read_lsn_at,
                 )  # fmt: skip
 
-    def record_gap(self, pipeline: str, gap: Gap) -> None:
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         with open_transaction(self._at, pipeline) as session:
             _query(
                 session, "record_gap", pipeline=pipeline, **_source(gap.table), verdict=gap.verdict.value,
                 cause=gap.cause, after_lsn=gap.after_lsn and gap.after_lsn.value,
                 to_lsn=gap.to_lsn and gap.to_lsn.value, after_at=gap.after_at, to_at=gap.to_at,
+                watermark=watermark and watermark.value,
             )  # fmt: skip
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:

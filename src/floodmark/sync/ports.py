@@ -120,8 +120,11 @@ class Ledger(Protocol):
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
         """Of the tables of a window whose chunks have been planned."""
 
-    def record_gap(self, pipeline: str, gap: Gap) -> None:
-        """Keep it until a load of the whole table has made up for it. A table has one at a time."""
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
+        """Keep it until a load of the whole table has made up for it. A table has one at a time.
+
+        watermark: of the table when it was seen; where that has moved since, there is no gap any more.
+        """
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
         """The recorded verdicts that are gaps, of tables that are not loaded anew, and have not been since."""

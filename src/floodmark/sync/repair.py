@@ -76,7 +76,7 @@ class Repairs:
         if validity.verdict in GAPS and not table.where:
             gap = _find_gap(validity, snapshot, state)
             # Before the window: a run that dies in between finds the table as it was.
-            self.ledger.record_gap(name, gap)
+            self.ledger.record_gap(name, gap, table.watermark)
         plan = self.ledger.open_window(
             name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source)
         )  # fmt: skip
