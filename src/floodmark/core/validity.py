@@ -267,7 +267,7 @@ class _Look:
         )  # fmt: skip
 
     def capture(self) -> Validity | None:
-        """What has been captured is read whatever the job does; a job that does not run shows when nothing is left."""
+        """What has been captured of the table is read whatever the job does; that it does not run shows afterwards."""
         if self.state.watermark is None or self.state.watermark != self.max_lsn:
             return None
         behind = self.snapshot.seconds_behind
