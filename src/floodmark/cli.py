@@ -251,7 +251,7 @@ def check_config(
 
 @drift_app.command("list")
 def list_drift(
-    everything: Annotated[bool, typer.Option("--all", help="Also what has been approved.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that somebody has decided about.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
@@ -267,7 +267,7 @@ def list_drift(
     if as_json:
         typer.echo(drift_json(events))
     elif not events:
-        typer.echo("No drift." if everything else "No drift that is not approved.")
+        typer.echo("No drift." if everything else "No drift is left to decide about. See also --all.")
     else:
         _out.print(drift_table(events))
         typer.echo(drift_details(events))

@@ -61,7 +61,7 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
     assert run_watch(loaded, "shop") == "no table is held"
     source.run("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)")
     source.scan()
@@ -84,7 +84,7 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     assert run_watch(loaded, "shop") == "no table is held"
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL").fetchone() == (0,)
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
     assert cli.invoke(app, ["drift", "list", "--all"]).stdout.count("approved") >= 1
 
 
@@ -146,7 +146,7 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
     assert question.body.count("ADD Note nvarchar(20), Colour int") == question.body.count("ADD Late bit") == 1
     rejected = cli.invoke(app, ["drift", "reject", str(question.event_id)])
     assert rejected.stdout == "dbo.Orders goes on without Note, Colour, Late.\n"
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift that is not approved.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
 
 
 def test_what_is_not_there_is_refused_by_name(config: Path) -> None:

@@ -19,6 +19,7 @@ from floodmark.core.server_facts import AZURE_SQL_DATABASE
 REPLICATION = "REPLICATION"
 """``log_reuse_wait_desc`` while the log is held for changes that have not been captured."""
 _NOT_HELD = "NOTHING"
+_WHEN_FULL = "when it has no room left, every writer of the database fails (error 9002)"
 _SCAN_SIZES = frozenset({"maxtrans", "maxscans"})
 _LOW_LATENCY_SECONDS = 15
 _FRESH_SCAN_SECONDS = 300
@@ -208,8 +209,9 @@ def _guard(sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedSt
     if used is not None and used > settings.log_used_limit_percent:
         full = f"the log is {used:.0f} % full (limit {settings.log_used_limit_percent:.0f} %)"
         if reason == REPLICATION:
-            return f"{full} and held for changes that are not captured"
-        return f"{full}; it names {reason or 'no reason'}, behind which changes that are not captured may hold it too"
+            return f"{full} and held for changes that are not captured; {_WHEN_FULL}"
+        named = reason or "no reason"
+        return f"{full}; it names {named}, behind which changes that are not captured may hold it too; {_WHEN_FULL}"
     if reason == REPLICATION:
         words = "has been held"
     elif used is None and reason not in (None, _NOT_HELD):

@@ -119,7 +119,9 @@ def test_stop_is_ended_by_a_log_that_is_full_or_has_been_held_for_too_long(
 
 def test_guard_says_which_reason_the_log_names() -> None:
     hidden = sighting(running=False, log_used_percent=99.0, log_reuse_wait="LOG_BACKUP")
-    assert "99 % full (limit 70 %); it names LOG_BACKUP" in decide_step(hidden, WANTED, STOP, NOW).guard
+    guard = decide_step(hidden, WANTED, STOP, NOW).guard
+    assert "99 % full (limit 70 %); it names LOG_BACKUP" in guard
+    assert "every writer of the database fails (error 9002)" in guard
 
 
 @pytest.mark.parametrize(
