@@ -37,8 +37,7 @@ def create_slot(run: Run, conninfo: str, database_id: int) -> str:
         name = f"{_SLOT_PREFIX}{database_id}_{number}"
         other(f"SET lock_timeout = '{_CREATE_TIMEOUT}'", ())
         if _exists(other, SPARE_SLOT):
-            with contextlib.suppress(errors.ObjectInUse):  # somebody else is just moving it
-                keep_spare(other)
+            keep_spare(other)
             other("SELECT pg_copy_logical_replication_slot($1::text::name, $2::text::name)", (SPARE_SLOT, name))
         else:
             other("SELECT pg_create_logical_replication_slot($1::text::name, 'pgoutput')", (name,))
@@ -46,7 +45,8 @@ def create_slot(run: Run, conninfo: str, database_id: int) -> str:
 
 
 def keep_spare(run: Run) -> None:
-    """Make the spare slot, or move it to near the end of the log, so that it holds little."""
+    """Make the spare slot, or move it to near the end of the log, so that it holds little. ``run`` must be in
+    autocommit."""
     if not _exists(run, SPARE_SLOT):
         run("SELECT pg_create_logical_replication_slot($1::text::name, 'pgoutput')", (SPARE_SLOT,))
         return
@@ -58,7 +58,8 @@ def keep_spare(run: Run) -> None:
         return
     # The restart point moves from one such record to another, and PostgreSQL itself writes one every 15 s.
     run("SELECT pg_log_standby_snapshot()", ())
-    run("SELECT pg_replication_slot_advance($1::text::name, pg_current_wal_flush_lsn())", (SPARE_SLOT,))
+    with contextlib.suppress(errors.ObjectInUse):  # somebody else is just moving it
+        run("SELECT pg_replication_slot_advance($1::text::name, pg_current_wal_flush_lsn())", (SPARE_SLOT,))
 
 
 def drop_abandoned(run: Run) -> None:

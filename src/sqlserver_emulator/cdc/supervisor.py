@@ -90,6 +90,8 @@ class CaptureSupervisor:
             self._running.clear()
             with contextlib.suppress(psycopg.OperationalError):
                 self._run(_AGENT_ENDS, ())
+                # PostgreSQL would let go of it some moments after the connection is closed.
+                self._run("SELECT pg_advisory_unlock($1::bigint)", (AGENT_LOCK,))
             self._connection.close()
 
     def apply_faults(self, database_id: int) -> None:
@@ -125,7 +127,7 @@ class CaptureSupervisor:
     def _supervise(self) -> None:
         try:
             while not self._ended.is_set():
-                self._look()
+                self._try_to_look()
                 for _ in self._connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
                     break
         except psycopg.OperationalError as error:
@@ -133,6 +135,16 @@ class CaptureSupervisor:
                 print(f"the agent lost its PostgreSQL: {error}", file=sys.stderr, flush=True)
         finally:
             self._end_all()
+
+    def _try_to_look(self) -> None:
+        """What fails once must not be the end of the agent, of which nobody would know: all jobs would stand still."""
+        try:
+            self._look()
+        except (psycopg.Error, OSError) as error:
+            if self._connection.closed:
+                raise
+            print(f"the agent will try again: {error}", file=sys.stderr, flush=True)
+            self._ended.wait(_RESTART_SECONDS)
 
     def _look(self) -> None:
         """Make the processes what is asked for."""
