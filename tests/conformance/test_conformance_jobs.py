@@ -22,6 +22,13 @@ _RUNNING = (
 )
 
 
+_CLEANING = (
+    "SELECT 1 FROM msdb.dbo.sysjobactivity a JOIN msdb.dbo.sysjobs j ON j.job_id = a.job_id"
+    " WHERE j.name = N'cdc.{0}_cleanup' AND a.run_requested_date IS NOT NULL AND a.stop_execution_date IS NULL"
+    " AND a.session_id = (SELECT MAX(session_id) FROM msdb.dbo.sysjobactivity)"
+)
+
+
 @pytest.fixture
 def tracked(source: Source) -> Source:
     """With a table, and the capture job stopped."""
@@ -186,6 +193,8 @@ def test_settings_are_those_of_when_the_job_started(tracked: Source) -> None:
 
 
 def test_cleanup_job_is_started_by_hand(tracked: Source) -> None:
+    # It was started when the table was enabled.
+    wait_until(lambda: tracked.admin.rows(_CLEANING.format(tracked.name)) == [])
     started = tracked.admin.send("EXEC sys.sp_cdc_start_job N'cleanup'")
     assert [m.text for m in started.messages] == [f"Job 'cdc.{tracked.name}_cleanup' started successfully."]
 
