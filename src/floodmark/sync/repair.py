@@ -45,14 +45,18 @@ class Repairs:
     ) -> tuple[Validity, ...]:
         """The verdicts, with ``repairing`` for the tables that are loaded anew, or are from now on."""
         loads = self.list_loads()
-        return tuple(
-            self._under_way(validity, loads[validity.table], snapshot, states.get(validity.table))
-            if validity.table in loads
-            else self._repaired(validity, snapshot, states.get(validity.table)) if self.is_to_repair(validity)
-            else self._loaded_beside(validity, snapshot, states.get(validity.table)) if self._is_added(validity, states)
-            else validity
-            for validity in validities
-        )  # fmt: skip
+        left = []
+        for validity in validities:
+            window, state = loads.get(validity.table), states.get(validity.table)
+            if window is not None:
+                left.append(self._under_way(validity, window, snapshot, state))
+            elif self.is_to_repair(validity):
+                left.append(self._repaired(validity, snapshot, state))
+            elif self._is_added(validity, states):
+                left.append(self._loaded_beside(validity, snapshot, state))
+            else:
+                left.append(validity)
+        return tuple(left)
 
     def is_to_repair(self, validity: Validity) -> bool:
         policies = {table.source: table.on_gap for table in self.settings.tables}
