@@ -141,9 +141,14 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     assert rig.differing() == []
 
 
-def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
-    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
-) -> None:
+CLEANED = """
+DECLARE @low binary(10) = sys.fn_cdc_get_max_lsn();
+EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_Orders', @low_water_mark = @low
+"""
+
+
+def approved_rank(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) -> SwitchRig:
+    """A second instance with a column that a row was given before it was made, and another row touched since."""
     rig = SwitchRig(emulator, source, database, backfill=Backfill.TOUCHED)
     rig.run()
     rig.change("ALTER TABLE dbo.Orders ADD Rank int NULL")
@@ -154,10 +159,14 @@ def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
     rig.steps.take()
     rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     rig.run()
-    rig.database.run(
-        "DECLARE @low binary(10) = sys.fn_cdc_get_max_lsn();"
-        " EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_Orders', @low_water_mark = @low"
-    )
+    return rig
+
+
+def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    rig = approved_rank(emulator, source, database)
+    rig.database.run(CLEANED)
     rig.steps.take()
     rig.finish(rig.load_desk().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
@@ -166,21 +175,9 @@ def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
 def test_touched_rows_whose_changes_are_cleaned_up_before_they_are_loaded_are_loaded_after_all(
     emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
-    rig = SwitchRig(emulator, source, database, backfill=Backfill.TOUCHED)
-    rig.run()
-    rig.change("ALTER TABLE dbo.Orders ADD Rank int NULL")
-    rig.change("UPDATE dbo.Orders SET Amount = 21, Rank = 5 WHERE Id = 2")
-    rig.run()
-    rig.watch_closely()
-    rig.approve()
-    rig.steps.take()
-    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
-    rig.run()
+    rig = approved_rank(emulator, source, database)
     assert "loads Rank" in rig.steps.take()[0]
-    rig.database.run(
-        "DECLARE @low binary(10) = sys.fn_cdc_get_max_lsn();"
-        " EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_Orders', @low_water_mark = @low"
-    )
+    rig.database.run(CLEANED)
     rig.finish(rig.load_desk().open_pending())
     assert "loads Rank" in rig.steps.take()[0]
     rig.finish(rig.load_desk().open_pending())
