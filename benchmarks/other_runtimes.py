@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drivers import Address
-from floodmark.spark.java import find_java_home
+from floodmark.spark.java import java_environment
 
 _HERE = Path(__file__).parent
 _NODE_FOLDER = _HERE.parent / "tests" / "clients_external" / "node"
@@ -54,8 +54,7 @@ def _jdbc(told: dict[str, Any]) -> float:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if java_home := find_java_home():
-        os.environ["JAVA_HOME"] = java_home
+    os.environ.update(java_environment())
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         f"--master local[1] --packages {_JDBC} --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
         " --conf spark.log.level=ERROR pyspark-shell"

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from emulator_process import Emulator
-from floodmark.spark.java import find_java_home
+from floodmark.spark.java import java_environment
 
 DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
 MSSQL_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
@@ -38,9 +38,8 @@ def spark_with_driver() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGUMENTS)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        java_home = find_java_home()
-        if java_home:
-            patch.setenv("JAVA_HOME", java_home)
+        for variable, value in java_environment().items():
+            patch.setenv(variable, value)
         session = SparkSession.builder.appName("jdbc").getOrCreate()
         try:
             yield session

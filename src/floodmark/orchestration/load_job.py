@@ -21,7 +21,7 @@ from floodmark.orchestration.temporary_files import (
     java_options,
     temporary_folders,
 )
-from floodmark.spark.java import find_java_home
+from floodmark.spark.java import java_environment
 from floodmark.sqlfiles import home
 
 DEFAULT_MASTER = "local[*]"
@@ -77,10 +77,7 @@ def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
     options = java_options(os.environ)
     if options is not None:
         environment["SPARK_SUBMIT_OPTS"] = options
-    java_home = find_java_home()
-    if java_home is not None:
-        environment["JAVA_HOME"] = java_home
-    return environment
+    return environment | java_environment()
 
 
 def _installed_spark() -> str | None:

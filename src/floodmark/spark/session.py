@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.spark.data_source import SqlServerCdc
-from floodmark.spark.java import find_java_home
+from floodmark.spark.java import java_environment
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA
 
@@ -38,6 +38,8 @@ _SETTINGS = {
 }
 _TWICE_TOLD = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """They print the stack trace of a failed task, which the driver gets as an exception: ours to tell in one message."""
+_GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose Java runs already."""
 _WARM_UP_ROWS = (
     "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
 )
@@ -46,9 +48,8 @@ _WARM_UP_ROWS = (
 def open_session(application: str) -> SparkSession:
     """The session of spark-submit with our settings; without spark-submit, a local one on all cores."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    java_home = find_java_home()
-    if java_home:
-        os.environ["JAVA_HOME"] = java_home
+    if _GATEWAY_VARIABLE not in os.environ:
+        os.environ.update(java_environment())
     builder = SparkSession.builder.appName(application)
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,8 +41,12 @@ def test_environment_holds_both_connections_and_the_interpreter(monkeypatch: pyt
 def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    java_home = Path(job_environment(SECRET, "{}", "local[*]")["JAVA_HOME"])
-    assert (java_home / "bin" / "java").is_file()
+    environment = job_environment(SECRET, "{}", "local[*]")
+    java = Path(environment["JAVA_HOME"]) / "bin" / "java"
+    of_spark = [java, "--add-modules=jdk.incubator.vector", "-version"]
+    assert (
+        subprocess.run(of_spark, env=environment | {"PATH": "/bin"}, capture_output=True, check=False).returncode == 0
+    )
 
 
 def test_environment_names_spark_where_nobody_did(monkeypatch: pytest.MonkeyPatch) -> None:
