@@ -12,7 +12,9 @@ import pytest
 from airflow_home import choose_airflow_home
 from emulator_process import Emulator, choose_odbc_provider, running_emulator
 from server_folders import server_folder
+from without_java import hide_java
 
+hide_java()
 choose_odbc_provider()
 choose_airflow_home()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
-from cryptography.x509 import load_pem_x509_certificate
+from cryptography.utils import CryptographyDeprecationWarning
+from cryptography.x509 import load_pem_x509_certificates
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -35,11 +39,16 @@ STOP_SECONDS = 30
 def spark_with_driver() -> Iterator[SparkSession]:
     """A JVM of its own: one that other tests have started knows nothing of the driver, nor theirs of our settings."""
     end_jvm()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGUMENTS)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         for variable, value in java_environment().items():
             patch.setenv(variable, value)
+        if trusted := os.environ.get("SSL_CERT_FILE"):
+            # The wheel's Java knows public authorities only; a network may have one of its own.
+            write_trust_store(Path(trusted), Path(folder) / "trust.p12")
+            options = trust_options(Path(folder) / "trust.p12")
+            patch.setenv("SPARK_SUBMIT_OPTS", f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}")
         session = SparkSession.builder.appName("jdbc").getOrCreate()
         try:
             yield session
@@ -104,6 +113,16 @@ class Jdbc:
 
 
 def write_trust_store(ca_file: Path, target: Path) -> None:
-    ca = load_pem_x509_certificate(ca_file.read_bytes())
-    encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
-    target.write_bytes(serialize_java_truststore([PKCS12Certificate(ca, b"emulator")], encryption))
+    """Write what Java trusts from ca_file, one certificate or more as PEM."""
+    with warnings.catch_warnings():
+        # Some of a machine's authorities have a serial number that RFC 5280 forbids.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        authorities = load_pem_x509_certificates(ca_file.read_bytes())
+    entries = [PKCS12Certificate(each, str(number).encode()) for number, each in enumerate(authorities)]
+    target.write_bytes(serialize_java_truststore(entries, BestAvailableEncryption(STORE_PASSWORD.encode())))
+
+
+def trust_options(store: Path) -> str:
+    """Java's options for its default trust store."""
+    options = {"": store, "Password": STORE_PASSWORD, "Type": "PKCS12"}
+    return " ".join(f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in options.items())

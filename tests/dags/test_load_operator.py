@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -43,6 +44,7 @@ def let_the_job_say(monkeypatch: pytest.MonkeyPatch, lines: Iterable[str], exit_
 
     def submit(hook: SparkSubmitHook, application: str = "", **arguments: object) -> None:
         assert application.endswith("load_window.py")
+        hook._submit_sp = SimpleNamespace(returncode=exit_code)
         hook._process_spark_submit_log(iter([f"{line}\n" for line in lines]))
         if exit_code:
             raise AirflowException(f"Cannot execute: spark-submit. Error code is: {exit_code}.\nLast output: …")
@@ -90,7 +92,20 @@ def test_load_is_not_tried_again_for_broken_data(monkeypatch: pytest.MonkeyPatch
 
 def test_load_that_was_killed_is_tried_again_and_says_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     let_the_job_say(monkeypatch, ["Window 7 of shop"], exit_code=137)
-    with pytest.raises(AirflowException, match=r"ended without a result \(spark-submit: 137\)") as caught:
+    with pytest.raises(AirflowException, match=r"ended without a result \(ended by SIGKILL\)") as caught:
         execute(operator(FakeLedger(False)))
     assert not isinstance(caught.value, AirflowFailException)
     assert "Last output" not in str(caught.value)
+
+
+def test_load_whose_java_does_not_start_is_not_tried_again_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_job_say(monkeypatch, ["Unrecognized VM option 'UseNothing'"], exit_code=1)
+    with pytest.raises(AirflowFailException, match="Its last lines: Unrecognized VM option 'UseNothing'"):
+        execute(operator(FakeLedger(False)))
+
+
+def test_load_whose_spark_submit_is_not_there_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = '{"conn_type": "spark", "host": "local[*]", "extra": {"spark-binary": "spark3-submit"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
+    with pytest.raises(AirflowFailException, match="spark-submit cannot be run: spark3-submit: No such file"):
+        execute(operator(FakeLedger(False)))

@@ -41,6 +41,19 @@ def test_run_says_that_the_source_refused_the_password_without_showing_it(mishap
     assert mishaps.stack.source.password not in output
 
 
+def test_run_whose_java_does_not_start_says_what_java_said(mishaps: Mishaps) -> None:
+    mishaps.make_table("Unstarted")
+    config = mishaps.config("unstarted", table("Unstarted"))
+    output = mishaps.fails(config, SPARK_SUBMIT_OPTS="--add-modules=of.nobody")
+    message = output[output.index("floodmark: window") :]
+    assert "Spark did not start the load (exit status 1)." in message
+    assert "Module of.nobody not found" in message
+    assert "SPARK_SUBMIT_OPTS" in message
+    assert [state for _, state in mishaps.windows(config)] == ["planned"]
+    mishaps.without_spark.succeeds(config)
+    mishaps.assert_equal(config)
+
+
 def test_run_says_which_table_a_login_may_not_read(mishaps: Mishaps) -> None:
     mishaps.make_table("Guarded")
     mishaps.source("CREATE LOGIN poor WITH PASSWORD = 'Poor-but-honest-1'")

@@ -12,6 +12,7 @@ FloodmarkError
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
 │   ├── InstanceReplacedError  another capture instance stands under the name (verdict instance_replaced)
 │   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
+│   ├── LoadStartError         Java or Spark did not start, so that the load job never began
 │   ├── TableHeldError         schema drift holds every table (verdict held)
 │   ├── WatermarkConflictError another run moved the watermark or holds the window
 │   └── WarehouseAdminError    login, rights or space in the warehouse
@@ -19,7 +20,7 @@ FloodmarkError
 ├── TransientError         nobody: it is retried
 │   ├── SourceUnavailableError
 │   ├── WarehouseUnavailableError
-│   ├── LoadKilledError        the load job ended without a word
+│   ├── LoadKilledError        the load job was stopped before it said its result
 │   ├── WindowBusyError        another load of the window is at work
 │   ├── TableBusyError         transactions use the source table, so that its capture cannot be changed now
 │   ├── NotHarvestedYetError
@@ -103,6 +104,10 @@ class CaptureStoppedError(OperatorError):
     """The capture job does not run."""
 
 
+class LoadStartError(OperatorError):
+    """Java or Spark did not start: their installation or their options are wrong."""
+
+
 class TableHeldError(OperatorError):
     """Every table of the pipeline is held because of a schema drift."""
 
@@ -134,7 +139,7 @@ class WarehouseUnavailableError(TransientError):
 
 
 class LoadKilledError(TransientError):
-    """The load job ended without saying how: it was killed, or Spark did not start."""
+    """The load job ended without saying how: it was killed."""
 
 
 class WindowBusyError(TransientError):

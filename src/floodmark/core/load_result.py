@@ -1,7 +1,7 @@
-"""What a load job says at its end: one line on standard output, which whoever started the job reads.
+"""What a load job says to the process that started it: one line on standard output when it begins, and one at its end.
 
-``spark_jobs/load_window.py`` prints it (success or error, never both), the Airflow operator and the CLI parse it. An
-error arrives as the error it was, so that retry or fail is decided by its class and not by a message.
+``spark_jobs/load_window.py`` prints them; the last one is success or error, never both. Airflow's operator and the CLI
+read them. An error arrives as the error it was, so that retry or fail is decided by its class and not by a message.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from floodmark.core import errors
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.window import TableCounts
 
+STARTED = "FLOODMARK_STARTED"
+"""The first line: Java, Spark and Python have started, and the job itself begins."""
 PREFIX = "FLOODMARK_RESULT "
 
 

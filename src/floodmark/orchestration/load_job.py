@@ -1,4 +1,4 @@
-"""The load job as a command: its arguments, its environment and its last word. For the operator and the CLI.
+"""The load job as a command: its arguments and its environment. For the operator and the CLI.
 
 Imports neither Airflow nor Spark. Secrets go into the environment of the driver only: a command line, a template and a
 log can be read by others.
@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from floodmark.core.errors import FloodmarkBugError, LoadKilledError
-from floodmark.core.load_result import LoadResult, parse_load_result
-from floodmark.orchestration.temporary_files import (
-    explain_ending,
-    find_complaint,
-    find_trouble,
-    java_options,
-    temporary_folders,
-)
+from floodmark.orchestration.temporary_files import java_options
 from floodmark.spark.java import java_environment
 from floodmark.sqlfiles import home
 
@@ -94,43 +86,3 @@ def submit_command(settings: Mapping[str, str], master: str, window_id: int, con
     """For who starts the job without Airflow."""
     confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     return ["spark-submit", "--master", master, *confs, str(application()), *job_arguments(window_id, config)]
-
-
-class JobOutput:
-    """Hands on the job's lines and keeps the result among them, and the first that tells of a full disk or the like."""
-
-    def __init__(self) -> None:
-        self.result: LoadResult | None = None
-        self._complaint: str | None = None
-
-    def watch(self, lines: Iterable[str]) -> Iterator[str]:
-        """All lines but the result, which is for programs."""
-        for line in lines:
-            found = parse_load_result(line.strip())
-            if found is None:
-                self._complaint = self._complaint or find_complaint(line)
-                yield line
-            else:
-                self.result = found
-
-    def require_result(self, window_id: int, exit_status: str) -> LoadResult:
-        """Raises the error that the job reported, or LoadKilledError when it reported nothing."""
-        if self.result is None:
-            why, do = self._explain()
-            raise LoadKilledError(
-                f"window {window_id}",
-                f"the load ended without a result ({exit_status}). {why}".rstrip(),
-                f"{do} Nothing is half-written; the next try does the same window.".lstrip(),
-                self._complaint or "",
-            )
-        error = self.result.error
-        if isinstance(error, FloodmarkBugError):
-            # Of Spark, maybe, in words of its own.
-            hint = " ".join(filter(None, (error.hint, *self._explain())))
-            raise type(error)(error.subject, error.message, hint, error.detail)
-        if error is not None:
-            raise error
-        return self.result
-
-    def _explain(self) -> tuple[str, str]:
-        return explain_ending(self._complaint, find_trouble(temporary_folders(os.environ)))

@@ -21,9 +21,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
+from floodmark.orchestration.job_output import JobOutput, start_failure
 from floodmark.orchestration.load_job import (
     DEFAULT_MASTER,
-    JobOutput,
     application,
     job_arguments,
     job_environment,
@@ -58,6 +58,12 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
             application, process_group=0, preexec_fn=end_with_starter(), **arguments
         )  # fmt: skip
         return driver_id
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of spark-submit, negative for a signal; None when it was never run."""
+        code: int | None = self._submit_sp and self._submit_sp.returncode
+        return code
 
     def on_kill(self) -> None:
         if self._submit_sp is not None and self._submit_sp.poll() is None:
@@ -125,14 +131,13 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
     def _run(self, window_id: int) -> LoadResult:
         # Kept where the provider's on_kill looks for it.
         self._hook = hook = self._get_hook()
-        exit_status = "exit status 0"
         try:
             hook.submit(self.application)
-        except AirflowException as error:
-            # Its text repeats the whole output; the log has it already.
-            exit_status = str(error).partition("Error code is: ")[2].partition(".")[0] or type(error).__name__
-            exit_status = f"spark-submit: {exit_status}"
-        result: LoadResult = hook.output.require_result(window_id, exit_status)
+        except (AirflowException, OSError) as problem:
+            if hook.exit_code is None:
+                raise start_failure(window_id, problem) from None
+            # The provider's text repeats the whole output; the log has it already.
+        result: LoadResult = hook.output.require_result(window_id, hook.exit_code or 0)
         return result
 
     def _get_hook(self) -> LoadHook:

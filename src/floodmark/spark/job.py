@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
-from floodmark.core.load_result import LoadResult, format_load_result
+from floodmark.core.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.schema import TableName
 from floodmark.core.window import TableCounts
 from floodmark.ledger.postgres import PostgresLedger
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The plan in the ledger says it all; the file is named so that a log shows where the window came from.
     parser.add_argument("--config", type=Path, help="the configuration that the window was opened with")
     options = parser.parse_args(arguments)
+    print(STARTED, flush=True)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     result = _result(options.window_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.core.errors import CdcNotEnabledError, ConfigError
-from floodmark.core.load_result import parse_load_result
+from floodmark.core.load_result import STARTED, parse_load_result
 from floodmark.spark import job
 from floodmark.spark.carried_errors import carried, recover
 
@@ -38,6 +38,7 @@ def test_job_without_a_connection_says_which_variable_and_shows_no_password(
         monkeypatch.setenv(job.SOURCE_VARIABLE, value)
     assert job.main(["--window-id", "7"]) == 1
     output = capsys.readouterr().out
+    assert output.splitlines()[0] == STARTED
     result = parse_load_result(output.splitlines()[-1])
     assert result is not None
     assert result.window_id == 7

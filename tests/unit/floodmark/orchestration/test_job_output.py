@@ -1,0 +1,150 @@
+"""What the output and the exit status of a load job mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodmark.core.errors import FloodmarkBugError, LoadKilledError, LoadStartError, SourceLoginError
+from floodmark.core.load_result import STARTED, LoadResult, format_load_result
+from floodmark.core.window import TableCounts
+from floodmark.orchestration.job_output import JobOutput, start_failure
+
+_NO_MODULE = [
+    "Error occurred during initialization of boot layer",
+    "java.lang.module.FindException: Module jdk.incubator.vector not found",
+]
+
+
+def job_output(*lines: str) -> JobOutput:
+    """That of a job which printed these."""
+    output = JobOutput()
+    list(output.watch(f"{line}\n" for line in lines))
+    return output
+
+
+def test_output_hands_on_every_line_but_the_result() -> None:
+    result = LoadResult(7, {"dbo.Orders": TableCounts(read_rows=1)})
+    output = JobOutput()
+    assert list(output.watch(["a\n", format_load_result(result) + "\n", "b\n"])) == ["a\n", "b\n"]
+    assert output.require_result(7, 0) == result
+
+
+def test_output_raises_what_the_job_reported() -> None:
+    output = JobOutput()
+    list(output.watch([format_load_result(LoadResult(7, error=SourceLoginError("source", "refused.")))]))
+    with pytest.raises(SourceLoginError, match=r"source: refused\."):
+        output.require_result(7, 1)
+
+
+def test_output_without_a_result_is_a_killed_load_that_is_tried_again() -> None:
+    with pytest.raises(
+        LoadKilledError, match=r"window 7: the load ended without a result \(ended by SIGKILL\)"
+    ) as caught:
+        JobOutput().require_result(7, 137)
+    assert caught.value.retryable
+    assert caught.value.hint.startswith("Nothing is half-written")
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", "SPARK_LOCAL_DIRS"])
+def test_output_without_a_result_names_the_folder_that_takes_no_temporary_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "gone"))
+    with pytest.raises(LoadKilledError) as caught:
+        JobOutput().require_result(7, 1)
+    assert f"{tmp_path / 'gone'} cannot be written to: No such file or directory." in caught.value.message
+    assert "have TMPDIR name another folder" in caught.value.hint
+
+
+def test_output_that_tells_of_a_full_disk_is_told_of_also_when_there_is_room_again() -> None:
+    full = "ERROR DiskBlockObjectWriter: /tmp/blockmgr-d6be/15/temp_shuffle_526e, No space left on device"
+    output = JobOutput()
+    lines = ["a\n", f"{full}\n", "java.io.IOException: No space left on device\n"]
+    assert list(output.watch(lines)) == lines
+    with pytest.raises(LoadKilledError, match="its output says that a file could not be written") as caught:
+        output.require_result(7, 1)
+    assert caught.value.detail == f"{full} Its last lines: a | {full} | java.io.IOException: No space left on device."
+    bug = FloodmarkBugError("window 7", "Py4JJavaError", "See the log of the job.", "a row")
+    list(output.watch([format_load_result(LoadResult(7, error=bug))]))
+    with pytest.raises(FloodmarkBugError, match=r"See the log of the job\. It needs a folder") as caught_bug:
+        output.require_result(7, 1)
+    assert caught_bug.value.detail == "a row"
+
+
+def test_java_that_does_not_start_is_not_tried_again_and_its_last_lines_are_in_the_message() -> None:
+    with pytest.raises(LoadStartError) as caught:
+        job_output(*_NO_MODULE).require_result(7, 1)
+    assert not caught.value.retryable
+    assert caught.value.message == (
+        f"Spark did not start the load (exit status 1). Its last lines: {' | '.join(_NO_MODULE)}."
+    )
+    assert "JAVA_HOME" in caught.value.hint
+
+
+def test_job_that_never_began_and_printed_nothing_says_so() -> None:
+    with pytest.raises(LoadStartError, match=r"\(exit status 127\)\. It printed nothing\."):
+        JobOutput().require_result(7, 127)
+
+
+def test_frames_of_java_and_its_options_are_no_last_lines() -> None:
+    output = job_output(
+        "Picked up JAVA_TOOL_OPTIONS: -Dstore.password=s3cret",
+        'Exception in thread "main" java.lang.RuntimeException: unresolved dependency',
+        "\tat org.apache.spark.util.MavenUtils$.resolve(MavenUtils.scala:539)",
+        "\t... 12 more",
+        "",
+    )
+    with pytest.raises(LoadStartError) as caught:
+        output.require_result(7, 1)
+    assert caught.value.message.endswith(
+        'lines: Exception in thread "main" java.lang.RuntimeException: unresolved dependency.'
+    )
+
+
+def test_options_that_java_repeats_are_not_shown_in_a_log() -> None:
+    output = JobOutput()
+    lines = ["Picked up JAVA_TOOL_OPTIONS: -Dstore.password=s3cret\n", "NOTE: Picked up JDK_JAVA_OPTIONS: -Dp=s3cret\n"]
+    assert list(output.watch(lines)) == ["Picked up JAVA_TOOL_OPTIONS.\n", "NOTE: Picked up JDK_JAVA_OPTIONS.\n"]
+
+
+def test_only_the_last_lines_are_kept_and_long_ones_are_cut() -> None:
+    with pytest.raises(LoadStartError) as caught:
+        job_output("the first line", *(f"{number} " + "x" * 1000 for number in range(8))).require_result(7, 1)
+    assert "the first line" not in str(caught.value)
+    assert "7 xxx" in str(caught.value)
+    assert len(str(caught.value)) < 3000
+
+
+def test_last_lines_of_a_job_that_had_begun_may_hold_rows_and_stay_out_of_the_message() -> None:
+    output = job_output("before", STARTED, "a fatal error at row 4711")
+    with pytest.raises(LoadKilledError) as caught:
+        output.require_result(7, 1)
+    assert caught.value.retryable
+    assert "4711" not in str(caught.value)
+    assert caught.value.in_full.endswith("(Its last lines: a fatal error at row 4711.)")
+
+
+def test_mark_of_the_beginning_is_not_handed_on() -> None:
+    output = JobOutput()
+    assert list(output.watch(["a\n", f"{STARTED}\n", "b\n"])) == ["a\n", "b\n"]
+
+
+@pytest.mark.parametrize("code", [-9, 137, -15, 143, 134])
+def test_job_that_a_signal_ended_before_it_began_is_tried_again(code: int) -> None:
+    with pytest.raises(LoadKilledError, match="ended by SIG"):
+        JobOutput().require_result(7, code)
+
+
+def test_java_that_finds_no_memory_is_tried_again() -> None:
+    line = "Error occurred during initialization of VM: Could not reserve enough space for 131072KB object heap"
+    with pytest.raises(LoadKilledError, match="Free memory where the load runs") as caught:
+        job_output(line).require_result(7, 1)
+    assert caught.value.detail == f"Its last lines: {line}."
+
+
+def test_program_that_is_not_there_is_named() -> None:
+    error = start_failure(7, FileNotFoundError(2, "No such file or directory", "spark3-submit"))
+    assert error.message == "spark-submit cannot be run: spark3-submit: No such file or directory."
+    assert not error.retryable
