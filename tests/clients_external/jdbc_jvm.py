@@ -20,7 +20,7 @@ from cryptography.x509 import load_pem_x509_certificates
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from emulator_process import Emulator
+from emulator_process import MACHINE_AUTHORITIES, Emulator
 from floodmark.spark.java import java_environment
 
 DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
@@ -44,7 +44,7 @@ def spark_with_driver() -> Iterator[SparkSession]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         for variable, value in java_environment().items():
             patch.setenv(variable, value)
-        if trusted := os.environ.get("SSL_CERT_FILE"):
+        if trusted := MACHINE_AUTHORITIES:
             # The wheel's Java knows public authorities only; a network may have one of its own.
             write_trust_store(Path(trusted), Path(folder) / "trust.p12")
             options = trust_options(Path(folder) / "trust.p12")
