@@ -1,15 +1,17 @@
 # Floodmark: everything a newcomer runs. `make` alone lists it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PY := .venv/bin/python
+VENV ?= .venv
+export VENV
+PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down check test test-clients torture bench fuzz format
+.PHONY: help setup run up down check check-pythons test test-clients torture bench fuzz format
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: .venv/.synced ## install the locked packages into .venv
-.venv/.synced: pyproject.toml uv.lock bin/setup
+setup: $(VENV)/.synced ## install the locked packages into .venv
+$(VENV)/.synced: pyproject.toml uv.lock bin/setup
 	@bin/setup
 
 run: setup ## the main job on embedded defaults, from first load to a row-by-row comparison
@@ -22,11 +24,14 @@ down: setup ## stop what `make up` started
 	@$(PY) -m floodmark_laptop down
 
 check: setup ## lint, types, import contracts, unit tests
-	@.venv/bin/ruff check --no-cache .
-	@.venv/bin/ruff format --check .
-	@.venv/bin/mypy
-	@.venv/bin/lint-imports
+	@$(VENV)/bin/ruff check --no-cache .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q tests/unit
+
+check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has
+	@bin/check-pythons
 
 test: check ## everything but test-clients and the many kills of torture
 	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/unit --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
@@ -49,5 +54,5 @@ fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECON
 	@$(PY) -m fuzz
 
 format: setup ## put the code into its form
-	@.venv/bin/ruff check --no-cache --fix .
-	@.venv/bin/ruff format .
+	@$(VENV)/bin/ruff check --no-cache --fix .
+	@$(VENV)/bin/ruff format .
