@@ -13,7 +13,7 @@ from in_process_stager import InProcessStager
 
 
 def no_session(_name: str) -> Any:
-    return SimpleNamespace(version="-", sparkContext=SimpleNamespace(master="this process"), stop=lambda: None)
+    return SimpleNamespace(stop=lambda: None)
 
 
 def stager(_session: Any, warehouse: WarehouseConnection) -> InProcessStager:

@@ -12,9 +12,14 @@ import tempfile
 from pathlib import Path
 
 
+def has_java() -> bool:
+    """Whether the tests were asked to have the machine's own."""
+    return os.environ.get("FLOODMARK_TEST_JAVA") == "machine"
+
+
 def hide_java() -> None:
     """Unset JAVA_HOME, and give PATH a folder of links to all other programs in place of each that holds a java."""
-    if os.environ.get("FLOODMARK_TEST_JAVA") == "machine":
+    if has_java():
         return
     os.environ.pop("JAVA_HOME", None)
     folders = [Path(each) for each in os.environ.get("PATH", os.defpath).split(os.pathsep)]

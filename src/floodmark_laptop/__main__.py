@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.console import Console
 from floodmark_laptop.comparison import print_comparison
 from floodmark_laptop.main_job import (
     DAG_ID,
+    WINDOWS_UNDER_LOAD,
     BackgroundWorkload,
     create_shop,
     run_main_job,
@@ -43,13 +45,17 @@ class _Progress:
 
 
 @app.command()
-def run() -> None:
+def run(
+    windows: Annotated[int, typer.Option(help="Under the workload, between first load and last window.")] = (
+        WINDOWS_UNDER_LOAD
+    ),
+) -> None:
     """Run the main job on embedded defaults; exit status 0 only when every table is equal."""
     signal.signal(signal.SIGTERM, _interrupt)
     state_dir = default_state_dir()
     try:
         with Stack(state_dir, _Progress()) as stack:
-            run_main_job(stack)
+            run_main_job(stack, windows)
             equal = print_comparison(stack, _console)
     except LaptopError as error:
         _fail(f"{error}\nAll logs: {state_dir / 'logs'}")

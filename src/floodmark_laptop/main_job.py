@@ -65,8 +65,8 @@ def create_shop(stack: Stack) -> Workload:
     return workload
 
 
-def run_main_job(stack: Stack) -> None:
-    """Everything up to the last window. Raises LaptopError at the first thing that goes wrong."""
+def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD) -> None:
+    """Run everything up to the last window. Raises LaptopError at the first thing that goes wrong."""
     workload = create_shop(stack)
     stack.say("starting Airflow: API server, scheduler, DAG processor, triggerer")
     stack.start_airflow()
@@ -77,7 +77,7 @@ def run_main_job(stack: Stack) -> None:
     stack.airflow.wait_for_dag(DAG_ID)
     stack.airflow.unpause(DAG_ID)
     run_window(stack, "first load")
-    for number in range(1, WINDOWS_UNDER_LOAD + 1):
+    for number in range(1, windows_under_load + 1):
         run_window(stack, f"window {number}, workload running")
     background.finish()
     wait_for_capture(stack, workload.mark_end())

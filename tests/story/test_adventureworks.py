@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from floodmark_laptop.comparison import compare
-from floodmark_laptop.main_job import run_main_job, run_window
+from floodmark_laptop.main_job import run_window
 from floodmark_laptop.stack import Stack
 
 _CHANGES = 50_000
@@ -22,10 +22,7 @@ _WINDOWS_UNDER_LOAD = 2
 def test_real_rows_end_equal_after_first_load_and_windows_under_50000_changes(stack_dir: Path, tmp_path: Path) -> None:
     folder = adventureworks.data_folder()
     if folder is None:
-        with Stack(stack_dir, print) as stack:
-            run_main_job(stack)
-            assert [c.table for c in compare(stack) if not c.equal] == []
-        return
+        pytest.skip("the rows of AdventureWorks are not beside this clone; FLOODMARK_ADVENTUREWORKS names their folder")
     tables = adventureworks.read_tables(folder)
     config = tmp_path / "pipelines.yaml"
     config.write_text(yaml.safe_dump(_pipelines(tables)), encoding="utf-8")

@@ -52,10 +52,7 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
     subject = f"window {window_id}"
     source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
-    began = time.monotonic()
     session = open_session(f"floodmark {subject}")
-    up_seconds = time.monotonic() - began
-    _LOG.info("Spark %s on %s is up after %.1f s.", session.version, session.sparkContext.master, up_seconds)
     began = time.monotonic()
     try:
         return load_window(

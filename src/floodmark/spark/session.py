@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,6 +48,7 @@ _WARM_UP_ROWS = (
 
 def open_session(application: str) -> SparkSession:
     """The session of spark-submit with our settings; without spark-submit, a local one on all cores."""
+    began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
@@ -56,6 +58,12 @@ def open_session(application: str) -> SparkSession:
     session = builder.getOrCreate()
     _silence(session, _TWICE_TOLD)
     _warm_up(session)
+    java = session.sparkContext._jvm.java.lang.System
+    _LOG.info(
+        "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
+        session.version, session.sparkContext.master, time.monotonic() - began,
+        java.getProperty("java.version"), java.getProperty("java.home"),
+    )  # fmt: skip
     return session
 
 
