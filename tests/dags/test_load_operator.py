@@ -109,3 +109,12 @@ def test_load_whose_spark_submit_is_not_there_is_not_tried_again(monkeypatch: py
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
     with pytest.raises(AirflowFailException, match="spark-submit cannot be run: spark3-submit: No such file"):
         execute(operator(FakeLedger(False)))
+
+
+def test_load_with_a_spark_connection_that_the_provider_refuses_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spark = '{"conn_type": "spark", "host": "local[*]", "extra": {"spark-home": "/opt/spark"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
+    with pytest.raises(AirflowFailException, match="connection spark_default: The `spark-home` extra is not allowed"):
+        execute(operator(FakeLedger(False)))

@@ -133,7 +133,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         self._hook = hook = self._get_hook()
         try:
             hook.submit(self.application)
-        except (AirflowException, OSError) as problem:
+        except (AirflowException, OSError, ValueError) as problem:
             if hook.exit_code is None:
                 raise start_failure(window_id, problem) from None
             # The provider's text repeats the whole output; the log has it already.
@@ -141,13 +141,18 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         return result
 
     def _get_hook(self) -> LoadHook:
-        return LoadHook(
-            *self._read_secrets(),
-            conf=dict(self.conf or {}),
-            conn_id=self._conn_id,
-            name=self.name,
-            application_args=self.application_args,
-        )
+        secrets = self._read_secrets()
+        try:
+            return LoadHook(
+                *secrets,
+                conf=dict(self.conf or {}),
+                conn_id=self._conn_id,
+                name=self.name,
+                application_args=self.application_args,
+            )
+        except ValueError as problem:
+            # The provider's words for a connection that it refuses; they name the part of it.
+            raise ConfigError(f"connection {self._conn_id}", f"{problem}.".replace("..", ".")) from None
 
     def _report(self, result: LoadResult) -> None:
         for table, counts in result.counts.items():
