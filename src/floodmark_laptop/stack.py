@@ -25,7 +25,7 @@ import psycopg
 import pymssql
 from psycopg import sql
 
-from embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
+from embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError, make_passable_folder
 from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.processes import MARK, Child, LaptopError, free_port, start, stop_marked, tail
 from floodmark_laptop.shop import DATABASE
@@ -219,7 +219,7 @@ class Stack:
 
 
 def _take_lock(state_dir: Path) -> IO[str]:
-    state_dir.mkdir(parents=True, exist_ok=True)
+    make_passable_folder(state_dir)
     if state_dir.stat().st_uid != os.geteuid():
         raise LaptopError(f"{state_dir} belongs to another user; name another folder in FLOODMARK_STATE")
     lock = (state_dir / "lock").open("a+", encoding="ascii")

@@ -75,6 +75,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     data: Path = options.data.resolve()
+    _make_data_folder(data)
     password, password_file = _provide_password(data)
     certificate = _provide_certificate(data, options.host)
     with (
@@ -95,8 +96,18 @@ def _run(options: argparse.Namespace) -> None:
             signal.pause()
 
 
-def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engine:
+def _make_data_folder(data: Path) -> None:
     # Imported here, so that --help and wrong arguments answer at once.
+    from embedded_postgres import make_passable_folder  # noqa: PLC0415
+
+    try:
+        make_passable_folder(data)
+    except OSError as error:
+        raise StartError(f"the data folder {data} cannot be used: {error.strerror}") from error
+
+
+def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engine:
+    # Imported here as well: the engine is the slow part.
     from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
     from sqlserver_emulator.engine.cluster import EmulatorStateError  # noqa: PLC0415
     from sqlserver_emulator.engine.factory import open_engine  # noqa: PLC0415
@@ -114,7 +125,6 @@ def _provide_password(data: Path) -> tuple[str, Path | None]:
         return given, None
     path = data / "sa.password"
     try:
-        data.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             write_private_file(path, secrets.token_urlsafe(24).encode())
         return path.read_text("utf-8").strip(), path
