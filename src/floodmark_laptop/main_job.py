@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import dataclass, field
@@ -129,12 +130,26 @@ def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:
         return f"run {run_id} of {dag_id} failed; see {folder}"
     logs = sorted((folder / f"task_id={failed}").glob("*.log"))
     return (
-        f"task {failed} of {dag_id} failed: {_last_error(logs[-1]) if logs else ''}\nsee {logs[-1] if logs else folder}"
+        f"task {failed} of {dag_id} failed: {last_error(logs[-1]) if logs else ''}\nsee {logs[-1] if logs else folder}"
     )
 
 
-def _last_error(log_file: Path) -> str:
-    """The last error line of a task log (JSON lines), for the message."""
+def last_error(log_file: Path) -> str:
+    """Return the message of the last error in a task's log (JSON lines): Floodmark's own, else Airflow's.
+
+    Airflow repeats ours together with its own stack trace, which is of no use to whoever ran the command.
+    """
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line for line in lines if '"level":"error"' in line or " ERROR " in line]
-    return errors[-1] if errors else (lines[-1] if lines else "")
+    errors = [entry for entry in map(_parse_entry, lines) if entry.get("level") in ("error", "critical")]
+    own = [entry for entry in errors if str(entry.get("logger", "")).startswith("floodmark")]
+    if own or errors:
+        return str((own or errors)[-1].get("event", ""))
+    return lines[-1] if lines else ""
+
+
+def _parse_entry(line: str) -> dict[str, object]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
