@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,20 @@ def test_load_whose_spark_submit_is_not_there_is_not_tried_again(monkeypatch: py
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
     with pytest.raises(AirflowFailException, match="spark-submit cannot be run: spark3-submit: No such file"):
         execute(operator(FakeLedger(False)))
+
+
+def test_load_whose_output_is_not_utf_8_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "spark3-submit"
+    program.write_text(f"#!/bin/sh\nprintf '\\377\\n%s\\n' '{MERGED}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    spark = '{"conn_type": "spark", "host": "local[*]", "extra": {"spark-binary": "spark3-submit"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
+    ledger = FakeLedger(False, True)
+    load = operator(ledger)
+    execute(load)
+    load._hook._submit_sp.stdout.close()  # the provider leaves it open
+    assert ledger.answers == []
 
 
 def test_load_with_a_spark_connection_that_the_provider_refuses_is_not_tried_again(

@@ -108,14 +108,14 @@ def start_failure(window_id: int, problem: Exception) -> LoadStartError:
     return LoadStartError(f"window {window_id}", f"spark-submit cannot be run: {why}.", _START_HINT)
 
 
-def _signal_of(exit_code: int) -> int:
-    """Return the signal that ended the process, or 0. Shells and Java report that of a child as 128 + its number."""
-    if exit_code < 0:
-        return -exit_code
-    return exit_code - 128 if exit_code > 128 else 0
+def _signal_of(exit_code: int) -> signal.Signals | None:
+    """Return the signal that ended the process. Shells and Java report that of a child as 128 + its number."""
+    try:
+        return signal.Signals(-exit_code if exit_code < 0 else exit_code - 128)
+    except ValueError:
+        return None
 
 
 def _describe_exit(exit_code: int) -> str:
-    number = _signal_of(exit_code)
-    known = {each.value: each.name for each in signal.Signals}
-    return f"ended by {known[number]}" if number in known else f"exit status {exit_code}"
+    ended_by = _signal_of(exit_code)
+    return f"ended by {ended_by.name}" if ended_by else f"exit status {exit_code}"

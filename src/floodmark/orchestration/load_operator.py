@@ -55,14 +55,20 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """In a process group of its own, so that ``on_kill`` reaches the driver's Python beside the JVM."""
         driver_id: str | None = super().submit(
-            application, process_group=0, preexec_fn=end_with_starter(), **arguments
-        )  # fmt: skip
+            application, process_group=0, preexec_fn=end_with_starter(), errors="replace", **arguments
+        )
         return driver_id
 
     @property
-    def exit_code(self) -> int | None:
-        """Of spark-submit, negative for a signal; None when it was never run."""
-        code: int | None = self._submit_sp and self._submit_sp.returncode
+    def was_run(self) -> bool:
+        """Whether there has been a process of spark-submit."""
+        return self._submit_sp is not None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the spark-submit that was run, negative for a signal."""
+        assert self._submit_sp is not None  # noqa: S101  (see was_run)
+        code: int = self._submit_sp.returncode
         return code
 
     def on_kill(self) -> None:
@@ -134,10 +140,12 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         try:
             hook.submit(self.application)
         except (AirflowException, OSError, ValueError) as problem:
-            if hook.exit_code is None:
+            if not hook.was_run:
                 raise start_failure(window_id, problem) from None
-            # The provider's text repeats the whole output; the log has it already.
-        result: LoadResult = hook.output.require_result(window_id, hook.exit_code or 0)
+            if not isinstance(problem, AirflowException):
+                raise
+            # It is about the exit code, and repeats the whole output, which the log has already.
+        result: LoadResult = hook.output.require_result(window_id, hook.exit_code)
         return result
 
     def _get_hook(self) -> LoadHook:
@@ -152,7 +160,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
             )
         except ValueError as problem:
             # The provider's words for a connection that it refuses; they name the part of it.
-            raise ConfigError(f"connection {self._conn_id}", f"{problem}.".replace("..", ".")) from None
+            raise ConfigError(f"connection {self._conn_id}", f"{str(problem).rstrip('.')}.") from None
 
     def _report(self, result: LoadResult) -> None:
         for table, counts in result.counts.items():

@@ -25,7 +25,7 @@ def run_load(wiring: Wiring, window_id: int, config_path: Path) -> None:
     output = JobOutput()
     try:
         started = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, looked up before)
         )  # fmt: skip
     except OSError as problem:

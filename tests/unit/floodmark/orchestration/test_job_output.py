@@ -137,6 +137,11 @@ def test_job_that_a_signal_ended_before_it_began_is_tried_again(code: int) -> No
         JobOutput().require_result(7, code)
 
 
+def test_exit_status_that_is_no_signals_is_not_taken_for_one() -> None:
+    with pytest.raises(LoadStartError, match=r"\(exit status 255\)"):
+        JobOutput().require_result(7, 255)
+
+
 def test_java_that_finds_no_memory_is_tried_again() -> None:
     line = "Error occurred during initialization of VM: Could not reserve enough space for 131072KB object heap"
     with pytest.raises(LoadKilledError, match="Free memory where the load runs") as caught:
