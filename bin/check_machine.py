@@ -51,7 +51,7 @@ def _find_missing_installers() -> Iterator[str]:
 
 
 def _find_missing_users() -> Iterator[str]:
-    """PostgreSQL looks its user up, and does not run as root."""
+    """Check the users that PostgreSQL needs: it looks its own up, and does not run as root."""
     if _user_name() is None:
         yield f"User: there is no user with the id {os.geteuid()}. Add it to /etc/passwd, or run as another one."
     if os.geteuid() == 0:
@@ -78,12 +78,13 @@ def _find_missing_memory() -> Iterator[str]:
 
 
 def available_memory() -> int | None:
-    """Bytes that new processes can have, within the limit of a container; None where the system does not say."""
-    free = [each for each in (_free_of_machine(), _free_of_container()) if each is not None]
+    """Return the bytes that new processes can have; None where the system does not say."""
+    free = [each for each in (free_of_machine(), _free_of_container()) if each is not None]
     return min(free, default=None)
 
 
-def _free_of_machine() -> int | None:
+def free_of_machine() -> int | None:
+    """Return the bytes that Linux calls available; None elsewhere."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -92,7 +93,10 @@ def _free_of_machine() -> int | None:
 
 
 def _free_of_container() -> int | None:
-    """By cgroup version 2, or 1. The page cache of files can be given up, so that it counts as free."""
+    """Return the free bytes within the limit of cgroup version 2, or 1; None without a limit.
+
+    The page cache of files counts as free, because the kernel gives it up.
+    """
     files = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
     for limit_file, usage_file in files:
         try:

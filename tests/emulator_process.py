@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from embedded_postgres import make_passable_folder
 from sqlserver_emulator import testing
 from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
@@ -21,7 +22,7 @@ from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
 __all__ = ["MACHINE_AUTHORITIES", "STOP_SECONDS", "Emulator", "choose_odbc_provider", "running_emulator", "trust"]
 
 MACHINE_AUTHORITIES = os.environ.get("SSL_CERT_FILE")
-"""As it was before ``trust``: where whoever runs the tests has a network with an authority of its own."""
+"""The value before ``trust`` changes it: the authorities of a network that has its own."""
 
 
 def choose_odbc_provider() -> None:
@@ -79,6 +80,7 @@ def _certificates() -> Path:
 def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] = ("Test",)) -> Iterator[Emulator]:
     """``testing.running_emulator``, whose emulator knows real drivers; a new one has this process's certificate."""
     if not (data_dir / "tls").exists():
+        make_passable_folder(data_dir)
         shutil.copytree(_certificates(), data_dir / "tls")
     with testing.running_emulator(data_dir, *arguments, databases=databases) as running:
         yield Emulator(**{each.name: getattr(running, each.name) for each in fields(running)})

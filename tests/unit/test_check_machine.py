@@ -1,4 +1,4 @@
-"""What ``bin/setup`` says of a machine that lacks something, before it installs anything."""
+"""The check of the machine that ``bin/setup`` makes before it installs anything."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+
+from embedded_postgres import server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
@@ -27,7 +29,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     for variable in ("TMPDIR", "UV_CACHE_DIR", "XDG_CACHE_HOME", "FLOODMARK_SKIP_CHECKS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(module, "available_memory", lambda: 8 * GIB)
+    monkeypatch.setattr(module, "free_of_machine", lambda: 8 * GIB)
+    monkeypatch.setattr(module, "_CGROUP", tmp_path / "no cgroup")
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _folder: SimpleNamespace(free=100 * GIB))
     monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(module.pwd, "getpwuid", lambda _uid: SimpleNamespace(pw_name="anna"))
@@ -43,7 +46,7 @@ def test_machine_that_has_everything_misses_nothing(machine: ModuleType, tmp_pat
     assert found(machine, tmp_path / ".venv") == []
 
 
-def test_python_without_venv_and_pip_is_told_what_to_install(
+def test_python_without_venv_and_pip_names_the_package_to_install(
     machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "find_spec", lambda name: None if name in ("pip", "ensurepip") else object())
@@ -56,13 +59,13 @@ def test_python_without_venv_and_pip_is_told_what_to_install(
 
 
 def test_little_memory_is_said_in_figures(machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available_memory", lambda: GIB)
+    monkeypatch.setattr(machine, "free_of_machine", lambda: GIB)
     (missing,) = found(machine, tmp_path / ".venv")
     assert missing.startswith("Memory: 1.0 GiB are free, and a run needs ")
 
 
 def test_unknown_memory_is_no_fault(machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available_memory", lambda: None)
+    monkeypatch.setattr(machine, "free_of_machine", lambda: None)
     assert found(machine, tmp_path / ".venv") == []
 
 
@@ -73,7 +76,6 @@ def test_unknown_memory_is_no_fault(machine: ModuleType, tmp_path: Path, monkeyp
 def test_limit_of_a_container_counts_and_its_page_cache_is_free(
     monkeypatch: pytest.MonkeyPatch, machine: ModuleType, tmp_path: Path, limit: str, usage: str
 ) -> None:
-    monkeypatch.undo()
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     for name, text in {limit: "1000000\n", usage: "900000\n"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -81,7 +83,7 @@ def test_limit_of_a_container_counts_and_its_page_cache_is_free(
     (tmp_path / usage).with_name("memory.stat").write_text("anon 1\ninactive_file 30000\nactive_file 20000\n")
     assert machine.available_memory() == 150_000
     (tmp_path / limit).write_text("max\n")
-    assert machine.available_memory() != 150_000
+    assert machine.available_memory() == 8 * GIB
 
 
 def test_disk_of_environment_and_cache_is_counted_together(
@@ -117,6 +119,10 @@ def test_temporary_folder_with_too_long_a_path_for_a_socket_is_named(
     assert "too long for a socket of PostgreSQL" in missing
 
 
+def test_longest_socket_folder_is_that_of_the_embedded_postgresql(machine: ModuleType) -> None:
+    assert machine.LONGEST_SOCKET_FOLDER + len("/.s.PGSQL.65535") == server._SOCKET_PATH_MAX_BYTES
+
+
 def test_temporary_folder_that_postgresql_cannot_reach_is_named_for_root(
     machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +135,7 @@ def test_temporary_folder_that_postgresql_cannot_reach_is_named_for_root(
     assert f"closed to the user nobody, as which root runs PostgreSQL, at {tmp_path}" in missing
 
 
-def test_user_without_a_name_is_told_so(machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_name_is_a_fault(machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(uid: int) -> None:
         raise KeyError(uid)
 
@@ -173,10 +179,10 @@ def test_setup_installs_nothing_where_something_is_missing(clone: Path, tmp_path
     assert sorted(path.name for path in clone.iterdir()) == ["bin"]
 
 
-def test_check_goes_on_all_the_same_when_it_is_told_to(
+def test_check_warns_and_goes_on_when_the_environment_says_so(
     machine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine, "available_memory", lambda: GIB)
+    monkeypatch.setattr(machine, "free_of_machine", lambda: GIB)
     assert machine.main([str(tmp_path / ".venv"), "1"]) == 1
     monkeypatch.setenv("FLOODMARK_SKIP_CHECKS", "1")
     assert machine.main([str(tmp_path / ".venv"), "1"]) == 0

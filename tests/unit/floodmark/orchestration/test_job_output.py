@@ -1,4 +1,4 @@
-"""What the output and the exit status of a load job mean."""
+"""The meaning of a load job's output and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's own where Spark starts on it, else the wheel's without the unknown argument."""
+"""The choice of the Java that runs Spark: the machine's own, or the wheel's."""
 
 from __future__ import annotations
 
