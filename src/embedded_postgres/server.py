@@ -40,7 +40,7 @@ class EmbeddedPostgresError(Exception):
 def make_passable_folder(folder: Path) -> None:
     """Make ``folder`` and its parents where they are missing, so that the server can pass through what was made.
 
-    Run by root the server is another user, and root's umask may close new folders to all others.
+    When root starts it, the server runs as another user, and root's umask may close new folders to all others.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)

@@ -137,7 +137,7 @@ def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:
 def last_error(log_file: Path) -> str:
     """Return the message of the last error in a task's log (JSON lines): Floodmark's own, else Airflow's.
 
-    Airflow repeats ours together with its own stack trace, which is of no use to whoever ran the command.
+    Airflow's entry comes after ours and repeats it with a stack trace, which does not help the user of the command.
     """
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [entry for entry in map(_parse_entry, lines) if entry.get("level") in ("error", "critical")]

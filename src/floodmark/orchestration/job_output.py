@@ -1,4 +1,4 @@
-"""What the output and the exit status of a load job mean: its result, or the error that explains why there is none.
+"""The meaning of a load job's output and exit status: its result, or the error that explains why there is none.
 
 A job that ends without a result either never began or was stopped on its way. The first is a fault of Java, Spark or
 their options, which another try would meet again. The second passes, and the next try does the same window.
@@ -18,8 +18,8 @@ from floodmark.orchestration.temporary_files import explain_ending, find_complai
 
 _KEPT_LINES = 8
 _LONGEST_LINE = 300
-_NOT_TELLING = re.compile(r"\s*$|\s+at |\s*\.{3} \d+ more|(?:NOTE: )?Picked up ")
-"""Frames of Java's stack traces, and that it has options."""
+_NOISE = re.compile(r"\s*$|\s+at |\s*\.{3} \d+ more|(?:NOTE: )?Picked up ")
+"""Empty lines, frames of Java's stack traces, and Java's note that it has options."""
 _REPEATED_OPTIONS = re.compile(r"(Picked up \w*JAVA\w*):.*")
 """Java repeats what such a variable holds, which may be a password."""
 _NO_MEMORY = re.compile(
@@ -67,7 +67,7 @@ class JobOutput:
             raise self._explain_silence(f"window {window_id}", exit_code)
         error = self.result.error
         if isinstance(error, FloodmarkBugError):
-            # Of Spark, maybe, in words of its own.
+            # It may come from Spark, which does not say that a disk was full.
             hint = " ".join(filter(None, (error.hint, *self._explain_files())))
             raise type(error)(error.subject, error.message, hint, error.detail)
         if error is not None:
@@ -77,7 +77,7 @@ class JobOutput:
     def _keep(self, line: str) -> None:
         self._complaint = self._complaint or find_complaint(line)
         self._out_of_memory = self._out_of_memory or bool(_NO_MEMORY.search(line))
-        if not _NOT_TELLING.match(line):
+        if not _NOISE.match(line):
             self._last.append(line.strip()[:_LONGEST_LINE])
 
     def _explain_silence(self, subject: str, exit_code: int) -> FloodmarkError:

@@ -144,7 +144,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
                 raise start_failure(window_id, problem) from None
             if not isinstance(problem, AirflowException):
                 raise
-            # It is about the exit code, and repeats the whole output, which the log has already.
+            # The provider's text only repeats the exit code and the output, which the log has already.
         result: LoadResult = hook.output.require_result(window_id, hook.exit_code)
         return result
 
@@ -159,7 +159,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
                 application_args=self.application_args,
             )
         except ValueError as problem:
-            # The provider's words for a connection that it refuses; they name the part of it.
+            # The provider's message names the part of the connection that it refuses.
             raise ConfigError(f"connection {self._conn_id}", f"{str(problem).rstrip('.')}.") from None
 
     def _report(self, result: LoadResult) -> None:

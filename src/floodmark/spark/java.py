@@ -36,7 +36,7 @@ def java_environment() -> dict[str, str]:
 
 
 def _starts_spark(java: Path | str) -> bool:
-    """Whether it is new enough and takes the argument of Spark's launcher."""
+    """Return whether ``java`` is new enough and takes the argument of Spark's launcher."""
     command = [java, _ADDED_MODULE, "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
