@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 _CUT_BYTES = 1_000_000
 """More than all that a run says and hears but the rows themselves."""
+_SUBMIT, _LAUNCHER = "org.apache.spark.deploy.SparkSubmit", "org.apache.spark.launcher.Main"
 _MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
 
 
@@ -74,12 +75,16 @@ def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishap
 
 
 def _kill_the_java_below(process: subprocess.Popen[str]) -> None:
-    """As soon as the load's JVM has been seen, which is long before the merge."""
+    """Kill the load's JVM as soon as it is seen, long before the merge.
+
+    The JVM that only builds its command line comes first. A kill while that one is ending changes nothing.
+    """
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
-                if child.name() == "java":
+                words = child.cmdline()
+                if _SUBMIT in words and _LAUNCHER not in words:
                     os.kill(child.pid, signal.SIGKILL)
                     return
             except (psutil.Error, ProcessLookupError):
