@@ -6,8 +6,8 @@ import time
 
 from benchmarks import wide_table
 from benchmarks.measuring import Report, median_seconds, seconds
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import connect
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import connect
 from floodmark_laptop.stack import Stack
 
 _ROWS = 1_000_000

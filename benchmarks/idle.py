@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.emulator import source_connection
 from benchmarks.measuring import Report
 from floodmark.core.schema import TableName
-from floodmark.sqlserver import driver
-from floodmark.sqlserver.source import SqlServerSource
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver import driver
 from floodmark_laptop import shop
 from floodmark_laptop.main_job import DAG_ID, create_shop, run_window, wait_for_capture
 from floodmark_laptop.stack import Stack

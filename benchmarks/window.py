@@ -22,14 +22,14 @@ from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection, wait_until_captured
 from benchmarks.measuring import Report, median_seconds, peak_memory, seconds
 from floodmark.core.schema import TableName
-from floodmark.core.window import WindowPlan
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.spark import statements
-from floodmark.spark.columns import carried_columns
+from floodmark.core.window.plan import WindowPlan
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.sources.cdc import statements
+from floodmark.sources.cdc.columns import carried_columns
 from floodmark.spark.data_source import ChangesPart, SqlServerReader
 from floodmark.spark.stage import StageWriter, staging_batch, staging_schema
-from floodmark.warehouse.arrow_session import ArrowSession
-from floodmark.warehouse.connection import WarehouseConnection
 from floodmark_laptop.stack import Stack
 
 LIMIT = 1.5

@@ -4,9 +4,9 @@ files that hold its name and the word DAG."""
 from airflow.sdk import DAG
 
 from floodmark.config.loading import load_config
-from floodmark.orchestration.drift_dag import build_drift_dags
-from floodmark.orchestration.switch_dag import build_switch_dags
-from floodmark.wiring import config_path
+from floodmark.orchestration.dags.drift import build_drift_dags
+from floodmark.orchestration.dags.switch import build_switch_dags
+from floodmark.wiring.places import config_path
 
 path = config_path()
 config = load_config(path, parse_rules=False)

@@ -3,8 +3,8 @@
 from airflow.sdk import DAG
 
 from floodmark.config.loading import load_config
-from floodmark.orchestration.load_dag import build_load_dags
-from floodmark.wiring import config_path
+from floodmark.orchestration.dags.load import build_load_dags
+from floodmark.wiring.places import config_path
 
 path = config_path()
 dags: dict[str, DAG] = build_load_dags(load_config(path, parse_rules=False), path)

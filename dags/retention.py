@@ -3,8 +3,8 @@
 from airflow.sdk import DAG
 
 from floodmark.config.loading import load_config
-from floodmark.orchestration.retention_dag import build_retention_dags
-from floodmark.wiring import config_path
+from floodmark.orchestration.dags.retention import build_retention_dags
+from floodmark.wiring.places import config_path
 
 path = config_path()
 dags: dict[str, DAG] = build_retention_dags(load_config(path, parse_rules=False), path)

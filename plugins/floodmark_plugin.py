@@ -2,9 +2,9 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
-from floodmark.console.airflow_views import PAGES_PREFIX, external_views
 from floodmark.orchestration import pools
-from floodmark.status_page import STATUS_PATH, status_app
+from floodmark.orchestration.pages.status import STATUS_PATH, status_app
+from floodmark.orchestration.pages.views import PAGES_PREFIX, external_views
 
 
 class FloodmarkPlugin(AirflowPlugin):

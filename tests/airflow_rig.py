@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import psycopg
 
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.main_job import BackgroundWorkload, create_shop, wait_for_capture
 from floodmark_laptop.processes import end_session
@@ -50,9 +50,9 @@ def task_policy(task):
 """
 _WITHOUT_QUALITY = """
 from types import SimpleNamespace
-from floodmark.wiring import Wiring
+from floodmark.wiring.pipelines import PipelineWiring
 
-Wiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: None)
+PipelineWiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: None)
 """
 _GATES = f"""
 CREATE SCHEMA test;

@@ -9,11 +9,12 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.window.plan import LoadKind, TablePlan
 
 KEYS = 6
 START_LSN, TO_LSN = Lsn(bytes(9) + b"\x01"), Lsn(b"\xfe" * 10)

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from floodmark import cli
-from floodmark.orchestration import load_job
-from floodmark.wiring import Wiring
+from floodmark.cli import main as cli
+from floodmark.spark.launch import command as load_job
+from floodmark.wiring.pipelines import PipelineWiring
 
 _LOAD = str(Path(__file__).with_name("load_without_spark.py"))
 
@@ -20,10 +20,10 @@ def command(_settings: Mapping[str, str], _master: str, window_id: int, config: 
     return [sys.executable, _LOAD, *load_job.job_arguments(window_id, config)]
 
 
-def no_quality(_wiring: Wiring) -> Any:
+def no_quality(_wiring: PipelineWiring) -> Any:
     return SimpleNamespace(check_window=lambda _plan, _counts: None)
 
 
 if __name__ == "__main__":
-    load_job.submit_command, Wiring.quality = command, no_quality  # type: ignore[assignment,method-assign]
+    load_job.submit_command, PipelineWiring.quality = command, no_quality  # type: ignore[assignment,method-assign]
     cli.main()

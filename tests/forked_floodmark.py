@@ -20,12 +20,10 @@ from typing import Any, NoReturn, TextIO
 import pytest
 
 _IMPORTED = (
-    "airflow.sdk", "floodmark.cli", "floodmark.console.tables", "floodmark.ledger.drift", "floodmark.ledger.switches",
-    "floodmark.orchestration.alerting", "floodmark.orchestration.drift_approval", "floodmark.orchestration.load_job",
-    "floodmark.orchestration.loads", "floodmark.orchestration.replays", "floodmark.orchestration.switches",
-    "floodmark.orchestration.windows", "floodmark.spark.job", "floodmark.spark.stage_chunks", "floodmark.spark.verify",
-    "floodmark.sqlserver.condition", "floodmark.sqlserver.instances", "floodmark.sqlserver.replay",
-    "floodmark.sync.switch_steps", "mssql_python",
+    "airflow.sdk", "floodmark.cli.main", "floodmark.postgres.ledger.alerts", "floodmark.postgres.ledger.drift",
+    "floodmark.postgres.ledger.switches", "floodmark.postgres.ledger.status", "floodmark.spark.job",
+    "floodmark.spark.stage_chunks", "floodmark.spark.verify", "floodmark.sources.sqlserver.condition",
+    "floodmark.sources.cdc.drift", "floodmark.sources.cdc.instances", "floodmark.sources.cdc.replay", "mssql_python",
 )  # fmt: skip
 
 
@@ -57,20 +55,21 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: C
 
     import sys
 
-    from floodmark import cli
-    from floodmark.orchestration import load_job, load_process
-    from floodmark.wiring import Wiring
+    from floodmark.cli import main as cli
+    from floodmark.spark.launch import command as load_job
+    from floodmark.spark.launch import process as load_process
+    from floodmark.wiring.pipelines import PipelineWiring
     from floodmark_without_spark import no_quality
 
     vars(load_job).update(submit_command=_load_command)
-    Wiring.quality = no_quality  # type: ignore[assignment,method-assign]
+    PipelineWiring.quality = no_quality  # type: ignore[assignment,method-assign]
     vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
     sys.argv = ["floodmark", *arguments]
     cli.main()
 
 
 def _load_command(_settings: Mapping[str, str], _master: str, window_id: int, config: Any) -> list[str]:
-    from floodmark.orchestration.load_job import job_arguments
+    from floodmark.spark.launch.command import job_arguments
 
     return job_arguments(window_id, config)
 

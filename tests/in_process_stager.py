@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from floodmark.core.load_chunk import Bound, LoadChunk
-from floodmark.core.naming import staging_table
-from floodmark.core.window import WindowPlan
-from floodmark.spark.carried_errors import CarriedError, recover
-from floodmark.spark.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import ChangesPart, SqlServerReader
+from floodmark.spark.error_transport import CarriedError, recover
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports import StagedRows
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.sync.ports.run import StagedRows
 
 
 @dataclass

@@ -6,9 +6,9 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import job
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.warehouse.connection import WarehouseConnection
 from in_process_stager import InProcessStager
 
 

@@ -211,7 +211,6 @@ class Stack:
                 "spark_default": json.dumps(spark),
             },
             extra_environment={
-                "FLOODMARK_HOME": str(REPOSITORY),
                 "FLOODMARK_CONFIG": str(self.config_file),
                 "FLOODMARK_DATA_DOCS": str(self.data_docs_dir),
             },

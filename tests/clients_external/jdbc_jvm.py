@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from emulator_process import MACHINE_AUTHORITIES, Emulator
-from floodmark.spark.java import java_environment
+from floodmark.spark.launch.java import java_environment
 
 DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
 MSSQL_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"

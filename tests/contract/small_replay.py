@@ -12,13 +12,13 @@ from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
 from floodmark.core.interval import Interval
-from floodmark.core.replay_interval import LocalSpan, MappedTimes
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.sync.replay import Replay
+from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.replay import Replay
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
 
 
 @dataclass

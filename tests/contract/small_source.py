@@ -9,13 +9,14 @@ from typing import Any
 
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance, lsn
 
-from floodmark.core.capture import SourceSnapshot, TableSighting
-from floodmark.core.load_chunk import Bound, LoadChunk
 from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window import NetSource, TableCounts, WindowPlan
-from floodmark.sync.ports import StagedRows
+from floodmark.core.source.snapshot import SourceSnapshot, TableSighting
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.plan import TableCounts, WindowPlan
+from floodmark.sync.ports.run import StagedRows
 
 NOON = datetime(2026, 5, 1, 12)
 START = 5

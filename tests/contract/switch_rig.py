@@ -9,28 +9,28 @@ import psycopg
 
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
-from floodmark.core.capture import InstanceIdentity
+from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.switch import Backfill
-from floodmark.ledger.drift import PostgresDriftLedger
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.ledger.switches import PostgresSwitchLedger
+from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.drift import PostgresDriftLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.switches import PostgresSwitchLedger
+from floodmark.postgres.warehouse.targets import PostgresTargets
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.drift import SqlServerDriftSource
+from floodmark.sources.cdc.instances import SqlServerInstances
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.verify import verify_tables
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.drift import SqlServerDriftSource
-from floodmark.sqlserver.instances import SqlServerInstances
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.advance import advance_window
-from floodmark.sync.drift import DriftWatch
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.sync.switch import SwitchDesk
-from floodmark.sync.switch_steps import SwitchSteps
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
-from floodmark.warehouse.targets import PostgresTargets
+from floodmark.sync.drift.switch import SwitchDesk
+from floodmark.sync.drift.switch_steps import SwitchSteps
+from floodmark.sync.drift.watch import DriftWatch
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
 

@@ -12,14 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
-from floodmark.cli import app
+from floodmark.app.context import AppContext
+from floodmark.cli.main import app
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert, build_over_message, build_raised_message
 from floodmark.core.errors import AlertNotSentError, ConfigError
-from floodmark.ledger.alerts import PostgresAlertLedger
-from floodmark.orchestration.alerting import alerts_of, channels_of
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.sync.alerts import AlertDesk, Channel
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.wiring.alerts import wire_channels
 
 SECRET = "s3cretTokenOfTheChannel"
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
@@ -73,7 +74,7 @@ def mails() -> Iterator[Mails]:
 @pytest.fixture
 def webhook(posts: Posts, define: Define, configure: Configure) -> Channel:
     define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}/services", password=f"T0/B0/{SECRET}")
-    return channels_of(configure("{kind: webhook, conn_id: chat}"))[0]
+    return wire_channels(configure("{kind: webhook, conn_id: chat}"))[0]
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def email(mails: Mails, define: Define, configure: Configure) -> Channel:
         "mail", "smtp", host="127.0.0.1", port=mails.port, login="oncall", password=SECRET,
         extra={"disable_ssl": True, "disable_tls": "true", "from_email": "floodmark@example.com"},
     )  # fmt: skip
-    return channels_of(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}"))[0]
+    return wire_channels(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}"))[0]
 
 
 def test_webhook_gets_one_text_that_slack_shows_as_it_is(webhook: Channel, posts: Posts) -> None:
@@ -104,7 +105,7 @@ def test_address_of_a_webhook_may_be_whole_in_the_password_and_have_a_query(
     posts: Posts, define: Define, configure: Configure
 ) -> None:  # fmt: skip
     define("chat", "http", password=f"http://127.0.0.1:{posts.port}/v1/spaces/x/messages?key=k&token={SECRET}")
-    channels_of(configure("{kind: webhook, conn_id: chat}"))[0].send(MESSAGE)
+    wire_channels(configure("{kind: webhook, conn_id: chat}"))[0].send(MESSAGE)
     assert [path for path, _ in posts.taken] == [f"/v1/spaces/x/messages?key=k&token={SECRET}"]
 
 
@@ -122,7 +123,7 @@ def test_mail_goes_to_every_receiver_with_the_title_as_its_subject(email: Channe
 
 def test_any_url_of_apprise_is_a_channel(posts: Posts, define: Define, configure: Configure) -> None:
     define("phone", "apprise", password=f"json://oncall:{SECRET}@127.0.0.1:{posts.port}/ring")
-    channels_of(configure("{kind: apprise, conn_id: phone}"))[0].send(OVER)
+    wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(OVER)
     ((path, body),) = posts.taken
     assert (path, body["title"], body["type"]) == ("/ring", "Floodmark: over: run failed: shop", "success")
     assert "What to do: Nothing more." in body["message"].splitlines()
@@ -147,7 +148,7 @@ def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Defin
         port = gone.port
     define("phone", "generic", password=f"json://oncall:{SECRET}@127.0.0.1:{port}/{SECRET}/x")
     with pytest.raises(AlertNotSentError, match="channel phone: JSON took no message: A Connection error") as raised:
-        channels_of(configure("{kind: apprise, conn_id: phone}"))[0].send(MESSAGE)
+        wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(MESSAGE)
     assert SECRET not in str(raised.value)
 
 
@@ -170,7 +171,7 @@ def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
     if connection:
         define("c", **connection)
     with pytest.raises(ConfigError) as raised:
-        channels_of(configure(channel))[0].send(MESSAGE)
+        wire_channels(configure(channel))[0].send(MESSAGE)
     assert problem in str(raised.value)
     assert SECRET not in str(raised.value)
 
@@ -201,7 +202,7 @@ def test_desk_of_a_configuration_tells_its_channels_even_without_a_warehouse(
 ) -> None:
     define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}", password=f"T0/{SECRET}")
     define("warehouse", "postgres", host="127.0.0.1", port=1, login="u", password="p", schema="dwh")
-    alerts_of(configure("{kind: webhook, conn_id: chat}")).raise_alert(ALERT)
+    AppContext(configure("{kind: webhook, conn_id: chat}")).alerts().raise_alert(ALERT)
     assert len(posts.taken) == 1
 
 
@@ -236,4 +237,4 @@ def test_channels_that_cannot_be_are_refused_by_their_place(configure: Configure
 
 def test_channels_may_share_a_connection_under_names_of_their_own(configure: Configure) -> None:
     config = configure("{kind: webhook, conn_id: c}, {kind: webhook, conn_id: c, name: second}")
-    assert [channel.name for channel in channels_of(config)] == ["c", "second"]
+    assert [channel.name for channel in wire_channels(config)] == ["c", "second"]

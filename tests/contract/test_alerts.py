@@ -14,9 +14,9 @@ import pytest
 from floodmark.core.alert import Alert, AlertMessage
 from floodmark.core.errors import AlertNotSentError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
-from floodmark.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.sync.alerts import AlertDesk, Delivery
-from floodmark.warehouse.connection import WarehouseConnection
 
 ALERT = Alert(
     kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",

@@ -12,7 +12,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
-from floodmark.core.capture_job import REPLICATION, Action, CaptureSettings, PlannedStop, Step
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -21,15 +20,17 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
 )
 from floodmark.core.schema import TableName
-from floodmark.core.tsql_texts import make_heartbeat
-from floodmark.ledger.upkeep import PostgresUpkeepLedger
-from floodmark.sqlserver import jobs
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import SourceSession
-from floodmark.sqlserver.jobs import SqlServerJobs
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.keep_capture import keep_capture
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.source.capture_status import REPLICATION, PlannedStop
+from floodmark.core.source.scripts import make_heartbeat
+from floodmark.core.upkeep.capture_job import Action, CaptureSettings, Step
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
+from floodmark.sources.cdc import jobs
+from floodmark.sources.cdc.jobs import SqlServerJobs
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sync.upkeep.capture import keep_capture
 from open_alerts import OpenAlerts
 
 NOW = datetime(2026, 5, 1, 9, tzinfo=UTC)
@@ -241,7 +242,7 @@ def test_start_that_fails_is_an_alert_also_after_a_restart_and_in_a_stop_that_th
 def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("floodmark.sqlserver.jobs._STATE_LIMIT_SECONDS", 3.0)
+    monkeypatch.setattr("floodmark.sources.cdc.jobs._STATE_LIMIT_SECONDS", 3.0)
     keeper.database.run("EXEC emulator.fail_capture @message = N'disk is gone'")
     wait_until(lambda: keeper.running is False)
     with pytest.raises(SourceUnavailableError, match="has not begun"):

@@ -12,23 +12,32 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from floodmark.cli import _out, app
+from floodmark.cli.main import app
+from floodmark.cli.process import out
 from floodmark.core.alert import Alert
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict
-from floodmark.core.change_table import ChangeTableSize
 from floodmark.core.errors import LoadKilledError, WindowBusyError
-from floodmark.core.lane import load_lane
-from floodmark.core.load_chunk import plan_chunks
 from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.progress import SourceProgress
+from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy, WindowState
-from floodmark.ledger.alerts import PostgresAlertLedger
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.source.snapshot import (
+    CaptureInstance,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSighting,
+    Validity,
+    Verdict,
+)
+from floodmark.core.status.progress import SourceProgress
+from floodmark.core.upkeep.change_table import ChangeTableSize
+from floodmark.core.window.chunks import plan_chunks
+from floodmark.core.window.lane import load_lane
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.alerts import AlertDesk
-from floodmark.sync.drift_ports import DriftSight, TableDetails
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.wiring import Wiring
+from floodmark.sync.ports.drift import DriftSight, TableDetails
+from floodmark.wiring.sources import CdcSourceWiring
 
 ORDERS = TableName("dbo", "Orders")
 NOW = datetime(2026, 1, 1, 12, 0, 0)
@@ -78,17 +87,17 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
     }  # fmt: skip
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     monkeypatch.delenv("AIRFLOW_CONN_SHOP_MSSQL", raising=False)
-    monkeypatch.setattr(_out, "width", 200)
+    monkeypatch.setattr(out, "width", 200)
     return CliRunner()
 
 
 @pytest.fixture
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wiring, "source", lambda self: IdleSource())
-    monkeypatch.setattr("floodmark.orchestration.drift_watch.drift_source", lambda config, source: IdleSource())
+    monkeypatch.setattr(CdcSourceWiring, "snapshots", lambda self: IdleSource())
+    monkeypatch.setattr(CdcSourceWiring, "drift", lambda self: IdleSource())
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
-        Wiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
+        CdcSourceWiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
     )
 
 
@@ -238,11 +247,11 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
     publish_first_load(ledger, database)
     loaded: list[int] = []
 
-    def killed(wiring: Wiring, window_id: int, path: Path) -> None:
+    def killed(secrets: tuple[str, str], master: str | None, window_id: int, path: Path) -> None:
         loaded.append(window_id)
         raise LoadKilledError("window", "killed.")
 
-    monkeypatch.setattr("floodmark.orchestration.load_process.run_load", killed)
+    monkeypatch.setattr("floodmark.cli.runs.run_load", killed)
     for _ in range(2):
         assert cli.invoke(app, ["reload", "shop", "dbo.orders"]).exit_code == 75
     assert len(loaded) == 2
@@ -258,7 +267,7 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     failures: list[Exception] = [LoadKilledError("window 1", "killed.")] * 2
     failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not told")]
 
-    def fail(wiring: Wiring, window_id: int, path: Path) -> None:
+    def fail(secrets: tuple[str, str], master: str | None, window_id: int, path: Path) -> None:
         raise failures.pop(0)
 
     def told() -> list[tuple[str, str, int]]:
@@ -266,7 +275,7 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
             statement = "SELECT event_key, what, times FROM floodmark.alerts WHERE ended_at IS NULL ORDER BY alert_id"
             return session.execute(statement).fetchall()  # type: ignore[return-value]
 
-    monkeypatch.setattr("floodmark.orchestration.load_process.run_load", fail)
+    monkeypatch.setattr("floodmark.cli.runs.run_load", fail)
     ends = [cli.invoke(app, ["run", "shop"]) for _ in range(4)]
     assert [end.exit_code for end in ends] == [75, 75, 75, 1]
     assert told() == [
@@ -386,9 +395,7 @@ def test_run_with_nothing_to_read_says_why_and_starts_no_spark(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_first_load(ledger, database)
-    monkeypatch.setattr(
-        "floodmark.orchestration.load_process.run_load", lambda *arguments: pytest.fail("Spark was started")
-    )
+    monkeypatch.setattr("floodmark.cli.runs.run_load", lambda *arguments: pytest.fail("Spark was started"))
     result = cli.invoke(app, ["run", "shop"])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Nothing to read: ")

@@ -13,16 +13,17 @@ from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.cli import _out, app
-from floodmark.core.capture import Verdict
+from floodmark.cli.main import app
+from floodmark.cli.process import out
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import connect
-from floodmark.sqlserver.facts import read_facts
-from floodmark.sqlserver.source import SqlServerSource
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.window.planning import classify_tables
+from floodmark.sources.cdc.facts import read_facts
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import connect
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
 CONFIG = """
@@ -76,7 +77,7 @@ def cli(
         "password": emulator.password, "schema": database.name, "extra": extra,
     }  # fmt: skip
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    monkeypatch.setattr(_out, "width", 250)
+    monkeypatch.setattr(out, "width", 250)
     return CliRunner()
 
 

@@ -15,13 +15,15 @@ from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_lo
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.cli import _out, app
+from floodmark.app.context import AppContext
+from floodmark.app.drift import watch_drift
+from floodmark.app.switch import list_proposed
+from floodmark.cli.main import _out, app
 from floodmark.config.loading import load_config
-from floodmark.core.naming import quote_table, staging_table
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.orchestration.drift_watch import run_watch
-from floodmark.orchestration.switches import list_proposed
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.naming import quote_table
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -62,11 +64,11 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
     assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
-    assert run_watch(loaded, "shop") == "no table is held"
+    assert watch_drift(AppContext(loaded), "shop") == "no table is held"
     source.run("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)")
     source.scan()
     for _ in range(2):
-        assert run_watch(loaded, "shop") == "held: dbo.Orders in shop"
+        assert watch_drift(AppContext(loaded), "shop") == "held: dbo.Orders in shop"
     with psycopg.connect(database.conninfo()) as session:
         alerts = session.execute("SELECT kind, times, ended_at IS NULL FROM floodmark.alerts").fetchall()
     assert alerts == [("schema_drift", 1, True)]
@@ -81,7 +83,7 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     assert "column Code" in held["cause"]
     approved = cli.invoke(app, ["drift", "approve", str(document["event_id"])])
     assert approved.stdout == "Event 1 is approved; dbo.Orders goes on in shop.\n"
-    assert run_watch(loaded, "shop") == "no table is held"
+    assert watch_drift(AppContext(loaded), "shop") == "no table is held"
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL").fetchone() == (0,)
     assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
@@ -91,10 +93,10 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
 def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: Path, source: CdcDatabase) -> None:
     cli, loaded = CliRunner(), load_config(config)
     assert cli.invoke(app, ["drift", "switch", "shop"]).stdout == "no switch of a capture instance is under way.\n"
-    run_watch(loaded, "shop")
+    watch_drift(AppContext(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20)", "ALTER TABLE dbo.Plain ADD Hidden int")
     source.scan()
-    run_watch(loaded, "shop")
+    watch_drift(AppContext(loaded), "shop")
     by_column = {
         each["column"]: str(each["event_id"])
         for each in json.loads(cli.invoke(app, ["drift", "list", "--json"]).stdout)
@@ -121,13 +123,13 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
-    run_watch(loaded, "shop")
+    watch_drift(AppContext(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20), Colour int")
     source.scan()
-    run_watch(loaded, "shop")
+    watch_drift(AppContext(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Late bit")
     source.scan()
-    run_watch(loaded, "shop")
+    watch_drift(AppContext(loaded), "shop")
     with psycopg.connect(database.conninfo()) as session:
         told = [what for (what,) in session.execute("SELECT what FROM floodmark.alerts ORDER BY what")]
     note, colour = "column Note nvarchar(20) (event 1)", "column Colour int (event 2)"
@@ -139,7 +141,7 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
     listed = " ".join(cli.invoke(app, ["drift", "list"]).stdout.split())
     assert f"It would be taken along together with {note} and {colour}." in listed
 
-    (question,) = list_proposed(loaded, "shop")
+    (question,) = list_proposed(AppContext(loaded), "shop")
     assert question.subject == "dbo.Orders: take Note, Colour, Late along?"
     assert "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. " \
         "DDL at LSN" in question.body  # fmt: skip

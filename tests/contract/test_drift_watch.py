@@ -12,21 +12,21 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.alert import Alert
-from floodmark.core.drift import DriftClass, DriftPolicies, DriftPolicy
 from floodmark.core.errors import OperatorError, TableHeldError
-from floodmark.core.planning import pinned_instances
+from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window import WindowPlan
-from floodmark.ledger.drift import PostgresDriftLedger
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.drift import SqlServerDriftSource
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.drift import DriftWatch, Examined
-from floodmark.sync.drift_ports import DriftEvent
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.planning import pinned_instances
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.drift import PostgresDriftLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sources.cdc.drift import SqlServerDriftSource
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.drift.watch import DriftWatch, Examined
+from floodmark.sync.ports.drift import DriftEvent
+from floodmark.sync.run.open_window import OpenResult, open_window
 
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")

@@ -10,13 +10,13 @@ from small_source import settings
 from warehouse_shop import PIPELINE, first_load, lsn
 
 from floodmark.core.alert import Alert
-from floodmark.core.gap import repair_key
-from floodmark.core.lane import load_lane
+from floodmark.core.recovery.gap import repair_key
 from floodmark.core.schema import TableName
-from floodmark.core.window import TablePlan, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.window.lane import load_lane
+from floodmark.core.window.plan import TablePlan, WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
 
 ITEMS = TableName("dbo", "Items")
 """Once in the configuration."""

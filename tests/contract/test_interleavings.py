@@ -32,15 +32,16 @@ from floodmark.core.errors import (
     TransientError,
     WatermarkConflictError,
 )
-from floodmark.core.window import Deletes, NetSource, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import open_window
-from floodmark.sync.replay import Replay
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Deletes, NetSource
+from floodmark.core.window.plan import WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.replay import Replay
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import open_window
 
 _LIMIT_SECONDS = 60.0
 SEEDS = int(os.environ.get("FLOODMARK_INTERLEAVING_SEEDS", "5"))

@@ -12,15 +12,16 @@ import psycopg
 import pytest
 from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load, instance, lsn
 
-from floodmark.core.capture import Validity, Verdict
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.interval import Interval
-from floodmark.core.lane import load_lane, replay_lane
+from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
-from floodmark.core.window import OnFailure, Rule, TableCounts, WindowState
-from floodmark.ledger.alerts import PostgresAlertLedger
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.source.snapshot import Validity, Verdict
+from floodmark.core.window.lane import load_lane, replay_lane
+from floodmark.core.window.plan import TableCounts, WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 NOON = datetime(2026, 5, 1, 12)
 

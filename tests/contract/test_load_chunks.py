@@ -17,17 +17,19 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load, lsn
 
 from cdc_database import wait_until
 from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WatermarkConflictError
-from floodmark.core.load_chunk import Bound, LoadChunk, LoadProgress, plan_chunks
-from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.naming import quote_table
+from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
-from floodmark.core.window import OnFailure, Rule, WindowPlan
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.window.chunks import Bound, LoadChunk, LoadProgress, plan_chunks
+from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
-from floodmark.sync.first_load import ReadSlots, progress_told, stage_first_load
-from floodmark.sync.load import load_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.sync.run.first_load import ReadSlots, progress_told, stage_first_load
+from floodmark.sync.run.load import load_window
 
 BOUNDS = [(2,), (4,)]
 

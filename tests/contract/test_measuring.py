@@ -14,12 +14,12 @@ from shop_connections import set_connections
 from alert_receivers import Posts, http_receiver
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.app.context import AppContext
+from floodmark.app.measure import measure_run
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.orchestration.alerting import alerts_of
-from floodmark.orchestration.measuring import measure_run
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -78,12 +78,12 @@ def test_table_beyond_max_lag_is_told_once_until_it_has_caught_up(
     config: Config, ledger: PostgresLedger, database: WarehouseConnection, shop: CdcDatabase, posts: Posts
 ) -> None:
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
-    measure_run(config, "shop")
-    measure_run(config, "shop")
+    measure_run(AppContext(config), "shop")
+    measure_run(AppContext(config), "shop")
     (text,) = posts.texts
     assert "Behind the source: dbo.Orders by 120 min; the limit is 15 min (`max_lag`)." in text
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_max_lsn()")
-    measure_run(config, "shop")
+    measure_run(AppContext(config), "shop")
     assert posts.texts[1].splitlines()[0] == "*Floodmark: over: lag: shop*"
 
 
@@ -91,7 +91,7 @@ def test_pipeline_without_max_lag_is_not_measured(
     config: Config, ledger: PostgresLedger, database: WarehouseConnection, shop: CdcDatabase, posts: Posts
 ) -> None:
     set_watermark(database, shop, "patient", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
-    measure_run(config, "patient")
+    measure_run(AppContext(config), "patient")
     assert posts.taken == []
 
 
@@ -100,14 +100,14 @@ def test_source_that_refuses_to_be_asked_keeps_its_run_from_nothing(
 ) -> None:
     source = json.loads(os.environ["AIRFLOW_CONN_SHOP_MSSQL"]) | {"password": "not-the-password"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    measure_run(config, "shop")
-    assert "How late the tables of shop are is not known" in caplog.text
+    measure_run(AppContext(config), "shop")
+    assert "Could not measure the lag of pipeline shop" in caplog.text
 
 
 def test_alert_is_kept_where_a_person_finds_it(
     config: Config, posts: Posts, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
-    alerts_of(config).raise_alert(
+    AppContext(config).alerts().raise_alert(
         Alert(kind="lag", subject="shop", what="Late.", means="Old rows.", do="Look.", event_key="lag:shop")
     )
     with psycopg.connect(database.conninfo()) as session:

@@ -9,12 +9,13 @@ import pytest
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
 
 from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError, WarehouseUnavailableError
-from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.naming import quote_table
 from floodmark.core.schema import TableName
-from floodmark.core.window import TablePlan
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse import targets
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.window.plan import TablePlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session.warehouse import targets
 
 
 @pytest.fixture

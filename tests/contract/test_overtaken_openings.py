@@ -13,10 +13,10 @@ from small_source import settings
 from warehouse_shop import ORDERS, PIPELINE
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.sync.opening import look_again
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.run.retry import look_again
 
 
 class Overtaken:

@@ -10,20 +10,21 @@ import pytest
 from small_source import NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
+from floodmark.app.context import AppContext
+from floodmark.app.upkeep import current_stop
 from floodmark.config.models import Config, SourceConfig
-from floodmark.core.capture import SourceSnapshot
-from floodmark.core.capture_job import PlannedStop
 from floodmark.core.errors import CaptureStoppedError
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.ledger.upkeep import PostgresUpkeepLedger
-from floodmark.orchestration import planned_stops
-from floodmark.orchestration.planned_stops import current_stop
-from floodmark.sync.advance import advance_window
+from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.wiring import warehouses
 from open_alerts import OpenAlerts
 
 STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))
@@ -68,10 +69,10 @@ def test_run_in_a_planned_stop_reads_what_was_captured_and_then_ends_in_plain_wo
 def test_stop_that_was_ended_early_no_longer_excuses_a_job_that_does_not_run(
     database: WarehouseConnection, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planned_stops, "warehouse_connection", lambda _: database)
-    assert current_stop(CONFIG, "p", NINE) == STOP
+    monkeypatch.setattr(warehouses, "warehouse_connection", lambda _: database)
+    assert current_stop(AppContext(CONFIG), "p", NINE) == STOP
     PostgresUpkeepLedger(database).record_ended_stop("shop", STOP.since, "the log was full")
-    assert current_stop(CONFIG, "p", NINE) is None
+    assert current_stop(AppContext(CONFIG), "p", NINE) is None
 
 
 @dataclass
@@ -105,8 +106,8 @@ def test_job_that_runs_and_brings_nothing_is_told_by_runs_that_end_as_skipped_un
 
 
 def test_who_only_looks_makes_no_ledger(database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned_stops, "warehouse_connection", lambda _: database)
-    assert current_stop(CONFIG, "p", NINE) == STOP
+    monkeypatch.setattr(warehouses, "warehouse_connection", lambda _: database)
+    assert current_stop(AppContext(CONFIG), "p", NINE) == STOP
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT to_regnamespace('floodmark')").fetchone() == (None,)
 
@@ -115,11 +116,11 @@ def test_who_only_looks_makes_no_ledger(database: WarehouseConnection, monkeypat
 def test_job_has_a_little_time_to_come_back_after_a_planned_stop(
     database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch, minutes: int, excused: bool
 ) -> None:
-    monkeypatch.setattr(planned_stops, "warehouse_connection", lambda _: database)
+    monkeypatch.setattr(warehouses, "warehouse_connection", lambda _: database)
     after = STOP.until.replace(minute=minutes)
-    assert (current_stop(CONFIG, "p", after) is not None) is excused
+    assert (current_stop(AppContext(CONFIG), "p", after) is not None) is excused
 
 
 def test_source_whose_capture_job_is_not_kept_has_no_planned_stops() -> None:
     plain = CONFIG.model_copy(update={"sources": {"shop": SourceConfig(conn_id="c")}})
-    assert current_stop(plain, "p", NINE) is None
+    assert current_stop(AppContext(plain), "p", NINE) is None

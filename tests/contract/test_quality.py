@@ -10,25 +10,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.errors import ConfigError, DataQualityError, WarehouseUnavailableError
 from floodmark.core.lsn import Lsn
-from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.naming import quote_table
+from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import (
-    Deletes,
-    LoadKind,
-    NetSource,
-    OnFailure,
-    Rule,
-    TableCounts,
-    TablePlan,
-    TemporalPolicy,
-    WindowPlan,
-)
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.quality.great_expectations import GreatExpectationsQuality
-from floodmark.warehouse.connection import WarehouseConnection
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 ROWS = 10

@@ -10,18 +10,18 @@ from repair_runner import Runner, small_runner
 from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, first_load, lsn
 
-from floodmark.core.capture import SourceSnapshot
 from floodmark.core.errors import (
     ConfigError,
     OperatorError,
     WindowBusyError,
 )
-from floodmark.core.lane import load_lane
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.core.window.lane import load_lane
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
 
 
 @pytest.fixture

@@ -20,13 +20,14 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.gap import repair_key
-from floodmark.core.lane import load_lane
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.window import Deletes, OnFailure, Rule, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.recovery.gap import repair_key
+from floodmark.core.window.lane import load_lane
+from floodmark.core.window.plan import WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
 
 
 @pytest.fixture

@@ -12,24 +12,24 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, SourceRewoundError, WindowExpiredError
-from floodmark.core.gap import OnGap
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import known_positions
+from floodmark.core.policies import OnGap, WhenAdded
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings, WhenAdded
-from floodmark.core.window import WindowState
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.window.plan import WindowState
+from floodmark.core.window.planning import known_positions
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.condition import parse_condition
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.verify import verify_tables
-from floodmark.sqlserver.condition import parse_condition
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.advance import advance_window
-from floodmark.sync.gaps import find_stopped
-from floodmark.sync.load import load_window
-from floodmark.sync.open_load import LoadDesk
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.sync.recovery.gaps import find_stopped
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
 from in_process_stager import InProcessStager
 
 ORDERS, PLAIN = TableName("dbo", "Orders"), TableName("dbo", "Plain")

@@ -15,11 +15,12 @@ from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
 
 from floodmark.core.errors import WindowBusyError, WindowExpiredError
-from floodmark.core.lane import is_replay_lane, load_lane
-from floodmark.core.window import Deletes, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Deletes
+from floodmark.core.window.lane import is_replay_lane, load_lane
+from floodmark.core.window.plan import WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.app.context import AppContext
+from floodmark.app.replay import end_failed_replays, replay_of
 from floodmark.config import Config, load_config
+from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.run_alerts import REPLAY_FAILED, data_interval, run_failed
-from floodmark.ledger.alerts import PostgresAlertLedger
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.orchestration.alerting import alerts_of
-from floodmark.orchestration.replays import end_failed_replays, replay_of
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -59,7 +59,7 @@ def write(shop: CdcDatabase) -> Lsn:
 def fail(config: Config, *parts: str) -> None:
     """Runs of a backfill, all of one cause."""
     for part in parts:
-        alerts_of(config).raise_alert(
+        AppContext(config).alerts().raise_alert(
             run_failed(REPLAY_FAILED, "shop", None, dag_id="cdc_shop", run_id=part, task_id="load", part=part)
         )
 
@@ -75,14 +75,14 @@ def test_alert_is_over_when_the_last_failed_interval_has_been_replayed(
     early, late = (data_interval(moments[n], moments[n + 1] + timedelta(seconds=1)) for n in (0, 2))
     unknown = data_interval(datetime(2001, 1, 1, tzinfo=UTC), datetime(2001, 1, 2, tzinfo=UTC))
     fail(config, early, late)
-    alerts, replay = PostgresAlertLedger(database), replay_of(config, "shop")
+    alerts, replay = PostgresAlertLedger(database), replay_of(AppContext(config), "shop")
 
-    end_failed_replays(config, "shop", replay, Interval(lsns[2], lsns[3]))
+    end_failed_replays(AppContext(config), "shop", replay, Interval(lsns[2], lsns[3]))
     assert alerts.list_parts(REPLAY_FAILED, "shop") == [early]
-    end_failed_replays(config, "shop", replay, Interval(lsns[1], lsns[3]))
+    end_failed_replays(AppContext(config), "shop", replay, Interval(lsns[1], lsns[3]))
     assert [open_alert.alert.kind for open_alert in alerts.list_open()] == [REPLAY_FAILED]
     fail(config, unknown)
-    end_failed_replays(config, "shop", replay, Interval(start, lsns[3]))
+    end_failed_replays(AppContext(config), "shop", replay, Interval(start, lsns[3]))
     assert alerts.list_parts(REPLAY_FAILED, "shop") == [unknown]
-    alerts_of(config).end_part(REPLAY_FAILED, "shop", unknown)
+    AppContext(config).alerts().end_part(REPLAY_FAILED, "shop", unknown)
     assert alerts.list_open() == []

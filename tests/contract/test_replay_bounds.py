@@ -12,10 +12,10 @@ from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, Shop, lsn
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.core.window import Deletes, NetSource
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Deletes, NetSource
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.open_window import open_window
 
 
 @pytest.fixture

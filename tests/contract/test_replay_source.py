@@ -14,9 +14,9 @@ from emulator_process import running_emulator
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.replay_interval import NoInterval, covering_times, interval_of
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.replay import SqlServerReplaySource
+from floodmark.core.recovery.replay_interval import NoInterval, covering_times, interval_of
+from floodmark.sources.cdc.replay import SqlServerReplaySource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 
 @dataclass

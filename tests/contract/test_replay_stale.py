@@ -13,8 +13,8 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import SourceUnavailableError, WindowExpiredError
 from floodmark.core.interval import Interval
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 
 class LeftReplay(Pipeline):

@@ -13,14 +13,14 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, WarehouseUnavailableError
 from floodmark.core.lsn import Lsn
-from floodmark.core.retention import HOLD_MINUTES, OnLow, RetentionSettings, RetentionStep
 from floodmark.core.schema import TableName
-from floodmark.ledger.retention import PostgresMarkLedger
-from floodmark.ledger.schema import ensure_schema
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.retention import SqlServerRetention
-from floodmark.sync.retention import keep_retention
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.upkeep.retention import HOLD_MINUTES, OnLow, RetentionSettings, RetentionStep
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.retention import PostgresMarkLedger
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.sources.cdc.retention import SqlServerRetention
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.upkeep.retention import keep_retention
 from open_alerts import OpenAlerts
 
 DAY = 1440

@@ -7,8 +7,8 @@ from repair_runner import REPAIR, Runner, small_runner
 from warehouse_shop import lsn
 
 from floodmark.core.errors import OperatorError, SourceRewoundError
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 
 @pytest.fixture

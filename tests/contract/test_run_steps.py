@@ -14,13 +14,14 @@ from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
 from floodmark.core.errors import DataQualityError, WindowExpiredError
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sync.advance import advance_window
-from floodmark.sync.check import check_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_window import OpenResult, open_window
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.window.plan import TableCounts, WindowState
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import OpenResult, open_window
 
 
 class KilledError(Exception):

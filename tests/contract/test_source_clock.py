@@ -9,12 +9,12 @@ import pytest
 
 from cdc_database import CdcDatabase
 from emulator_process import running_emulator
-from floodmark.core.liveness import judge_liveness
 from floodmark.core.schema import TableName
-from floodmark.core.validity import DEFAULT_LAG_LIMIT_SECONDS
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.jobs import SqlServerJobs
-from floodmark.sqlserver.source import SqlServerSource
+from floodmark.core.source.liveness import judge_liveness
+from floodmark.core.source.verdicts import DEFAULT_LAG_LIMIT_SECONDS
+from floodmark.sources.cdc.jobs import SqlServerJobs
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 ORDERS = TableName("dbo", "Orders")
 

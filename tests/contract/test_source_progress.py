@@ -10,10 +10,10 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.lsn import Lsn
-from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import TableName
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.progress import read_progress
+from floodmark.core.status.progress import SourceProgress
+from floodmark.sources.cdc.progress import read_progress
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 READER = "progress_reader"
 PASSWORD = "Pr0gress!reader"

@@ -10,7 +10,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
-from floodmark.core.capture import TableSighting
 from floodmark.core.errors import (
     CdcNotEnabledError,
     FloodmarkBugError,
@@ -20,9 +19,10 @@ from floodmark.core.errors import (
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import SourceSession, connect
-from floodmark.sqlserver.source import SqlServerSource
+from floodmark.core.source.snapshot import TableSighting
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SourceSession, connect
 
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")

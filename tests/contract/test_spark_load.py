@@ -19,13 +19,19 @@ from cdc_database import CdcDatabase, cdc_database
 from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, DataQualityError
-from floodmark.core.load_chunk import LoadChunk
 from floodmark.core.lsn import Lsn
-from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.naming import quote_table
+from floodmark.core.policies import NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window import NetSource, TemporalPolicy, WindowPlan, WindowState
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.window.chunks import LoadChunk
+from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import SOURCE_VARIABLE
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
@@ -33,13 +39,9 @@ from floodmark.spark.session import open_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
 from floodmark.spark.verify import TableVerification, verify_tables
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.advance import advance_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import open_window
 
 # py4j leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

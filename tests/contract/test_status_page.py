@@ -13,9 +13,9 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.status_page import STATUS_PATH, read_page, status_app
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.orchestration.pages.status import STATUS_PATH, read_page, status_app
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -12,20 +12,23 @@ import psycopg
 import pytest
 from rich.console import Console
 
+from floodmark.app.context import AppContext
+from floodmark.app.status import read_status
+from floodmark.app.status_table import status_table
+from floodmark.cli.tables import status_json
 from floodmark.config.loading import load_config
-from floodmark.console.status import PipelineStatus
-from floodmark.console.tables import status_json, status_table
-from floodmark.console.under_way import SwitchStatus
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, Validity, Verdict
+from floodmark.core.drift.switch import PlannedSwitch
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.switch import PlannedSwitch
-from floodmark.core.window import Deletes, LoadKind, NetSource, TablePlan, TemporalPolicy
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.ledger.switches import PostgresSwitchLedger
-from floodmark.ledger.upkeep import PostgresUpkeepLedger
-from floodmark.statuses import read_status
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
+from floodmark.core.status.report import PipelineStatus
+from floodmark.core.status.under_way import SwitchStatus
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.switches import PostgresSwitchLedger
+from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
 
 NOON = datetime(2026, 1, 1, 12)
 ORDERS, OLD, NEW = TableName("dbo", "Orders"), InstanceIdentity("first", 1, NOON), InstanceIdentity("second", 2, NOON)
@@ -54,7 +57,7 @@ def status(
 
     def read(more: str = "", *, on_gap: str = "fail") -> PipelineStatus:
         path.write_text(CONFIG % (more, on_gap), encoding="utf-8")
-        return read_status(load_config(path), "shop", live=False)
+        return read_status(AppContext(load_config(path)), "shop", live=False)
 
     return read
 

@@ -10,9 +10,8 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.drift import DriftPolicy
-from floodmark.core.switch import Backfill
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.policies import Backfill, DriftPolicy
+from floodmark.postgres.connection import WarehouseConnection
 
 pytestmark = pytest.mark.usefixtures("ledger")
 

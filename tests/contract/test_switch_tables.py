@@ -14,12 +14,12 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.drift import DriftClass
 from floodmark.core.errors import TableHeldError
+from floodmark.core.policies import DriftClass
 from floodmark.core.schema import TableName
-from floodmark.sqlserver.drift import SqlServerDriftSource
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.cdc.drift import SqlServerDriftSource
+from floodmark.sources.cdc.source import SqlServerSource
 
 PASSWORD = "Under2026!"
 

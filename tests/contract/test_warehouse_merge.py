@@ -20,12 +20,14 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.lane import replay_lane
-from floodmark.core.naming import quote_table, staging_table
+from floodmark.core.naming import quote_table
+from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import SourceColumn
-from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.window.lane import replay_lane
+from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from warehouse_shop import DELETE, INSERT, UPDATE, Row, Shop, first_load
 
-from floodmark.core.naming import quote_table, staging_table
-from floodmark.core.window import Deletes
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.core.naming import quote_table
+from floodmark.core.policies import Deletes
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
 
 KEYS = 4
 FIRST_POSITION = 2

@@ -10,25 +10,18 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.naming import keep_column, quote, quote_table, staging_table
+from floodmark.core.naming import keep_column, quote, quote_table
+from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.window import (
-    Deletes,
-    LoadKind,
-    NetSource,
-    Rule,
-    TableCounts,
-    TablePlan,
-    TemporalPolicy,
-    WindowPlan,
-)
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.sqlfiles import read_sql
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 
 PIPELINE = "shop"
 ORDERS = TableName("dbo", "Orders")
@@ -129,7 +122,7 @@ class Shop:
         }  # fmt: skip
         with psycopg.connect(self.connection.conninfo()) as session:
             insert_rows(session, quote_table(staging_table(plan, index)), staged)
-            session.execute(read_sql("warehouse", "stage_load_chunk").format(**values))
+            session.execute(read_sql("stage_load_chunk").format(**values))
 
     def merge(self, plan: WindowPlan) -> TableCounts:
         return self.warehouse.merge_window(plan)[ORDERS]

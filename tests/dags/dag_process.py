@@ -23,7 +23,6 @@ class DagProcess:
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder}/airflow.db",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "FLOODMARK_HOME": str(REPOSITORY),
             **variables,
         }
         return subprocess.run(

@@ -13,15 +13,15 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from floodmark.config.loading import load_config
+from floodmark.core.alerts.runs import data_interval
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.replay_interval import NoInterval
-from floodmark.core.run_alerts import data_interval
-from floodmark.core.window import WindowState
-from floodmark.orchestration import replays
-from floodmark.orchestration.dag_factory import build_dag
-from floodmark.sync.open_window import OpenResult
+from floodmark.core.recovery.replay_interval import NoInterval
+from floodmark.core.window.plan import WindowState
+from floodmark.orchestration import tasks
+from floodmark.orchestration.dags.cdc import build_dag
+from floodmark.sync.run.open_window import OpenResult
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -71,7 +71,7 @@ def run_of(run_type: DagRunType) -> Any:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:
-    monkeypatch.setattr(replays, "replay_of", lambda config, pipeline: replay)
+    monkeypatch.setattr(tasks, "replay_of", lambda app, pipeline: replay)
     return replay
 
 
@@ -103,7 +103,7 @@ def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
 ) -> None:
     use(monkeypatch, replay)
     ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_replay", lambda _, *told: ended.append(told))
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *told: ended.append(told))
     with pytest.raises(AirflowSkipException, match=words):
         open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))
     assert ended == [("shop", data_interval(BEGIN, END))]
@@ -114,7 +114,7 @@ def test_end_of_a_backfill_is_the_end_of_what_was_told_of_its_data_interval(
     monkeypatch: pytest.MonkeyPatch, dag: DAG, run_type: DagRunType, count: int
 ) -> None:
     ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_replay", lambda _, *told: ended.append(told))
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *told: ended.append(told))
     monkeypatch.setattr("floodmark.orchestration.tasks.run_advance", lambda *arguments, **named: None)
     dag.get_task("advance").python_callable(7, dag_run=run_of(run_type))
     assert ended == [("shop", data_interval(BEGIN, END))] * count

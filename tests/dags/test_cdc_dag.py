@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config
 from floodmark.core.errors import ConfigError, SourceLoginError, SourceUnavailableError
-from floodmark.orchestration.dag_factory import build_dag, build_dags
+from floodmark.orchestration.dags.cdc import build_dag, build_dags
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.load_operator import LoadHook, LoadWindow
 

@@ -34,8 +34,9 @@ pipelines: {p: {source: s, tables: [{source: dbo.A, target: a.a}]}}
 """
 """A configuration of which every DAG file makes something."""
 HEAVY = {
-    "adbc_driver_postgresql", "floodmark.ledger.postgres", "floodmark.quality.great_expectations",
-    "floodmark.sqlserver.source", "floodmark.warehouse.postgres", "great_expectations", "mssql_python", "numpy",
+    "adbc_driver_postgresql", "floodmark.postgres.ledger.ledger", "floodmark.quality.great_expectations",
+    "floodmark.sources.cdc.source", "floodmark.postgres.warehouse.warehouse", "great_expectations", "mssql_python",
+    "numpy",
     "pandas", "psycopg", "pyarrow", "pymssql", "pyspark", "sqlglot",
 }  # fmt: skip
 

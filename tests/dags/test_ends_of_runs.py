@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from floodmark.core.capture import Validity, Verdict
+from floodmark.app import measure as measuring
+from floodmark.app import run
+from floodmark.app.context import AppContext
 from floodmark.core.errors import (
     CdcNotEnabledError,
     DataQualityError,
@@ -22,13 +24,14 @@ from floodmark.core.errors import (
     SourceUnavailableError,
 )
 from floodmark.core.interval import Interval
-from floodmark.core.lane import MAIN_LANE, load_lane, replay_lane
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.window import LoadKind, TableCounts, WindowState
-from floodmark.orchestration import loads, measuring, tasks
-from floodmark.sync.advance import AdvanceResult, PublishedTable
-from floodmark.sync.open_window import OpenResult
+from floodmark.core.source.snapshot import Validity, Verdict
+from floodmark.core.window.lane import MAIN_LANE, load_lane, replay_lane
+from floodmark.core.window.plan import LoadKind, TableCounts, WindowState
+from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.orchestration import tasks
+from floodmark.sync.run.open_window import OpenResult
 
 ORDERS = TableName("dbo", "Orders")
 CONFIG = """
@@ -75,7 +78,11 @@ class World:
     @property
     def wiring(self) -> Any:
         settings = SimpleNamespace(name="shop", sources=(ORDERS,))
-        return SimpleNamespace(ledger=self.ledger, warehouse=lambda: None, settings=settings)
+        return SimpleNamespace(
+            ledger=SimpleNamespace(windows=self.ledger),
+            warehouse=SimpleNamespace(windows=lambda: None),
+            settings=settings,
+        )
 
     def advance(self) -> None:
         self.events = {"asset": SimpleNamespace(extra=None)}
@@ -98,9 +105,10 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
     alerts = SimpleNamespace(end_alerts=lambda kind, subject: made.ended.append(kind))
     monkeypatch.setattr(tasks.advance, "advance_window", advanced)
-    monkeypatch.setattr(tasks, "alerts_of", lambda config: alerts)
-    monkeypatch.setattr(tasks, "wire", lambda *_: made.wiring)
-    for module in (tasks, measuring):
+    monkeypatch.setattr(AppContext, "alerts", lambda app: alerts)
+    for module in (tasks, run):
+        monkeypatch.setattr(module, "wire", lambda *_: made.wiring)
+    for module in (run, measuring):
         monkeypatch.setattr(module, "measure_run", measure)
     return made
 
@@ -117,8 +125,8 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
     tasks.run_advance(world.wiring, world.config, 7, assets={}, events={}, stores={})
     assert world.ended == ["run_failed", "run_late", "repair"]
     table = SimpleNamespace(source=ORDERS)
-    monkeypatch.setattr(loads, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
-    loads.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+    monkeypatch.setattr(tasks, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
+    tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
 
 
 def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> None:
@@ -164,7 +172,9 @@ def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
     held = TableName("dbo", "Held")
     states = {ORDERS: SimpleNamespace(watermark=lsn(5)), held: SimpleNamespace(watermark=lsn(2))}
     ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [])
-    monkeypatch.setattr(tasks, "wire", lambda *_: SimpleNamespace(ledger=lambda: ledger))
+    wiring = SimpleNamespace(ledger=SimpleNamespace(windows=lambda: ledger))
+    for module in (tasks, run):
+        monkeypatch.setattr(module, "wire", lambda *_: wiring)
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "no change.", to_lsn=lsn(5)))
     shown: dict[str, str] = {}
     stores = {name: SimpleNamespace(set=lambda _, value, name=name: shown.update({name: value})) for name in "ab"}
@@ -202,10 +212,10 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(loads, "end_load", lambda config, pipeline, window_id: ended.append(window_id))
+    monkeypatch.setattr(tasks, "end_load", lambda app, pipeline, window_id: ended.append(window_id))
     world.state, world.watermark = WindowState.ADVANCED, lsn(9)
     for world.loading, expected in ((True, []), (False, [7])):
-        loads.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+        tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
         assert ended == expected
 
 
@@ -253,7 +263,8 @@ def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pyt
     monkeypatch.setattr(tasks.check, "check_window", broken)
     with pytest.raises(AirflowException, match="not tracked"):
         tasks.run_open_window(world.config, "shop", {}, {})
-    wiring = SimpleNamespace(ledger=lambda: None, quality=lambda: None, settings=SimpleNamespace(name="shop"))
+    ledger = SimpleNamespace(windows=lambda: None)
+    wiring: Any = SimpleNamespace(ledger=ledger, quality=lambda: None, settings=SimpleNamespace(name="shop"))
     with pytest.raises(AirflowException, match="not tracked"):
-        tasks.run_check(wiring, world.config, 7)  # type: ignore[arg-type]
+        tasks.run_check(wiring, world.config, 7)
     assert world.measured == 2

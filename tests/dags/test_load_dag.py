@@ -9,12 +9,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from floodmark.app import load
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
-from floodmark.orchestration import loads
-from floodmark.orchestration.load_dag import build_load_dags
+from floodmark.orchestration import tasks
+from floodmark.orchestration.dags.load import build_load_dags
 from floodmark.orchestration.load_operator import LoadWindow
-from floodmark.sync.open_window import OpenResult
+from floodmark.sync.run.open_window import OpenResult
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -68,20 +69,21 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             asked.append((str(table), where))
             return OpenResult(7, "a new window")
 
-    monkeypatch.setattr(loads, "load_desk", lambda config, pipeline: Desk())
+    for module in (load, tasks):
+        monkeypatch.setattr(module, "load_desk", lambda app, pipeline: Desk())
     return asked
 
 
 def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, desk: list[Any]) -> None:
     with pytest.raises(AirflowSkipException, match="no table of the pipeline is to be loaded anew"):
-        loads.run_open_load(config_file, "shop", {"table": None, "where": None})
+        tasks.run_open_load(config_file, "shop", {"table": None, "where": None})
     assert desk == ["pending"]
 
 
 def test_run_with_params_reloads_the_table_where_the_checked_condition_is_true(
     config_file: Path, desk: list[Any]
 ) -> None:
-    assert loads.run_open_load(config_file, "shop", {"table": "dbo.Orders", "where": "Id>5"}) == 7
+    assert tasks.run_open_load(config_file, "shop", {"table": "dbo.Orders", "where": "Id>5"}) == 7
     assert desk == [("dbo.Orders", "Id > 5")]
 
 
@@ -97,5 +99,5 @@ def test_params_that_mean_nothing_fail_for_good(
     config_file: Path, desk: list[Any], params: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(AirflowFailException, match=words):
-        loads.run_open_load(config_file, "shop", params)
+        tasks.run_open_load(config_file, "shop", params)
     assert desk == []

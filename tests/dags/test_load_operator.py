@@ -12,8 +12,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from floodmark.core.errors import DataQualityError, SourceUnavailableError
-from floodmark.core.load_result import LoadResult, format_load_result
-from floodmark.core.window import TableCounts
+from floodmark.core.window.load_result import LoadResult, format_load_result
+from floodmark.core.window.plan import TableCounts
 from floodmark.orchestration.load_operator import LoadWindow
 
 MERGED = format_load_result(LoadResult(7, {"dbo.Orders": TableCounts(read_rows=3, inserted_rows=2)}))

@@ -10,27 +10,27 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from dag_process import DagProcess
 
-from floodmark.orchestration.metrics import metrics_are_on
+from floodmark.wiring.metrics import AirflowMetrics
 
 SEND = """
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from floodmark.core.lsn import Lsn
-from floodmark.core.measures import TableMeasure
+from floodmark.core.status.measures import TableMeasure
 from floodmark.core.schema import TableName
-from floodmark.core.window import LoadKind, TableCounts
-from floodmark.orchestration.metrics import metrics_are_on, send_measures, send_window
-from floodmark.sync.advance import AdvanceResult, PublishedTable
+from floodmark.core.window.plan import LoadKind, TableCounts
+from floodmark.wiring.metrics import AirflowMetrics
+from floodmark.core.window.published import AdvanceResult, PublishedTable
 
 # As Airflow does before it runs a task.
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
 orders, lsn = TableName("dbo", "Order Lines"), Lsn(bytes(9) + b"\\x01")
 counts = TableCounts(read_rows=7, staged_rows=6, inserted_rows=5, deleted_rows=1)
 table = PublishedTable(orders, TableName("shop", "orders"), LoadKind.CHANGES, lsn, lsn, counts)
-send_window(AdvanceResult(1, "shop", lsn, (table,)), 12.5)
-send_measures("shop", [TableMeasure(orders, 63.0, None, None, 8192)])
-print("ON" if metrics_are_on() else "OFF")
+AirflowMetrics().send_window(AdvanceResult(1, "shop", lsn, (table,)), 12.5)
+AirflowMetrics().send_measures("shop", [TableMeasure(orders, 63.0, None, None, 8192)])
+print("ON" if AirflowMetrics().are_on() else "OFF")
 """
 
 
@@ -84,7 +84,7 @@ def test_metrics_are_tagged_where_tags_are_kept(dag_process: DagProcess, receive
 
 
 def test_without_a_receiver_nothing_is_measured() -> None:
-    assert not metrics_are_on()
+    assert not AirflowMetrics().are_on()
 
 
 def test_metrics_reach_opentelemetry_under_names_without_a_table(dag_process: DagProcess) -> None:

@@ -13,7 +13,8 @@ from airflow import plugins_manager
 plugins = [plugin for plugin in plugins_manager._get_plugins()[0] if plugin.name == "floodmark"]
 print("RESULT " + json.dumps([plugin.external_views for plugin in plugins]), plugins_manager.get_import_errors())
 print("APPS", [app["url_prefix"] for plugin in plugins for app in plugin.fastapi_apps])
-print("HEAVY", [name for name in ("psycopg", "floodmark.console.status") if name in sys.modules])
+heavy = ("psycopg", "floodmark.sync.status.reader", "floodmark.app.status")
+print("HEAVY", [name for name in heavy if name in sys.modules])
 """
 
 

@@ -18,16 +18,16 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from alert_receivers import Posts, http_receiver
 from floodmark.config.loading import load_config
+from floodmark.core.alerts.runs import RunFailure
 from floodmark.core.errors import CaptureStoppedError, WarehouseAdminError
-from floodmark.core.run_alerts import RunFailure
 from floodmark.orchestration import callbacks
-from floodmark.orchestration.capture_dag import build_capture_dags
-from floodmark.orchestration.dag_factory import build_dags
-from floodmark.orchestration.drift_dag import build_drift_dags
+from floodmark.orchestration.dags.capture import build_capture_dags
+from floodmark.orchestration.dags.cdc import build_dags
+from floodmark.orchestration.dags.drift import build_drift_dags
+from floodmark.orchestration.dags.load import build_load_dags
+from floodmark.orchestration.dags.retention import build_retention_dags
+from floodmark.orchestration.dags.switch import build_switch_dags
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.load_dag import build_load_dags
-from floodmark.orchestration.retention_dag import build_retention_dags
-from floodmark.orchestration.switch_dag import build_switch_dags
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql, capture: {}, retention: {keep: 3d}}}

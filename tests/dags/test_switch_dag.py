@@ -12,12 +12,14 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from floodmark.app import switch as switches
+from floodmark.app.context import AppContext
+from floodmark.app.switch import ProposedSwitch
 from floodmark.config.loading import load_config
+from floodmark.core.alerts.runs import SWITCH_RUN_FAILED
 from floodmark.core.errors import OperatorError, SourceUnavailableError
-from floodmark.core.run_alerts import SWITCH_RUN_FAILED
-from floodmark.orchestration import switch_dag, switches
-from floodmark.orchestration.switch_dag import build_switch_dags
-from floodmark.orchestration.switches import ProposedSwitch
+from floodmark.orchestration.dags import switch as switch_dag
+from floodmark.orchestration.dags.switch import build_switch_dags
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}, unread: {conn_id: unread_mssql}}
@@ -60,7 +62,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(switches, "list_proposed", desk.list_proposed)
     for name in ("approve_switch", "reject_switch", "run_switches"):
         monkeypatch.setattr(switches, name, desk.doing(name))
-    monkeypatch.setattr(switch_dag, "alerts_of", lambda _config: desk)
+    monkeypatch.setattr(AppContext, "alerts", lambda _app: desk)
     return desk
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from floodmark.core.errors import ConfigError
-from floodmark.wiring import config_path, data_docs_dir, source_connection, spark_master, warehouse_connection
+from floodmark.wiring.connections import source_connection, spark_master, warehouse_connection
+from floodmark.wiring.places import config_path, data_docs_dir
 
 SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
 WAREHOUSE = {"conn_type": "postgres", "host": "w", "login": "u", "password": "s3cret-s3cret", "schema": "dwh"}

@@ -19,15 +19,15 @@ from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.config.loading import load_config
 from floodmark.core.settings import PipelineSettings
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.verify import verify_tables
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.advance import advance_window
-from floodmark.sync.load import load_window
-from floodmark.sync.open_window import open_window
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
 
 pytestmark = pytest.mark.timeout(600)

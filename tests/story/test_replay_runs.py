@@ -16,8 +16,8 @@ from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment, floodmark
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
-from floodmark.core.run_alerts import REPLAY_FAILED, data_interval, run_failed
-from floodmark.ledger.alerts import PostgresAlertLedger
+from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
+from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -26,7 +26,7 @@ def test_readme_make_targets_exist() -> None:
 def test_readme_floodmark_commands_exist() -> None:
     from typer.main import get_command
 
-    from floodmark.cli import app
+    from floodmark.cli.main import app
 
     commands = getattr(get_command(app), "commands")  # noqa: B009
     used = {line.split()[1] for line in _console_lines() if line.startswith(".venv/bin/floodmark ")}

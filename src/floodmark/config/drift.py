@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from floodmark.config.fields import Cron
-from floodmark.core.drift import ALLOWED, DriftClass, DriftPolicies, DriftPolicy
+from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPolicy
 
 
 class DriftWatchConfig(BaseModel):

@@ -16,8 +16,8 @@ from floodmark.config.fields import PARSE_RULES
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
-from floodmark.core.drift import DriftClass
 from floodmark.core.errors import ConfigError
+from floodmark.core.policies import DriftClass
 from floodmark.core.schema import TableName
 
 _KEYS = {

@@ -23,10 +23,8 @@ from floodmark.config.fields import (
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
-from floodmark.core.gap import OnGap
-from floodmark.core.settings import PipelineSettings, TableSettings, WhenAdded
-from floodmark.core.switch import Backfill
-from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.policies import Backfill, Deletes, NetSource, OnFailure, OnGap, Rule, TemporalPolicy, WhenAdded
+from floodmark.core.settings import PipelineSettings, TableSettings
 
 
 class _Frozen(BaseModel):

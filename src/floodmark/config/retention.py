@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic import BaseModel, ByteSize, ConfigDict, PositiveInt, ValidationInfo, field_validator
 
 from floodmark.config.fields import ConnectionId, Cron, Duration
-from floodmark.core.retention import HOLD_MINUTES, OnLow, RetentionSettings
+from floodmark.core.upkeep.retention import HOLD_MINUTES, OnLow, RetentionSettings
 
 _MINUTE = timedelta(minutes=1)
 

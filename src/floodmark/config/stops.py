@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.config.upkeep import CaptureConfig
-from floodmark.core.capture_job import PlannedStop
+from floodmark.core.source.capture_status import PlannedStop
 
 # More than any zone's clocks are ever moved at once.
 _CLOCK_CHANGE = timedelta(hours=3)

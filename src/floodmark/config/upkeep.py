@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 
 from floodmark.config.fields import Cron, Duration, SourceTableName
-from floodmark.core.capture_job import CaptureSettings
+from floodmark.core.upkeep.capture_job import CaptureSettings
 
 
 def _check_zone(value: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 from floodmark.core.schema import SourceTable, TableName
-from floodmark.core.window import LoadKind, WindowPlan
 
 LEDGER_SCHEMA = "floodmark"
 STAGING_SCHEMA = "floodmark_staging"
@@ -22,22 +21,6 @@ TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN,
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """Of staging only: see ``keep_column``."""
-
-
-def staging_table(plan: WindowPlan, index: int) -> TableName:
-    """Where table ``index`` of the plan is staged. Changes have tables of their own in each attempt: a load that was
-    believed dead cannot write into those of its successor. The chunks of a first load outlast the attempts, and are
-    fenced one by one; the name does not depend on which tables stand beside it in the plan."""
-    prefix = staging_prefix(plan.window_id)
-    table = plan.tables[index]
-    if table.kind is LoadKind.FIRST_LOAD:
-        return TableName(STAGING_SCHEMA, f"{prefix}load_{hashlib.sha256(str(table.source).encode()).hexdigest()[:16]}")
-    return TableName(STAGING_SCHEMA, f"{prefix}{plan.attempt}_{index}")
-
-
-def staging_prefix(window_id: int) -> str:
-    """What the names of all staging tables of a window begin with."""
-    return f"w{window_id}_"
 
 
 def keep_column(column: str) -> str:

@@ -4,21 +4,19 @@ them, and neither knows the other."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-from floodmark.core.drift import DEFAULT_POLICIES, DriftPolicies
-from floodmark.core.gap import OnGap
+from floodmark.core.policies import (
+    DEFAULT_POLICIES,
+    Backfill,
+    Deletes,
+    DriftPolicies,
+    NetSource,
+    OnGap,
+    Rule,
+    TemporalPolicy,
+    WhenAdded,
+)
 from floodmark.core.schema import TableName
-from floodmark.core.switch import Backfill
-from floodmark.core.window import Deletes, NetSource, Rule, TemporalPolicy
-
-
-class WhenAdded(Enum):
-    """How a table that is added to a pipeline is loaded. in_window: by the next window, so that it joins the others at
-    one place in the log, and they wait for it. beside: on a lane of its own, and they go on."""
-
-    IN_WINDOW = "in_window"
-    BESIDE = "beside"
 
 
 @dataclass(frozen=True, slots=True)

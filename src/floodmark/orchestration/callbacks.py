@@ -18,12 +18,11 @@ from airflow.sdk import get_current_context
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from floodmark.config.loading import load_config
 from floodmark.config.models import PipelineConfig
+from floodmark.core.alerts.runs import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.run_alerts import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
 from floodmark.orchestration.airflow_errors import AIRFLOW_ERRORS
-from floodmark.orchestration.alerting import alerts_of
+from floodmark.orchestration.context import open_app
 
 _LOG = logging.getLogger(__name__)
 FAILURE_KEY = "floodmark_failure"
@@ -58,7 +57,7 @@ def tells_failure(
             REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind), subject, _take_failure(ti),
             dag_id=dag.dag_id, run_id=context["run_id"], task_id=task_id, part=replayed,
         )  # fmt: skip
-        alerts_of(load_config(config_path, parse_rules=False)).raise_alert(alert)
+        open_app(config_path, parse_rules=False).alerts().raise_alert(alert)
 
     return tell
 
@@ -104,6 +103,6 @@ async def tell_late_run(config: str, pipeline: str, limit_seconds: float, contex
         return
     queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
     alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)
-    alerts = alerts_of(load_config(config, parse_rules=False))
+    alerts = open_app(config, parse_rules=False).alerts()
     # Channels and ledger block, and the triggerer has one thread for everybody.
     await asyncio.to_thread(alerts.raise_alert, alert)

@@ -21,20 +21,20 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.job_output import JobOutput, start_failure
-from floodmark.orchestration.load_job import (
+from floodmark.spark.launch.command import (
     DEFAULT_MASTER,
     application,
     job_arguments,
     job_environment,
     job_settings,
 )
-from floodmark.spark.parent_death import end_with_starter
+from floodmark.spark.launch.output import JobOutput, start_failure
+from floodmark.spark.launch.parent_death import end_with_starter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from floodmark.core.load_result import LoadResult
+    from floodmark.core.window.load_result import LoadResult
 
 
 class LoadHook(SparkSubmitHook):  # type: ignore[misc]

@@ -8,32 +8,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
-from floodmark.config.loading import load_config
-from floodmark.core.errors import FloodmarkError, NotHarvestedYetError
-from floodmark.core.lane import is_replay_lane
+from floodmark.app.load import end_load, is_loading, load_desk, open_reload
+from floodmark.app.measure import measured
+from floodmark.app.replay import end_replay, replay_of
+from floodmark.app.run import close_run, is_outdated, open_next
+from floodmark.core.errors import ConfigError, NotHarvestedYetError
 from floodmark.core.lsn import Lsn
-from floodmark.core.run_alerts import LAG, REPLAY_FAILED, RUN_FAILED, RUN_LATE
+from floodmark.core.recovery.replay_interval import NoInterval
 from floodmark.core.schema import TableName
-from floodmark.core.window import WindowState
-from floodmark.orchestration.alerting import alerts_of
+from floodmark.core.window.plan import WindowState
+from floodmark.orchestration.context import open_app
 from floodmark.orchestration.failure import explained
-from floodmark.orchestration.measuring import measure_run, measured
-from floodmark.orchestration.windows import open_next
-from floodmark.sync import advance, check
-from floodmark.sync.gaps import end_mended, find_stopped
-from floodmark.wiring import wire
+from floodmark.sync.recovery.gaps import find_stopped
+from floodmark.sync.run import advance, check
+from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
-    from floodmark.config.models import Config
-    from floodmark.sync.advance import AdvanceResult, PublishedTable
-    from floodmark.sync.ports import OpenedWindow
-    from floodmark.wiring import Wiring
+    from floodmark.core.window.published import PublishedTable
+    from floodmark.wiring.pipelines import PipelineWiring
 
 _LOG = logging.getLogger(__name__)
 WATERMARK_KEY = "watermark"
@@ -43,18 +42,18 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
     """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
         # The DAG was built without looking into the rules; a broken one must not cost a load.
-        config = load_config(config_path)
+        app = open_app(config_path)
         try:
-            with measured(config, pipeline):
-                opened = open_next(config, pipeline)
+            with measured(app, pipeline):
+                opened = open_next(app, pipeline)
         except NotHarvestedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
     if opened.window_id is None:
-        end_well(config, pipeline)
+        close_run(app, pipeline)
         if opened.to_lsn is not None:
             with explained():
-                states = wire(config, pipeline).ledger().read_tables(pipeline)
+                states = wire(app.config, pipeline).ledger.windows().read_tables(pipeline)
             # A table that is held, or loaded anew, stays where it is.
             moved = {table for table, state in states.items() if state.watermark == opened.to_lsn}
             _show_watermarks({each: assets[each] for each in assets if each in moved}, stores, opened.to_lsn)
@@ -62,24 +61,25 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
     return opened.window_id
 
 
-def is_merged(wiring: Wiring, window_id: int) -> bool:
-    """What the ledger says of a window."""
-    return wiring.ledger().read_window(window_id).state is not WindowState.PLANNED
-
-
-def measured_step(wiring: Wiring, config_path: Path) -> AbstractContextManager[None]:
+def measured_step(wiring: PipelineWiring, config_path: Path) -> AbstractContextManager[None]:
     """Of a run that goes on with a window."""
-    return measured(load_config(config_path, parse_rules=False), wiring.settings.name)
+    return measured(open_app(config_path, parse_rules=False), wiring.settings.name)
 
 
-def run_check(wiring: Wiring, config_path: Path, window_id: int) -> None:
+def run_check(wiring: PipelineWiring, config_path: Path, window_id: int) -> None:
     """Raises AirflowFailException, with everything that was found, when a check fails."""
     with explained(), measured_step(wiring, config_path):
-        check.check_window(window_id, wiring.ledger(), wiring.quality())
+        check.check_window(window_id, wiring.ledger.windows(), wiring.quality())
 
 
 def run_advance(
-    wiring: Wiring, config_path: Path, window_id: int, *, assets: Mapping[TableName, Asset], events: Any, stores: Any
+    wiring: PipelineWiring,
+    config_path: Path,
+    window_id: int,
+    *,
+    assets: Mapping[TableName, Asset],
+    events: Any,
+    stores: Any,
 ) -> None:
     """Move the watermarks, then tell Airflow: one event and one shown watermark per table.
 
@@ -87,11 +87,11 @@ def run_advance(
     nothing is.
     """
     with explained():
-        known = wiring.ledger().read_window(window_id)
+        known = wiring.ledger.windows().read_window(window_id)
         if is_outdated(wiring, known):
             _LOG.info("Window %s was published before, and a later one has been since: nothing is done.", window_id)
             return
-        result = advance.advance_window(window_id, wiring.ledger(), wiring.warehouse())
+        result = advance.advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
     # A window that was merged before a table was taken out of the configuration still has it.
     told = [table for table in result.tables if table.source in assets]
     for table in told:
@@ -103,51 +103,17 @@ def run_advance(
     if known.state is not WindowState.ADVANCED:
         # What has failed since a window was published is not over because its last task runs again.
         with explained():
-            stopped = find_stopped(wiring.settings, wiring.ledger())
-        end_well(load_config(config_path, parse_rules=False), wiring.settings.name, result, stopped=stopped is not None)
+            stopped = find_stopped(wiring.settings, wiring.ledger.windows())
+        app = open_app(config_path, parse_rules=False)
+        close_run(app, wiring.settings.name, result, stopped=stopped is not None)
 
 
-def is_outdated(wiring: Wiring, opened: OpenedWindow) -> bool:
-    """Whether a window was published before, and a watermark that it moved has moved on since."""
-    plan = opened.plan
-    if opened.state is not WindowState.ADVANCED or is_replay_lane(plan.lane):
-        return False
-    states = wiring.ledger().read_tables(plan.pipeline)
-    found = [states[table.source].watermark for table in plan.tables if table.source in states]
-    return any(watermark is not None and watermark > plan.to_lsn for watermark in found)
-
-
-def end_replay(config_path: Path, pipeline: str, replayed: str) -> None:
-    """replayed: the data interval of a backfill that is done. Those of the same cause that failed for other intervals
-    stay told of."""
-    alerts_of(load_config(config_path, parse_rules=False)).end_part(REPLAY_FAILED, pipeline, replayed)
-
-
-def run_tell_gaps(wiring: Wiring) -> None:
+def run_tell_gaps(wiring: PipelineWiring) -> None:
     """Raises AirflowFailException while a gap stops a table of the pipeline."""
     with explained():
-        if error := find_stopped(wiring.settings, wiring.ledger()):
+        if error := find_stopped(wiring.settings, wiring.ledger.windows()):
             raise error
         _LOG.info("No table of %s is stopped by a gap.", wiring.settings.name)
-
-
-def end_well(config: Config, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
-    """What was said about failed and late runs is over; how late the data are is told.
-
-    stopped: a gap stops a table, so that the run fails after all.
-    """
-    alerts = alerts_of(config)
-    kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
-    if config.pipeline(pipeline).max_lag is None:
-        # Nobody measures it any more.
-        kinds = (*kinds, LAG)
-    for kind in kinds:
-        alerts.end_alerts(kind, pipeline)
-    try:
-        end_mended(pipeline, wire(config, pipeline).ledger(), alerts)
-    except FloodmarkError as error:
-        _LOG.warning("Whether a repair of %s is over is not known: %s", pipeline, error)
-    measure_run(config, pipeline, result)
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
@@ -169,3 +135,70 @@ def _show_watermarks(assets: Mapping[TableName, Asset], stores: Any, watermark: 
     """For display only: Airflow keeps the last writer's value, the ledger keeps the truth."""
     for asset in assets.values():
         stores[asset].set(WATERMARK_KEY, str(watermark))
+
+
+def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -> int:
+    """Return the id of the window to load. Skips the run where no table is to be loaded."""
+    with explained():
+        app = open_app(config_path)
+        if params.get("table"):
+            opened = open_reload(app, pipeline, params["table"], params.get("where"))
+        elif params.get("where"):
+            raise ConfigError(pipeline, "a condition was given (where), and no table.", "Choose the table as well.")
+        else:
+            opened = load_desk(app, pipeline).open_pending()
+    if opened.window_id is None:
+        raise AirflowSkipException(opened.reason)
+    return opened.window_id
+
+
+def run_advance_load(
+    wiring: PipelineWiring,
+    config_path: Path,
+    window_id: int,
+    *,
+    assets: Mapping[TableName, Asset],
+    events: Any,
+    stores: Any,
+) -> None:
+    """Publish the load, then notify Airflow and end the alerts about the repair. Done again: ``run_advance``."""
+    pipeline = wiring.settings.name
+    with explained():
+        ledger = wiring.ledger.windows()
+        known = ledger.read_window(window_id)
+        if known.state is WindowState.ADVANCED and is_loading(wiring, known.plan):
+            _LOG.info("Window %s was published before, and its table is being loaded again since.", window_id)
+            return
+        if is_outdated(wiring, known):
+            _LOG.info("Window %s was published before, and the watermark has moved on since.", window_id)
+            end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
+            return
+        result = advance.advance_window(window_id, ledger, wiring.warehouse.windows())
+        plan = end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
+    for planned, table in zip(plan.tables, result.tables, strict=True):
+        if table.source not in assets:  # taken out of the configuration since the load was merged
+            continue
+        asset = assets[table.source]
+        events[asset].extra = event_extra(window_id, table)
+        if plan.moves_watermark(planned):
+            stores[asset].set(WATERMARK_KEY, str(result.to_lsn))
+
+
+def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:
+    """Return the id of the window that replays a data interval. Skips the run, with the reason, where there is
+    nothing to replay."""
+    with explained():
+        replay = replay_of(open_app(config_path), pipeline)
+        _LOG.info("A backfill: what was committed from %s to %s is merged once more.", begin, end)
+        interval = replay.find_moments(begin, end)
+        if isinstance(interval, NoInterval):
+            raise AirflowSkipException(interval.reason)
+        opened = replay.open(interval)
+    if opened.window_id is None:
+        raise AirflowSkipException(opened.reason)
+    return opened.window_id
+
+
+def end_backfill(config_path: Path, pipeline: str, replayed: str) -> None:
+    """End the alert about a backfill that is done. replayed: its data interval."""
+    end_replay(open_app(config_path, parse_rules=False), pipeline, replayed)

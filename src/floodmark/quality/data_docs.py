@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.quality.report import CheckedBatch, render_index
-from floodmark.sqlfiles import home
 
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 _SITE = "floodmark"
 _STORES = ".stores"
-_STYLES = "include/data_docs"
+_STYLES = Path(__file__).parent / "data_docs_styles"
 
 
 def configure_folder(config: DataContextConfig, docs_dir: Path) -> None:
@@ -31,7 +30,7 @@ def configure_folder(config: DataContextConfig, docs_dir: Path) -> None:
         (config.validation_results_store_name, "ValidationResultsStore"),
     ):
         config.stores[store] = {"class_name": class_name, "store_backend": _backend(docs_dir / _STORES / store)}
-    config.plugins_directory = str(home() / _STYLES)
+    config.plugins_directory = str(_STYLES)
     config.data_docs_sites = {
         _SITE: {"class_name": "SiteBuilder", "show_how_to_buttons": False, "store_backend": _backend(docs_dir)}
     }

@@ -27,10 +27,11 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.naming import STAGING_SCHEMA, quote_table, staging_table
+from floodmark.core.naming import STAGING_SCHEMA, quote_table
 from floodmark.core.schema import TableName
-from floodmark.core.window import TableCounts, WindowPlan
-from floodmark.postgres import Reachable, open_transaction
+from floodmark.core.window.plan import TableCounts, WindowPlan
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.quality.data_docs import configure_folder, locked, publish, run_name
 from floodmark.quality.suites import (
     BATCH,

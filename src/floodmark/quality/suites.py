@@ -24,9 +24,10 @@ from floodmark.core.naming import (
     WINDOW_COLUMN,
     quote,
     quote_table,
-    staging_table,
 )
-from floodmark.core.window import Deletes, OnFailure, Rule, TableCounts, TablePlan, WindowPlan
+from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.staging_names import staging_table
 
 BATCH = "{batch}"
 """Where Great Expectations puts the batch's query into one of ours."""

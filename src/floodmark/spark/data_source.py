@@ -20,18 +20,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
-from floodmark.core.load_chunk import LoadChunk, chunk_from_json, plan_chunks
 from floodmark.core.lsn import Lsn
-from floodmark.core.plan_json import plan_from_json
-from floodmark.core.window import LoadKind, NetSource, TablePlan
-from floodmark.spark import statements
-from floodmark.spark.carried_errors import carried
-from floodmark.spark.chunk_bounds import read_chunk_bounds
-from floodmark.spark.columns import CarriedColumn, carried_columns, to_carried
+from floodmark.core.policies import NetSource
+from floodmark.core.window.chunks import LoadChunk, chunk_from_json, plan_chunks
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.core.window.plan_json import plan_from_json
+from floodmark.sources.cdc import statements
+from floodmark.sources.cdc.chunk_bounds import read_chunk_bounds
+from floodmark.sources.cdc.columns import CarriedColumn, carried_columns, to_carried
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import connect
+from floodmark.spark.error_transport import carried
 from floodmark.spark.net import thin_changes
 from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_chunk, pack_in_order
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import connect
 
 NAME = "sqlserver_cdc"
 PLAN_OPTION = "plan"

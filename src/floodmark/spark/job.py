@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
-from floodmark.core.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.schema import TableName
-from floodmark.core.window import TableCounts
-from floodmark.ledger.postgres import PostgresLedger
+from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
+from floodmark.core.window.plan import TableCounts
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import SOURCE_VARIABLE
 from floodmark.spark.session import open_session
 from floodmark.spark.stager import SparkStager
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.sync.load import load_window
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.postgres import PostgresWarehouse
+from floodmark.sync.run.load import load_window
 
 WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
 _LOG = logging.getLogger(__name__)

@@ -28,9 +28,9 @@ from pyspark.sql import DataFrame
 
 from floodmark.core.change import Operation
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
-from floodmark.core.window import TablePlan
-from floodmark.spark.columns import CarriedColumn, carried_columns
-from floodmark.spark.statements import OPERATION, START_LSN, UPDATE_MASK, order_columns
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.cdc.columns import CarriedColumn, carried_columns
+from floodmark.sources.cdc.statements import OPERATION, START_LSN, UPDATE_MASK, order_columns
 
 _THIN_AT = 2
 """So many changes a key, on average, make it worth while to sort a batch only to thin it."""

@@ -12,10 +12,10 @@ from floodmark.core.change import Operation
 from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, lob_columns
-from floodmark.core.window import TablePlan
-from floodmark.spark.columns import carried_columns
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.cdc.columns import carried_columns
+from floodmark.sources.cdc.statements import OPERATION, START_LSN
 from floodmark.spark.net import has_value
-from floodmark.spark.statements import OPERATION, START_LSN
 
 _NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
 

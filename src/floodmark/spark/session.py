@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.spark.data_source import SqlServerCdc
-from floodmark.spark.java import java_environment
+from floodmark.spark.launch.java import java_environment
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA
 

@@ -22,15 +22,16 @@ from floodmark.core.naming import (
     quote,
     quote_table,
 )
+from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
-from floodmark.core.window import LoadKind, NetSource, TablePlan
-from floodmark.spark.carried_errors import carried
-from floodmark.spark.columns import CarriedColumn, carried_columns, to_staging
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.sources.cdc.columns import CarriedColumn, carried_columns, to_staging
+from floodmark.spark.error_transport import carried
 from floodmark.spark.net import collapse_changes
 from floodmark.spark.packing import Unpacked
 from floodmark.spark.rows import Batches, adapt_net_changes, stamp_first_load
-from floodmark.warehouse.arrow_session import ArrowSession
-from floodmark.warehouse.connection import WarehouseConnection
 
 COUNTS_SCHEMA = "read_rows long, staged_rows long"
 COUNTS = pa.schema([("read_rows", pa.int64()), ("staged_rows", pa.int64())])

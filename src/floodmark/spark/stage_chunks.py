@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.schema import TableName
-from floodmark.core.window import WindowPlan
-from floodmark.ledger.loads import refuse_stale
-from floodmark.spark.carried_errors import carried
-from floodmark.spark.columns import carried_columns
+from floodmark.core.window.plan import WindowPlan
+from floodmark.postgres.ledger.loads import refuse_stale
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.sources.cdc.columns import carried_columns
+from floodmark.spark.error_transport import carried
 from floodmark.spark.packing import ChunkStream, unpack_chunks
 from floodmark.spark.stage import COUNTS, StageWriter, staging_batch, staging_schema
-from floodmark.sqlfiles import read_sql
-from floodmark.warehouse.arrow_session import ArrowSession
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class ChunkWriter:
 
     writer: StageWriter
     window: WindowPlan
-    fence_sql: str = field(default_factory=lambda: read_sql("warehouse", "fence_load"))
-    stage_sql: str = field(default_factory=lambda: read_sql("warehouse", "stage_load_chunk"))
+    fence_sql: str = field(default_factory=lambda: read_sql("fence_load"))
+    stage_sql: str = field(default_factory=lambda: read_sql("stage_load_chunk"))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are packed chunks of ``sqlserver_cdc``."""

@@ -14,21 +14,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
-from floodmark.core.load_chunk import Bound, LoadChunk, chunk_to_json
-from floodmark.core.naming import staging_table
-from floodmark.core.plan_json import plan_to_json
+from floodmark.core.policies import NetSource
 from floodmark.core.types import list_losses
-from floodmark.core.window import LoadKind, NetSource, TablePlan, WindowPlan
+from floodmark.core.window.chunks import Bound, LoadChunk, chunk_to_json
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.window.plan_json import plan_to_json
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import data_source
-from floodmark.spark.carried_errors import recover
-from floodmark.spark.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.spark.error_transport import recover
 from floodmark.spark.net import describe_order, gather_changes
 from floodmark.spark.rows import require_server_net
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports import StagedRows
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.sync.ports.run import StagedRows
 
 _LOG = logging.getLogger(__name__)
 

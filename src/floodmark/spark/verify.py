@@ -10,22 +10,22 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from floodmark.core.capture import Verdict
 from floodmark.core.errors import NotHarvestedYetError
 from floodmark.core.lsn import Lsn
-from floodmark.core.planning import classify_tables, pinned_instances, plan_table
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.validity import incident
-from floodmark.core.window import TablePlan
-from floodmark.ledger.postgres import PostgresLedger
-from floodmark.spark.columns import carried_columns, to_staging
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.source.verdicts import incident
+from floodmark.core.window.plan import TablePlan
+from floodmark.core.window.planning import classify_tables, pinned_instances, plan_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.verify import DEFAULT_LISTED_KEYS, TableVerification, verify_table
+from floodmark.sources.cdc.columns import carried_columns, to_staging
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.cdc.statements import select_rows
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import connect
 from floodmark.spark.data_source import arrow_schema, batch_rows, cast_batch
-from floodmark.spark.statements import select_rows
-from floodmark.sqlserver.connection import SqlServerConnection
-from floodmark.sqlserver.driver import connect
-from floodmark.sqlserver.source import SqlServerSource
-from floodmark.warehouse.connection import WarehouseConnection
-from floodmark.warehouse.verify import DEFAULT_LISTED_KEYS, TableVerification, verify_table
 
 __all__ = ["TableVerification", "verify_tables"]
 

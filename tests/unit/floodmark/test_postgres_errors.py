@@ -2,8 +2,8 @@ import psycopg
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, WarehouseAdminError, WarehouseUnavailableError
-from floodmark.postgres import by_sqlstate, open_transaction, translate
-from floodmark.warehouse.connection import WarehouseConnection
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import by_sqlstate, open_transaction, translate
 
 
 @pytest.mark.parametrize(

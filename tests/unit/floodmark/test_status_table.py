@@ -9,14 +9,15 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from floodmark.console.status import LastWindow, PipelineStatus, TableStatus
-from floodmark.console.tables import run_table, status_table, verification_remarks, verification_table
+from floodmark.app.status_table import status_table
+from floodmark.cli.tables import run_table, verification_remarks, verification_table
 from floodmark.core.lsn import Lsn
-from floodmark.core.retention import HOLD_MINUTES
 from floodmark.core.schema import TableName
-from floodmark.core.window import LoadKind, TableCounts
-from floodmark.sync.advance import AdvanceResult, PublishedTable
-from floodmark.warehouse.verify import Difference, TableVerification
+from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
+from floodmark.core.upkeep.retention import HOLD_MINUTES
+from floodmark.core.window.plan import LoadKind, TableCounts
+from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.postgres.warehouse.verify import Difference, TableVerification
 
 ORDERS = TableStatus(
     source="dbo.Orders", target="shop.orders", watermark="0x0000003200195AE00001",

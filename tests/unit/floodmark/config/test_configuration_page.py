@@ -11,9 +11,8 @@ from floodmark.config import Config, PipelineConfig, RuleConfig, TableConfig, lo
 from floodmark.config.alerts import AlertsConfig, EmailConfig
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
-from floodmark.sqlfiles import home
 
-PAGE = (home() / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

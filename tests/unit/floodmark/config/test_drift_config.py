@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.config.loading import load_config
-from floodmark.core.drift import DriftClass, DriftPolicy
 from floodmark.core.errors import ConfigError
-from floodmark.core.gap import OnGap
+from floodmark.core.policies import DriftClass, DriftPolicy, OnGap
 
 CONFIG = """
 sources: {{shop: {{conn_id: shop_mssql, drift: {{schedule: "@hourly"}}}}}}

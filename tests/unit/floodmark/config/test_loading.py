@@ -7,11 +7,11 @@ import pytest
 
 from floodmark.config import dump_config, load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.gap import OnGap
+from floodmark.core.policies import Deletes, NetSource, OnFailure, OnGap, Rule, TemporalPolicy, WhenAdded
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings, WhenAdded
-from floodmark.core.window import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
-from floodmark.sqlfiles import home
+from floodmark.core.settings import TableSettings
+
+REPOSITORY = Path(__file__).resolve().parents[4]
 
 Write = Callable[[str], Path]
 GOOD = """
@@ -123,7 +123,7 @@ def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write
 
 
 def test_configuration_that_comes_with_floodmark_is_valid() -> None:
-    assert load_config(home() / "include" / "pipelines.yaml").settings("shop").tables
+    assert load_config(REPOSITORY / "include" / "pipelines.yaml").settings("shop").tables
 
 
 @pytest.mark.parametrize(

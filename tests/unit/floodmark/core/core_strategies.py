@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LSN_BYTES, Lsn
+from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import (
-    Deletes,
-    LoadKind,
-    NetSource,
-    OnFailure,
-    Rule,
-    TablePlan,
-    TemporalPolicy,
-    WindowPlan,
-)
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=12)
 table_names = st.builds(TableName, names, names)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.state import TableState
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
+from floodmark.core.source.state import TableState
 
 ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")
 NOON = datetime(2026, 5, 1, 12)

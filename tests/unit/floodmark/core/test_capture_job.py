@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.capture_job import Action, CaptureSettings, CaptureSighting, LogScan, PlannedStop, decide_step
-from floodmark.core.liveness import Evidence, Heartbeat, judge_liveness
+from floodmark.core.source.capture_status import CaptureSighting, LogScan, PlannedStop
+from floodmark.core.source.liveness import Evidence, Heartbeat, judge_liveness
+from floodmark.core.upkeep.capture_job import Action, CaptureSettings, decide_step
 
 AT = datetime(2026, 5, 1, 12)
 NOW = AT.replace(tzinfo=UTC)

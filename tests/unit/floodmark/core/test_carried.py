@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.carried import why_not_carried, why_not_named
+from floodmark.core.drift.supported import why_not_carried, why_not_named
 from floodmark.core.naming import OPERATION_COLUMN, PART_COLUMN, keep_column
 from floodmark.core.schema import SourceColumn
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot
 
-from floodmark.core.capture_job import PlannedStop
-from floodmark.core.diagnosis import Examined, diagnose, worst
-from floodmark.core.finding import Finding, Grade
-from floodmark.core.grants import ReadTable, build_grants
+from floodmark.core.doctor.diagnosis import Examined, diagnose, worst
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.grants import ReadTable, build_grants
+from floodmark.core.doctor.server_facts import Jobs, ServerFacts
 from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.planning import classify_tables
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
-from floodmark.core.server_facts import Jobs, ServerFacts
+from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.window.planning import classify_tables
 
 FACTS = ServerFacts(
     product_version="16.0.4150.1", engine_edition=3, database="Shop", user="reader", is_db_owner=False,

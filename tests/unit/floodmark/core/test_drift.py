@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity, TableSighting
-from floodmark.core.ddl import DdlEntry, explain, mentions
-from floodmark.core.drift import (
-    ALLOWED,
+from floodmark.core.drift.ddl import DdlEntry, explain, mentions
+from floodmark.core.drift.messages import advise, describe, describe_effect
+from floodmark.core.drift.proposal import LivingInstance, build_proposal
+from floodmark.core.drift.shape_json import shape_from_json, shape_to_json
+from floodmark.core.drift.shapes import (
     Absence,
     Difference,
-    DriftClass,
-    DriftPolicies,
-    DriftPolicy,
     TableShape,
     added_column,
     classify_absence,
@@ -25,16 +23,14 @@ from floodmark.core.drift import (
     is_as_known,
     select_policy,
 )
-from floodmark.core.drift_proposal import LivingInstance, build_proposal
-from floodmark.core.drift_types import TypeChange, classify_type, holds
-from floodmark.core.drift_words import advise, describe, describe_effect
+from floodmark.core.drift.types import TypeChange, classify_type, holds
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.shape_json import shape_from_json, shape_to_json
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, TableSighting
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.core.window import TemporalPolicy
-from floodmark.warehouse.types import holds as postgres_holds
-from floodmark.warehouse.types import postgres_type
+from floodmark.postgres.warehouse.types import holds as postgres_holds
+from floodmark.postgres.warehouse.types import postgres_type
 
 ORDERS = TableName("dbo", "Orders")
 IDENTITY = InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))

@@ -3,14 +3,15 @@ from datetime import timedelta
 
 from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
-from floodmark.core.capture import SourceSnapshot, Validity, Verdict
-from floodmark.core.gap import GAPS, Gap, OnGap, build_gap, build_repair_alert
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.planning import plan_reload
+from floodmark.core.policies import OnGap
+from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert
 from floodmark.core.settings import TableSettings
-from floodmark.core.state import TableState
-from floodmark.core.validity import classify
-from floodmark.core.window import LoadKind, TablePlan
+from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import GAPS, classify
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.core.window.planning import plan_reload
 
 LATER = NOON + timedelta(hours=1)
 

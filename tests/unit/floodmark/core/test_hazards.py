@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from source_sights import ORDERS, instance, sighting
 
-from floodmark.core.finding import Finding, Grade
-from floodmark.core.hazards import (
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.hazards import (
     Hazards,
     examine_database,
     examine_table_hazards,

@@ -10,12 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
-from floodmark.core.capture import SourceSnapshot, TableSighting, Validity, Verdict
 from floodmark.core.errors import SourceRewoundError
-from floodmark.core.history import explain_rewind
 from floodmark.core.interval import Interval
-from floodmark.core.replay import ReplayRecords, plan_replay
-from floodmark.core.validity import classify, classify_read
+from floodmark.core.recovery.replay import ReplayRecords, plan_replay
+from floodmark.core.source.history import explain_rewind
+from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.verdicts import classify, classify_read
 
 LATER = NOON + timedelta(hours=1)
 KNOWN = state(50, watermark_at=NOON)

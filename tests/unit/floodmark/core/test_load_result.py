@@ -3,8 +3,8 @@
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, SourceUnavailableError
-from floodmark.core.load_result import LoadResult, format_load_result, parse_load_result
-from floodmark.core.window import TableCounts
+from floodmark.core.window.load_result import LoadResult, format_load_result, parse_load_result
+from floodmark.core.window.plan import TableCounts
 
 
 def test_result_of_a_merged_window_reads_back() -> None:

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from source_sights import ITEMS, NOON, ORDERS, lsn, snapshot
 
-from floodmark.core.capture import Verdict
-from floodmark.core.change_table import ChangeTableSize
-from floodmark.core.measures import TableMark, TableMeasure, measure_tables
-from floodmark.core.progress import SourceProgress
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.status.measures import TableMark, TableMeasure, measure_tables
+from floodmark.core.status.progress import SourceProgress
+from floodmark.core.upkeep.change_table import ChangeTableSize
 
 AN_HOUR_AGO = NOON - timedelta(hours=1)
 

@@ -2,16 +2,10 @@ import dataclasses
 
 from change_histories import histories_plan
 from floodmark.core.lsn import Lsn
-from floodmark.core.naming import (
-    IDENTIFIER_MAX_BYTES,
-    keep_column,
-    lob_columns,
-    quote_table,
-    staging_prefix,
-    staging_table,
-)
+from floodmark.core.naming import IDENTIFIER_MAX_BYTES, keep_column, lob_columns, quote_table
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.window import LoadKind, WindowPlan
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.core.window.staging_names import staging_prefix, staging_table
 
 
 def two_attempts(kind: LoadKind) -> list[WindowPlan]:

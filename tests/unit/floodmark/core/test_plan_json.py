@@ -4,8 +4,8 @@ import pytest
 from core_strategies import window_plans
 from hypothesis import given
 
-from floodmark.core.plan_json import FORMAT, plan_from_json, plan_to_json
-from floodmark.core.window import WindowPlan
+from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.plan_json import FORMAT, plan_from_json, plan_to_json
 
 
 @given(window_plans)

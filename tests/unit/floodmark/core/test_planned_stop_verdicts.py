@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from source_sights import ORDERS, sighting, snapshot, state
 
-from floodmark.core.capture import Verdict
-from floodmark.core.capture_job import PlannedStop
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.validity import INCIDENTS, classify
+from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.source.verdicts import INCIDENTS, classify
 
 STOP = PlannedStop(datetime(2026, 5, 1, 8, tzinfo=UTC), datetime(2026, 5, 1, 18, tzinfo=UTC))
 STOPPED = {"capture_running": False}

@@ -3,15 +3,25 @@ from dataclasses import replace
 import pytest
 from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
 
-from floodmark.core.capture import SourceSnapshot
 from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.planning import AdvanceQuiet, Decision, Fail, Open, Skip, classify_tables, decide, pinned_instances
+from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.state import TableState
-from floodmark.core.window import LoadKind, NetSource
+from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.core.source.state import TableState
+from floodmark.core.window.plan import LoadKind
+from floodmark.core.window.planning import (
+    AdvanceQuiet,
+    Decision,
+    Fail,
+    Open,
+    Skip,
+    classify_tables,
+    decide,
+    pinned_instances,
+)
 
 
 def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableState) -> Decision:

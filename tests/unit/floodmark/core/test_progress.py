@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from source_sights import NOON, lsn, snapshot
 
-from floodmark.core.capture import Verdict
-from floodmark.core.progress import Standing, headroom_seconds, judge, lag_seconds
-from floodmark.core.validity import INCIDENTS
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.source.verdicts import INCIDENTS
+from floodmark.core.status.progress import Standing, headroom_seconds, judge, lag_seconds
 
 HOUR = 3600.0
 

@@ -21,8 +21,8 @@ from floodmark.core.errors import (
 )
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.replay import ReplayRecords, WholeLoad, plan_replay
-from floodmark.core.replay_interval import (
+from floodmark.core.recovery.replay import ReplayRecords, WholeLoad, plan_replay
+from floodmark.core.recovery.replay_interval import (
     LocalSpan,
     MappedTimes,
     NoInterval,

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from floodmark.core.alerts.retention import retention_low
 from floodmark.core.lsn import Lsn
-from floodmark.core.retention import (
+from floodmark.core.schema import TableName
+from floodmark.core.upkeep.retention import (
     HOLD_MINUTES,
     Mark,
     OnLow,
@@ -19,8 +21,6 @@ from floodmark.core.retention import (
     forecast_loss,
     pace_of,
 )
-from floodmark.core.retention_alerts import retention_low
-from floodmark.core.schema import TableName
 
 NEWEST = datetime(2026, 5, 1, 12)
 DAY = 1440

@@ -8,16 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from floodmark.core.errors import (
-    CaptureStoppedError,
-    DataQualityError,
-    FloodmarkError,
-    SourceUnavailableError,
-    WarehouseAdminError,
-    WindowExpiredError,
-)
-from floodmark.core.measures import TableMeasure
-from floodmark.core.run_alerts import (
+from floodmark.core.alerts.runs import (
     LAG,
     REPLAY_FAILED,
     RUN_FAILED,
@@ -27,7 +18,16 @@ from floodmark.core.run_alerts import (
     run_failed,
     run_late,
 )
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    DataQualityError,
+    FloodmarkError,
+    SourceUnavailableError,
+    WarehouseAdminError,
+    WindowExpiredError,
+)
 from floodmark.core.schema import TableName
+from floodmark.core.status.measures import TableMeasure
 
 PLACE = {"dag_id": "cdc_shop", "run_id": "r1", "task_id": "load"}
 STOPPED = CaptureStoppedError("dbo.Orders", "the capture job does not run.", "Start it.")

@@ -7,11 +7,11 @@ from datetime import datetime
 import pytest
 from source_sights import ORDERS, instance, sighting
 
-from floodmark.core.capture import InstanceIdentity
-from floodmark.core.drift import TableShape
+from floodmark.core.drift.shapes import TableShape
+from floodmark.core.drift.table_names import is_named, known_as
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.spelling import is_named, known_as
+from floodmark.core.source.snapshot import InstanceIdentity
 
 LOUD = TableName("DBO", "ORDERS")
 

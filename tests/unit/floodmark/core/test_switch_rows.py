@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from floodmark.core.capture import InstanceIdentity
+from floodmark.core.drift.switch import InstanceSwitch, SwitchState, rows_to_fill
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
-from floodmark.core.switch import Backfill, InstanceSwitch, SwitchState, rows_to_fill
+from floodmark.core.source.snapshot import InstanceIdentity
 
 NOON = datetime(2026, 1, 2, 12)
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from source_sights import ITEMS, NOON, ORDERS, instance, lsn, sighting, snapshot, state
 
-from floodmark.core.capture import InstanceIdentity, SourceSnapshot, TableSighting, Validity, Verdict, tell_together
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -22,8 +21,16 @@ from floodmark.core.errors import (
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.state import TableState
-from floodmark.core.validity import INCIDENTS, classify, classify_read, incident, is_quiet, not_harvested
+from floodmark.core.source.snapshot import (
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSighting,
+    Validity,
+    Verdict,
+    tell_together,
+)
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_harvested
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None

@@ -1,9 +1,9 @@
 import pytest
 
 from floodmark.core.errors import ConfigError
+from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.types import Kind, WarehouseType, list_losses, warehouse_type
-from floodmark.core.window import TemporalPolicy
 
 TABLE = SourceTable(TableName("dbo", "T"), (), ())
 

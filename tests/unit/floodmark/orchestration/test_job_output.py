@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, LoadKilledError, LoadStartError, SourceLoginError
-from floodmark.core.load_result import STARTED, LoadResult, format_load_result
-from floodmark.core.window import TableCounts
-from floodmark.orchestration.job_output import JobOutput, start_failure
+from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
+from floodmark.core.window.plan import TableCounts
+from floodmark.spark.launch.output import JobOutput, start_failure
 
 _NO_MODULE = [
     "Error occurred during initialization of boot layer",

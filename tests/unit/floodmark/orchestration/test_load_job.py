@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.orchestration.load_job import (
+from floodmark.spark.launch.command import (
     application,
     job_environment,
     job_settings,

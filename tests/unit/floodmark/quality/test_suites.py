@@ -6,21 +6,12 @@ from datetime import datetime
 
 import pytest
 
-from floodmark.core.capture import CaptureInstance, InstanceIdentity
 from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import (
-    Deletes,
-    LoadKind,
-    NetSource,
-    OnFailure,
-    Rule,
-    TableCounts,
-    TablePlan,
-    TemporalPolicy,
-    WindowPlan,
-)
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.quality.suites import Batch, Check, NoRows, RowCount, Severity, Unique, build_batches
 
 SOURCE = TableName("dbo", "Order Lines")

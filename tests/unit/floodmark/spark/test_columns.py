@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.core.window import TemporalPolicy
-from floodmark.spark.columns import carried_columns, to_carried, to_staging, uuid_bytes
+from floodmark.sources.cdc.columns import carried_columns, to_carried, to_staging, uuid_bytes
 
 
 def _carried(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.spark.java import JAVA_VARIABLE, java_environment
+from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
 
 _OF_SPARK = "--add-modules=jdk.incubator.vector"
 _WITHOUT_THE_MODULE = f'case " $* " in *" {_OF_SPARK} "*) echo "Error: Module not found" >&2; exit 1;; esac\n'

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_plan, random_history
 from floodmark.core.change import is_changed
-from floodmark.core.window import TablePlan
+from floodmark.core.window.plan import TablePlan
 from floodmark.spark.net import collapse_changes, mask_bits, net_operations, thin_changes
 from floodmark.spark.packing import Unpacked, pack
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from floodmark.core.errors import CdcNotEnabledError, ConfigError
-from floodmark.core.load_result import STARTED, parse_load_result
+from floodmark.core.window.load_result import STARTED, parse_load_result
 from floodmark.spark import job
-from floodmark.spark.carried_errors import carried, recover
+from floodmark.spark.error_transport import carried, recover
 
 ERROR = CdcNotEnabledError("dbo.Orders", 'error 208: "dbo.Orders" {ä}', "Enable it.")
 

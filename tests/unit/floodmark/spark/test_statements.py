@@ -10,10 +10,11 @@ import pytest
 from change_histories import histories_plan
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
+from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window import LoadKind, NetSource, TablePlan
-from floodmark.spark import statements
-from floodmark.spark.columns import carried_columns
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.sources.cdc import statements
+from floodmark.sources.cdc.columns import carried_columns
 from floodmark.spark.data_source import batch_rows, cut_interval
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from floodmark.sqlserver.driver import _Authorities
+from floodmark.sources.sqlserver.driver import _Authorities
 
 LIMIT_SECONDS = 10
 

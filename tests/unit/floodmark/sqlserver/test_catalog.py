@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.sqlserver.catalog import Catalog, build_catalog, parse_column_list
+from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list
 
 START = bytes.fromhex("0000002D000005500042")
 CREATED = datetime(2026, 8, 25, 10, 0, 1)

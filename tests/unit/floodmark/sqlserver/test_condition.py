@@ -2,7 +2,7 @@ import pytest
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
-from floodmark.sqlserver.condition import parse_condition
+from floodmark.sources.sqlserver.condition import parse_condition
 
 ORDERS = TableName("dbo", "Orders")
 

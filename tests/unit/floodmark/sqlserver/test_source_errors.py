@@ -15,7 +15,7 @@ from floodmark.core.errors import (
     SourceUnavailableError,
     WindowExpiredError,
 )
-from floodmark.sqlserver import errors
+from floodmark.sources.sqlserver import errors
 
 MET_BY_A_READER = """
 18456 4060 911 916 229 230 262 297 300 22981 22904 208 2812 22901 22931 22960 22985 313 314 207 1205 1222 3960 701 8645
@@ -89,7 +89,7 @@ def test_outcome_is_an_error_of_the_tree_with_a_hint(outcomes: dict) -> None:
 def test_sqlstate_is_recognised_by_the_text_that_mssql_python_has_for_it(state: str) -> None:
     from mssql_python.exceptions import sqlstate_to_exception
 
-    from floodmark.sqlserver.driver import _sqlstate
+    from floodmark.sources.sqlserver.driver import _sqlstate
 
     assert _sqlstate(sqlstate_to_exception(state, "anything"), sorted({*errors.AT_CONNECT, *errors.AT_CLIENT})) == state
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from floodmark.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 CONNECTION = SqlServerConnection("db.example", 1433, "Shop", "reader", "s3cret;{}", ca_file="/etc/ca.pem")
 

@@ -2,9 +2,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
-from floodmark.core.window import Deletes
-from floodmark.warehouse.merge import Merge, build_merge
+from floodmark.postgres.warehouse.merge import Merge, build_merge
 
 MERGE = Merge(
     target=TableName("shop", 'or"ders'), staging=TableName("floodmark_staging", "w7_1_0"), key=("Id", "Line"),

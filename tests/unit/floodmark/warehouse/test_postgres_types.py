@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.warehouse.types import holds, postgres_type
+from floodmark.postgres.warehouse.types import holds, postgres_type
 
 
 @pytest.mark.parametrize(

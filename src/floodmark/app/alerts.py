@@ -1,0 +1,71 @@
+"""Alerts: a message to try the channels, and the alert about a run on the command line that failed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from floodmark.core.alert import Alert, build_raised_message
+from floodmark.core.alerts.runs import RUN_FAILED, RunFailure, run_failed
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, NotHarvestedYetError, WindowBusyError
+from floodmark.wiring.alerts import wire_channels
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.alert import AlertMessage
+    from floodmark.sync.alerts import Channel
+
+_PRINTED = "See what the command has printed."
+
+
+def send_test_message(app: AppContext) -> Mapping[str, str]:
+    """Send a message to every channel. Return by its name why a channel did not take it, "" where it did."""
+    alert = Alert(
+        kind="test",
+        subject="floodmark",
+        what="A test message was sent to every channel.",
+        means="This channel works.",
+        do="Nothing.",
+        event_key="test",
+    )
+    message = build_raised_message(alert, datetime.now(UTC))
+    return {channel.name: _try(channel, message) for channel in wire_channels(app.config)}
+
+
+def _try(channel: Channel, message: AlertMessage) -> str:
+    try:
+        channel.send(message)
+    except FloodmarkError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def reported_failure(app: AppContext, pipeline: str) -> Iterator[None]:
+    """Raise the alert about a failed run when the block fails; what was raised goes on to the caller.
+
+    It is the alert that a failed run of Airflow's raises, and is over when any run succeeds. Airflow raises it when the
+    tries of a run are used up; a command has one try. No alert is raised where another run is at work, or where there
+    is nothing to read yet. Raises ConfigError for a pipeline that is not in the configuration.
+    """
+    app.config.pipeline(pipeline)
+    try:
+        yield
+    except (NotHarvestedYetError, WindowBusyError):
+        raise
+    except FloodmarkError as error:
+        _report(app, pipeline, error)
+        raise
+    except Exception as error:
+        _report(app, pipeline, FloodmarkBugError(pipeline, f"the run ended with {type(error).__name__}.", _PRINTED))
+        raise
+
+
+def _report(app: AppContext, pipeline: str, error: FloodmarkError) -> None:
+    alert = run_failed(RUN_FAILED, pipeline, RunFailure.of(error), dag_id="", run_id="", task_id="")
+    where = f"pipeline {pipeline}, floodmark run on {socket.gethostname()}"
+    app.alerts().raise_alert(replace(alert, where=where, do=error.hint or _PRINTED))

@@ -1,0 +1,97 @@
+"""The examination of a pipeline's source: asks it, and has ``core.doctor`` judge the answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from croniter import croniter  # type: ignore[import-untyped]
+
+from floodmark.app.upkeep import likely_stop
+from floodmark.core.doctor.diagnosis import Examined, diagnose
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.grants import ReadTable, build_grants
+from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
+from floodmark.core.policies import NetSource
+from floodmark.core.window.planning import classify_tables, pinned_instances
+from floodmark.wiring.pipelines import wire
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.schema import TableName
+    from floodmark.wiring.pipelines import PipelineWiring
+
+_TICKS = 300
+
+
+def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
+    """Return the findings about the source of a pipeline.
+
+    The warehouse is not needed: a doctor is called before there is a ledger, and when the warehouse is down.
+    """
+    wiring = wire(app.config, pipeline)
+    capture = app.config.source_of(pipeline).capture
+    now = datetime.now(UTC)
+    stop = likely_stop(app, pipeline, now)
+    connection = wiring.source.connection()
+    facts = wiring.source.read_facts()
+    now_utc = now.replace(tzinfo=None)
+    pinned = pinned_instances(wiring.settings, {})
+    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
+    found = diagnose(
+        Examined(
+            wiring.settings,
+            snapshot,
+            classify_tables(wiring.settings, snapshot, {}, stop),
+            facts,
+            connection.encrypt,
+            connection.trust_server_certificate,
+            longest_interval(app.config.pipeline(pipeline).schedule, now_utc),
+            now_utc,
+            stop,
+        )
+    )
+    if capture is None or capture.heartbeat is None:
+        return found
+    return (*found, _examine_heartbeat(wiring, capture.heartbeat))
+
+
+def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:
+    try:
+        found = wiring.source.jobs().read_heartbeat(table)
+    except CdcNotEnabledError as error:
+        return Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
+    except SourcePermissionError as error:
+        return Finding(Grade.NOTE, "heartbeat", str(table), f"it cannot be seen: {error.message}", error.hint)
+    return Finding(Grade.GOOD, "heartbeat", str(table), f"there, with beat {found.beat}.", "")
+
+
+def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
+    """Return the longest time between two runs of a cron schedule, among the next few hundred; None for one on
+    demand."""
+    if schedule is None:
+        return None
+    ticks = croniter(schedule, after)
+    times: list[datetime] = [ticks.get_next(datetime) for _ in range(_TICKS)]
+    return max(later - earlier for earlier, later in pairwise(times))
+
+
+def write_grants(app: AppContext, pipeline: str, login: str) -> str:
+    """Return the script of the rights that a login needs for the tables of a pipeline.
+
+    It names the capture instances that the connection's own login can see.
+    """
+    wiring = wire(app.config, pipeline)
+    facts = wiring.source.read_facts()
+    pinned = pinned_instances(wiring.settings, {})
+    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
+    tables = [
+        ReadTable(
+            table.source,
+            sighting.instance.identity.name if sighting.instance else table.capture_instance,
+            table.net is NetSource.SERVER,
+        )
+        for table, sighting in zip(wiring.settings.tables, snapshot.tables, strict=True)
+    ]
+    return build_grants(facts.database, login, tables, facts.roles)

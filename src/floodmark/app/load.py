@@ -1,0 +1,60 @@
+"""Loads of single tables in parallel to the windows: repairs, and reloads that a person asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from floodmark.app.drift import drift_watch
+from floodmark.core.alerts.runs import LOAD_RUN_FAILED
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
+from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.repair import end_repair
+from floodmark.wiring.pipelines import wire
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.window.plan import WindowPlan
+    from floodmark.sync.run.open_window import OpenResult
+    from floodmark.wiring.pipelines import PipelineWiring
+
+
+def load_desk(app: AppContext, pipeline: str) -> LoadDesk:
+    """Return what plans the loads of a pipeline. Raises ConfigError where it is not in the configuration."""
+    wiring = wire(app.config, pipeline)
+    return LoadDesk(
+        wiring.settings,
+        wiring.source.snapshots(),
+        wiring.ledger.windows(),
+        wiring.warehouse.windows(),
+        drift_watch(app, app.config.pipeline(pipeline).source),
+        app.alerts(),
+    )
+
+
+def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -> OpenResult:
+    """Open the reload of a table, or find the one that is unfinished. Raises from ``core.errors``.
+
+    table: schema.table of the source. where: a condition in T-SQL from a person; it is checked here.
+    """
+    try:
+        name = TableName.parse(table)
+    except ValueError as error:
+        raise ConfigError(pipeline, f"{error}.") from None
+    condition = wire(app.config, pipeline).source.parse_condition(where, name) if where else ""
+    return load_desk(app, pipeline).open_reload(name, condition)
+
+
+def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:
+    """End the alerts about a repair, or about loads that failed, once its window has been published."""
+    plan = wire(app.config, pipeline).ledger.windows().read_window(window_id).plan
+    alerts = app.alerts()
+    end_repair(plan, alerts)
+    alerts.end_alerts(LOAD_RUN_FAILED, pipeline)
+    return plan
+
+
+def is_loading(wiring: PipelineWiring, plan: WindowPlan) -> bool:
+    """Return whether a window of the plan's lane is unfinished."""
+    unfinished = wiring.ledger.windows().list_unfinished(plan.pipeline)
+    return any(opened.plan.lane == plan.lane for opened in unfinished)

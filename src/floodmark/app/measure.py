@@ -1,0 +1,75 @@
+"""How late each table is after a run: as metrics and, beyond the pipeline's ``max_lag``, as an alert.
+
+The source is asked once more, so this is done only where someone receives it. It never fails the run that it follows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from floodmark.core.alerts.runs import LAG, lag
+from floodmark.core.errors import FloodmarkError, NotHarvestedYetError, SourceLoginError, SourceUnavailableError
+from floodmark.core.status.measures import measure_tables
+from floodmark.core.window.planning import pinned_instances
+from floodmark.wiring.pipelines import wire, wire_ledger
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from floodmark.app.context import AppContext
+    from floodmark.core.window.published import AdvanceResult
+
+_LOG = logging.getLogger(__name__)
+_NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotHarvestedYetError)
+"""A source that was out of reach a moment ago is not asked again; one that has captured nothing yet is not late."""
+
+
+@contextmanager
+def measured(app: AppContext, pipeline: str) -> Iterator[None]:
+    """Measure the lag when the step of a run in the block fails, since the rows get later then.
+
+    The error of the step is the one that is raised, whatever comes of the measuring.
+    """
+    try:
+        yield
+    except _NOT_MEASURED:
+        raise
+    except FloodmarkError as error:
+        try:
+            measure_run(app, pipeline)
+        finally:
+            raise error
+
+
+def measure_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None) -> None:
+    """Measure the tables of a pipeline. result: of the window that the run published, if it did."""
+    max_lag, sending = app.config.pipeline(pipeline).max_lag, app.metrics.are_on()
+    try:
+        if sending and result is not None:
+            app.metrics.send_window(result, wire_ledger(app.config).read_window_seconds(result.window_id))
+        if sending or max_lag is not None:
+            _measure(app, pipeline, max_lag, sending=sending)
+    except FloodmarkError as error:
+        _LOG.warning("Could not measure the lag of pipeline %s: %s", pipeline, error)
+
+
+def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sending: bool) -> None:
+    wiring = wire(app.config, pipeline)
+    marks = wiring.ledger.list_table_marks(pipeline)
+    states = wiring.ledger.windows().read_tables(pipeline)
+    pinned = pinned_instances(wiring.settings, states)
+    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
+    measures = measure_tables(marks, snapshot, wiring.source.read_progress(()))
+    if sending:
+        app.metrics.send_measures(pipeline, measures)
+    if max_lag is None:
+        return
+    limit = max_lag.total_seconds()
+    late = [each for each in measures if each.lag_seconds is not None and each.lag_seconds > limit]
+    if late:
+        app.alerts().raise_alert(lag(pipeline, late, limit, snapshot.taken_at))
+    else:
+        app.alerts().end_alerts(LAG, pipeline)

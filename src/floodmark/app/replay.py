@@ -1,0 +1,62 @@
+"""Replays: an interval of the log is merged once more, by the command line or by a run of ``airflow backfill``."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from floodmark.app.drift import drift_watch
+from floodmark.core.alerts.runs import REPLAY_FAILED, parse_data_interval
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.interval import Interval
+from floodmark.sync.recovery.replay import Replay
+from floodmark.wiring.pipelines import wire, wire_ledger
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+
+_LOG = logging.getLogger(__name__)
+
+
+def replay_of(app: AppContext, pipeline: str) -> Replay:
+    """Return what replays intervals of a pipeline. Raises ConfigError where it is not in the configuration."""
+    wiring = wire(app.config, pipeline)
+    return Replay(
+        wiring.settings,
+        wiring.source.snapshots(),
+        wiring.source.replays(),
+        wiring.ledger.replays(),
+        wiring.warehouse.windows(),
+        drift=drift_watch(app, app.config.pipeline(pipeline).source),
+    )
+
+
+def end_replay(app: AppContext, pipeline: str, replayed: str) -> None:
+    """End the part of the alerts about failed backfills that a backfill was about; the other parts stay open.
+
+    replayed: its data interval.
+    """
+    app.alerts().end_part(REPLAY_FAILED, pipeline, replayed)
+
+
+def end_failed_replays(app: AppContext, pipeline: str, replay: Replay, interval: Interval) -> None:
+    """End the alerts about runs of ``airflow backfill`` that failed inside an interval which has now been replayed.
+
+    An alert stays open where the source can no longer say what its data interval held, or where it names no interval.
+    The replay is done, whatever comes of this.
+    """
+    alerts = app.alerts()
+    try:
+        parts = wire_ledger(app.config).list_alert_parts(REPLAY_FAILED, pipeline)
+    except FloodmarkError as error:
+        _LOG.warning("Could not check whether this ends a failed backfill of %s: %s", pipeline, error)
+        return
+    for part in parts:
+        try:
+            failed = replay.find_moments(*parse_data_interval(part))
+        except (FloodmarkError, ValueError) as error:
+            _LOG.warning("Could not check whether this ends the failed backfill of %s: %s", part, error)
+            continue
+        if isinstance(failed, Interval) and interval.covers(failed):
+            _LOG.info("This ends the failed backfill of %s.", part)
+            alerts.end_part(REPLAY_FAILED, pipeline, part)

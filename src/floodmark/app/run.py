@@ -1,0 +1,112 @@
+"""One run of a pipeline: open the next window, load, check and advance it, and end the alerts that are over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from floodmark.app.alerts import reported_failure
+from floodmark.app.drift import drift_watch
+from floodmark.app.measure import measure_run
+from floodmark.app.upkeep import current_stop
+from floodmark.core.alerts.runs import LAG, RUN_FAILED, RUN_LATE
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.window.lane import is_replay_lane
+from floodmark.core.window.plan import WindowState
+from floodmark.sync.recovery.gaps import end_mended, find_stopped
+from floodmark.sync.run.advance import advance_window
+from floodmark.sync.run.check import check_window
+from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.wiring.pipelines import wire
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.window.published import AdvanceResult
+    from floodmark.sync.ports.run import OpenedWindow
+    from floodmark.wiring.pipelines import PipelineWiring
+
+_LOG = logging.getLogger(__name__)
+StartLoad = Callable[["PipelineWiring", int], None]
+"""Runs the load job of a window and returns when it has ended. Raises the error that the job reported."""
+
+
+def run_pipeline(app: AppContext, pipeline: str, start_load: StartLoad, show: Callable[[AdvanceResult], None]) -> str:
+    """Do one window without a scheduler. Return why there was nothing to read, "" after a window was published.
+
+    show: gets what the window did. Raises from ``core.errors``, after the alert about a failed run; also while a gap
+    stops a table of the pipeline, once the others are published.
+    """
+    with reported_failure(app, pipeline):
+        opened = open_next(app, pipeline)
+        if opened.window_id is None:
+            close_run(app, pipeline)
+            return opened.reason
+        wiring = wire(app.config, pipeline)
+        result = finish_window(wiring, opened, start_load)
+        show(result)
+        stopped = find_stopped(wiring.settings, wiring.ledger.windows())
+        close_run(app, pipeline, result, stopped=stopped is not None)
+        if stopped:
+            raise stopped
+    return ""
+
+
+def open_next(app: AppContext, pipeline: str) -> OpenResult:
+    """Return the unfinished window, or a new one.
+
+    Raises ConfigError for a pipeline that is not in the configuration, and what ``open_window`` raises.
+    """
+    wiring = wire(app.config, pipeline)
+    return open_window(
+        wiring.settings,
+        wiring.source.snapshots(),
+        wiring.ledger.windows(),
+        drift_watch(app, app.config.pipeline(pipeline).source),
+        current_stop(app, pipeline, datetime.now(UTC)),
+        alerts=app.alerts(),
+    )
+
+
+def finish_window(wiring: PipelineWiring, opened: OpenResult, start_load: StartLoad) -> AdvanceResult:
+    """Load, check and advance a window that has been opened."""
+    assert opened.window_id is not None  # noqa: S101  (the caller has opened one)
+    if opened.state is WindowState.PLANNED:
+        start_load(wiring, opened.window_id)
+    check_window(opened.window_id, wiring.ledger.windows(), wiring.quality())
+    return advance_window(opened.window_id, wiring.ledger.windows(), wiring.warehouse.windows())
+
+
+def is_merged(wiring: PipelineWiring, window_id: int) -> bool:
+    """Return whether the ledger says that a window has been merged."""
+    return wiring.ledger.windows().read_window(window_id).state is not WindowState.PLANNED
+
+
+def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
+    """Return whether a window was published before, and a watermark that it moved has moved on since."""
+    plan = opened.plan
+    if opened.state is not WindowState.ADVANCED or is_replay_lane(plan.lane):
+        return False
+    states = wiring.ledger.windows().read_tables(plan.pipeline)
+    found = [states[table.source].watermark for table in plan.tables if table.source in states]
+    return any(watermark is not None and watermark > plan.to_lsn for watermark in found)
+
+
+def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
+    """End the alerts about failed and late runs of a pipeline, and measure how late its rows are.
+
+    stopped: a gap stops a table, so that the run fails after all.
+    """
+    alerts = app.alerts()
+    kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
+    if app.config.pipeline(pipeline).max_lag is None:
+        # It is no longer measured.
+        kinds = (*kinds, LAG)
+    for kind in kinds:
+        alerts.end_alerts(kind, pipeline)
+    try:
+        end_mended(pipeline, wire(app.config, pipeline).ledger.windows(), alerts)
+    except FloodmarkError as error:
+        _LOG.warning("Could not check whether repairs of %s have finished: %s", pipeline, error)
+    measure_run(app, pipeline, result)

@@ -1,0 +1,140 @@
+"""Switches of capture instances: what is proposed, what a person decides, and the steps that follow."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.app.load import load_desk
+from floodmark.core.drift.messages import describe_added
+from floodmark.sync.drift.switch import SwitchDesk
+from floodmark.sync.drift.switch_steps import SwitchSteps
+from floodmark.wiring.pipelines import wire, wire_ledger, wire_source, wire_warehouse
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.drift.proposal import Proposal
+    from floodmark.core.drift.switch import InstanceSwitch
+    from floodmark.core.schema import TableName
+    from floodmark.sync.ports.drift import DriftEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedSwitch:
+    """A question for a person."""
+
+    event_id: int
+    key: str
+    """Of this event with this proposal."""
+    subject: str
+    body: str
+    """Markdown with the T-SQL."""
+
+
+def list_proposed(app: AppContext, source: str) -> list[ProposedSwitch]:
+    """Return one question for each table that a person has to decide about."""
+    if not app.pipelines_of(source):
+        return []
+    return [_question(event, proposal) for event, proposal in switch_desk(app, source).list_proposed()]
+
+
+def approve_switch(app: AppContext, event_id: int, by: str) -> str:
+    """Start the switch that an event proposes. Return what happens next.
+
+    Raises OperatorError where there is nothing to approve, or the proposal has changed since.
+    """
+    switch = switch_desk(app, _source_of(app, event_id)).approve(event_id, by)
+    return (
+        f"{switch.table} switches from capture instance {switch.old.name} to {switch.name}, with "
+        f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps, and so does floodmark drift "
+        f"switch {switch.source}."
+    )
+
+
+def reject_switch(app: AppContext, event_id: int, by: str) -> str:
+    """Turn down what an event proposes. Raises OperatorError where there is nothing to reject."""
+    rejected = switch_desk(app, _source_of(app, event_id)).reject(event_id, by)
+    columns = ", ".join(str(each.explained.difference.column) for each in rejected)
+    return f"{rejected[0].table} goes on without {columns}."
+
+
+def run_switches(app: AppContext, source: str) -> str:
+    """Take every approved switch as far as it goes now. Return where each is; where a person has to act, an alert is
+    raised."""
+    config = app.config
+    if not app.pipelines_of(source):
+        return "no pipeline reads this source."
+    desk = switch_desk(app, source)
+    steps = SwitchSteps(
+        source_name=source,
+        pipelines=desk.pipelines,
+        source=desk.source,
+        drift_source=desk.drift_source,
+        control=lambda: wire_source(config, source).instances(),
+        targets=wire_warehouse(config).targets(),
+        open_load=lambda pipeline, table, where: _open_load(app, pipeline, table, where),
+        ledger=desk.ledger,
+        switches=desk.switches,
+        alerts=desk.alerts,
+        elsewhere=[name for name, pipeline in config.pipelines.items() if pipeline.source != source],
+    )
+    return " | ".join(steps.take()) or "no switch of a capture instance is under way."
+
+
+def list_switches(app: AppContext) -> list[InstanceSwitch]:
+    """Return the switches that are under way, of all sources."""
+    ledger = wire_ledger(app.config).switches()
+    return [switch for source in app.config.sources for switch in ledger.list_switches(source)]
+
+
+def switch_desk(app: AppContext, source: str) -> SwitchDesk:
+    """Return what plans the switches of a source that a pipeline reads. Nothing is connected to before it is asked."""
+    names = app.pipelines_of(source)
+    wiring = wire(app.config, names[0])
+    return SwitchDesk(
+        source_name=source,
+        pipelines=[app.config.settings(name) for name in names],
+        source=wiring.source.snapshots,
+        drift_source=wiring.source.drift,
+        ledger=wiring.ledger.windows(),
+        drift=wiring.ledger.drift(),
+        switches=wiring.ledger.switches(),
+        alerts=app.alerts(),
+    )
+
+
+def is_proposal(app: AppContext, event_id: int) -> bool:
+    """Return whether the event proposes a switch, so that to approve it is to start that."""
+    return any(event.event_id == event_id and event.proposal for event in _events(app))
+
+
+def _source_of(app: AppContext, event_id: int) -> str:
+    read = [pipeline.source for pipeline in app.config.pipelines.values()]
+    found = [event.source for event in _events(app) if event.event_id == event_id and event.source in read]
+    # Where there is none, the planner of any source says so.
+    return found[0] if found else read[0]
+
+
+def _events(app: AppContext) -> list[DriftEvent]:
+    return list(wire_ledger(app.config).drift().list_events())
+
+
+def _open_load(app: AppContext, pipeline: str, table: TableName, where: str) -> int:
+    opened = load_desk(app, pipeline).open_reload(table, where)
+    assert opened.window_id is not None  # noqa: S101  (a reload always has a window)
+    return opened.window_id
+
+
+def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
+    columns = ", ".join(proposal.added)
+    body = (
+        f"{event.table}: {describe_added(proposal.explained)}\n\n"
+        f"To take along: **{columns}**.\n\n"
+        "**Approve**: Floodmark runs this at the source, reads the table from the second capture instance as soon as "
+        "it has read the first one up to its start, loads what is new, and drops the first one. No change is lost.\n\n"
+        f"```sql\n{proposal.text}\n```\n\n"
+        f"**Reject**: the table goes on without {columns}."
+    )
+    key = f"{event.event_id}-{zlib.crc32(proposal.text.encode()):08x}"
+    return ProposedSwitch(event.event_id, key, f"{event.table}: take {columns} along?", body)

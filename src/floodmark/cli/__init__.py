@@ -1,0 +1,1 @@
+"""The command ``floodmark``: typer commands, tables for people and JSON for programs."""

@@ -1,0 +1,91 @@
+"""Drift events for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from floodmark.core.drift.messages import describe, describe_ddl, describe_effect
+from floodmark.sync.drift.events import proposed_with, tell_together
+
+if TYPE_CHECKING:
+    from floodmark.core.drift.switch import InstanceSwitch
+    from floodmark.sync.ports.drift import DriftEvent
+
+
+def drift_table(events: Sequence[DriftEvent]) -> Table:
+    """One row per event; the statements that are proposed are in ``drift_details``."""
+    table = Table(title="schema drift", title_justify="left")
+    for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "decided"):
+        table.add_column(name, overflow="fold")
+    for event in events:
+        policies = ", ".join(f"{pipeline}: {policy.value}" for pipeline, policy in sorted(event.policies.items()))
+        how = "rejected" if event.is_rejected else "approved"
+        decided = f"{how} {event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
+        cells = (
+            str(event.event_id), event.source, str(event.table), describe(event.explained.difference), policies,
+            ", ".join(event.held) or "-", f"{event.found_at:%Y-%m-%d %H:%M}", decided,
+        )  # fmt: skip
+        table.add_row(*map(escape, cells), style="red" if event.held else "")
+    return table
+
+
+def drift_details(events: Sequence[DriftEvent]) -> str:
+    """The DDL behind each event, its effect, and the T-SQL that is proposed."""
+    lines = []
+    for event in events:
+        lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
+        lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
+        if event.proposal and event.approved_at is None:
+            lines += [f"  {words}"] if (words := tell_together(proposed_with(event, events))) else []
+            lines += [f"  To take it along, floodmark drift approve {event.event_id} runs:", event.proposal]
+    return "\n".join(lines)
+
+
+def switch_lines(switches: Sequence[InstanceSwitch]) -> str:
+    """How far each has come, as far as the ledger knows."""
+    lines = []
+    for switch in switches:
+        lines.append(
+            f"Switch {switch.switch_id} of {switch.table}: from {switch.old.name} to {switch.name}, with "
+            f"{', '.join(switch.added)}; {switch.state.value}, approved by {switch.approved_by}."
+        )
+        for each in switch.pipelines:
+            filled = (
+                "its new columns are loaded" if each.is_filled else f"window {each.window_id} loads the new columns"
+            )
+            lines.append(f"  {each.pipeline} reads {switch.name} after {each.watermark}; {filled}.")
+    return "\n".join(lines)
+
+
+def drift_json(events: Sequence[DriftEvent]) -> str:
+    return json.dumps([_document(event) for event in events], indent=2)
+
+
+def _document(event: DriftEvent) -> dict[str, Any]:
+    difference = event.explained.difference
+    return {
+        "event_id": event.event_id,
+        "source": event.source,
+        "table": str(event.table),
+        "capture_instance": event.identity.name,
+        "kind": difference.kind.value,
+        "column": difference.column,
+        "before": difference.before,
+        "after": difference.after,
+        "obstacle": difference.obstacle,
+        "ddl": [
+            {"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in event.explained.entries
+        ],
+        "policies": {pipeline: policy.value for pipeline, policy in event.policies.items()},
+        "held": list(event.held),
+        "proposal": event.proposal,
+        "found_at": event.found_at.isoformat(),
+        "approved_at": event.approved_at.isoformat() if event.approved_at else None,
+        "approved_by": event.approved_by,
+        "is_rejected": event.is_rejected,
+    }

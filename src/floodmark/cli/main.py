@@ -1,0 +1,72 @@
+"""``floodmark``: a run without a scheduler, and the questions a person asks of a pipeline.
+
+Exit status: 0 done; 1 it failed, or source and warehouse differ; 2 the command or the configuration is wrong; 75 it
+failed for a reason that may pass, so that trying again makes sense. ``status --check``: 3 when something wants
+attention, 4 when a table gets no new rows. ``doctor``: 3 for risks, 4 for problems. Errors are one message on standard
+error; results go to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from floodmark.app.alerts import send_test_message
+from floodmark.cli import drift, questions, runs
+from floodmark.cli.process import EXIT_FAILED, ConfigFile, explained, has_airflow_database, log_plainly, open_app
+from floodmark.config.loading import dump_config, load_config
+from floodmark.wiring.places import config_path
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+for command in (runs.run, runs.replay, runs.reload, questions.status, questions.doctor, questions.verify):
+    app.command()(command)
+config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
+app.add_typer(config_app, name="config")
+app.add_typer(drift.drift_app, name="drift")
+alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and who is told of them.")
+app.add_typer(alerts_app, name="alerts")
+
+
+@config_app.command("check")
+def check_config(
+    file: Annotated[Path | None, typer.Argument(help="[default: FLOODMARK_CONFIG, include/pipelines.yaml]")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print it with every default written out.")] = False,
+) -> None:
+    """Read the configuration and report everything that is wrong with it. Asks neither source nor warehouse."""
+    with explained():
+        path = file or config_path()
+        loaded = load_config(path)
+    if show:
+        typer.echo(dump_config(loaded), nl=False)
+        return
+    tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
+    typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+
+
+@alerts_app.command("test")
+def test_alerts(config: ConfigFile = None) -> None:
+    """Send a message to every channel of the configuration. Exit status 1 when one of them does not take it."""
+    with explained():
+        tried = send_test_message(open_app(config))
+    for name, problem in tried.items():
+        typer.echo(f"{name}: {problem or 'told'}")
+    if not tried:
+        typer.echo("There is no channel.")
+    if any(tried.values()):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def main() -> None:
+    """The console script."""
+    if has_airflow_database():
+        # Without a running task Airflow looks connections up in the environment only; as a server it asks its database.
+        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    log_plainly()
+    app()

@@ -1,0 +1,68 @@
+"""What every command has in common: options, errors as one message and an exit status, and a plain log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from floodmark.app.context import AppContext
+from floodmark.config.loading import load_config
+from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.wiring.metrics import AirflowMetrics
+from floodmark.wiring.places import config_path
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_TRY_AGAIN = 75
+out = Console(soft_wrap=False)
+"""Results go here."""
+_err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="The configuration [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def open_app(config: Path | None) -> AppContext:
+    """Return the context of a command. config: the file, None for the default one. Raises ConfigError."""
+    return AppContext(load_config(config or config_path()), metrics=AirflowMetrics())
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn our errors into one message and an exit status."""
+    try:
+        yield
+    except FloodmarkError as error:
+        _err.print(f"floodmark: {error.in_full}", markup=False)
+        if isinstance(error, ConfigError):
+            raise typer.Exit(EXIT_CONFIG) from None
+        raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
+
+
+def log_plainly() -> None:
+    """Our own words only, on standard error. Airflow, once imported, would write its warnings to standard output."""
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    own = logging.getLogger("floodmark")
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+
+
+def has_airflow_database() -> bool:
+    """Whether there is an Airflow here: asking one that is not there would make an empty database for it."""
+    if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
+        return True
+    return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()

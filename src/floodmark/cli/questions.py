@@ -1,0 +1,79 @@
+"""``floodmark status``, ``doctor`` and ``verify``: the questions that a person or a monitor asks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from floodmark.app.doctor import examine_source, write_grants
+from floodmark.app.status import read_status
+from floodmark.app.status_table import status_table
+from floodmark.app.verify import verify_pipeline
+from floodmark.cli.findings import findings_json, findings_table
+from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, explained, open_app, out
+from floodmark.cli.tables import status_json, verification_json, verification_remarks, verification_table
+from floodmark.core.doctor.diagnosis import worst
+from floodmark.core.doctor.finding import Grade
+
+DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
+STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
+
+
+def status(
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask the source too: verdict of now, lag, headroom.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
+    ] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """State, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
+    with explained():
+        app = open_app(config)
+        names = [pipeline] if pipeline else list(app.config.pipelines)
+        statuses = [read_status(app, name, live=live) for name in names]
+    if as_json:
+        typer.echo(status_json(statuses))
+    else:
+        for each in statuses:
+            out.print(status_table(each))
+    code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
+    if check and code:
+        raise typer.Exit(code)
+
+
+def doctor(
+    pipeline: Pipeline,
+    grants: Annotated[str | None, typer.Option(help="Print the rights that this login needs, as T-SQL.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Examine the source of PIPELINE, with what mends each finding. Exit status 3 for risks, 4 for problems."""
+    with explained():
+        app = open_app(config)
+        if grants is not None:
+            typer.echo(write_grants(app, pipeline, grants), nl=False)
+            return
+        findings = examine_source(app, pipeline)
+    if as_json:
+        typer.echo(findings_json(findings))
+    else:
+        out.print(findings_table(pipeline, findings))
+    if code := DOCTOR_EXITS.get(worst(findings)):
+        raise typer.Exit(code)
+
+
+def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Compare source and warehouse row by row and name the differing keys. Exit status 1 when there are any."""
+    with explained():
+        results = list(verify_pipeline(open_app(config), pipeline))
+    if as_json:
+        typer.echo(verification_json(results))
+    else:
+        out.print(verification_table(results))
+        for line in verification_remarks(results):
+            out.print(line, markup=False, highlight=False)
+    if not all(result.equal for result in results):
+        raise typer.Exit(EXIT_FAILED)

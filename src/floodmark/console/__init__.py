@@ -1,1 +1,0 @@
-"""What people look at: the terminal tables of the CLI and, later, the status page."""

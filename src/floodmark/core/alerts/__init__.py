@@ -1,0 +1,1 @@
+"""Alerts: their texts and what is told apart."""

@@ -1,0 +1,1 @@
+"""What a source is examined for."""

@@ -1,0 +1,59 @@
+"""The least rights a login needs at a source, as a script for its DBA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from floodmark.core.schema import TableName
+from floodmark.core.source.scripts import grant_select, literal, quote
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table that a pipeline reads. instance None: its capture instance cannot be seen; default_instance is the name
+    that it has if nobody chose another. uses_net_function: net changes are read from the server's function."""
+
+    table: TableName
+    instance: str | None
+    uses_net_function: bool = False
+
+    @property
+    def default_instance(self) -> str:
+        return f"{self.table.schema}_{self.table.name}"
+
+
+def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: Mapping[str, str]) -> str:
+    """T-SQL; it may be run again. roles: the gating role by capture instance.
+
+    SELECT on a table is needed even where only its changes are read: the server shows an instance to nobody else.
+    """
+    user = quote(login)
+    lines = [
+        f"-- What Floodmark needs with login {login}, and nothing else. To be run by the DBA.",
+        f"USE {quote(database)};",
+        _create_user(login),
+    ]
+    for each in sorted(set(tables), key=lambda each: each.table):
+        instance = each.instance or each.default_instance
+        if each.instance is None:
+            lines.append(f"-- {each.table}: its capture instance cannot be seen; {instance} is the name by default.")
+        lines.append(grant_select(each.table.schema, each.table.name, login))
+        lines.append(grant_select("cdc", f"{instance}_CT", login))
+        if each.uses_net_function:
+            lines.append(grant_select("cdc", f"fn_cdc_get_net_changes_{instance}", login))
+        if role := roles.get(instance):
+            lines.append(f"ALTER ROLE {quote(role)} ADD MEMBER {user};")
+    lines += [
+        "-- To see whether the capture job runs, and how long changes are kept. Not on Azure SQL Database.",
+        "USE msdb;",
+        _create_user(login),
+        grant_select("dbo", "cdc_jobs", login),
+        grant_select("dbo", "sysjobactivity", login),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _create_user(login: str) -> str:
+    name = quote(login)
+    return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"

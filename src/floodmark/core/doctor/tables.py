@@ -1,0 +1,115 @@
+"""What ``doctor`` finds in one table of a pipeline: its instance, rights, key, net changes, command ids and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.server_facts import ServerFacts
+from floodmark.core.errors import FloodmarkError, NoKeyError
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import NetSource
+from floodmark.core.settings import TableSettings
+from floodmark.core.source.scripts import disable_instance, enable_table, grant_select, quote
+from floodmark.core.source.snapshot import CaptureInstance, TableSighting, Validity, Verdict
+from floodmark.core.source.verdicts import INCIDENTS
+from floodmark.core.types import warehouse_type
+from floodmark.core.window.planning import with_key
+
+
+def examine_table(
+    settings: TableSettings, validity: Validity, sighting: TableSighting, facts: ServerFacts
+) -> Iterator[Finding]:
+    """What the snapshot cannot show of a table without an instance is left out."""
+    subject = str(settings.source)
+    if validity.verdict in INCIDENTS:
+        check = "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance"
+        yield Finding(Grade.PROBLEM, check, subject, validity.cause, _mend_verdict(settings, validity, facts))
+    instance = sighting.instance
+    if instance is None:
+        return
+    if validity.verdict not in INCIDENTS:
+        # Without the ledger nobody knows what has been read: every table counts as not started here.
+        stands = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
+        yield Finding(Grade.GOOD, "instance", subject, f"{instance.identity.name}: {stands}.")
+    yield from _role(subject, sighting, facts)
+    yield from _key(settings, instance)
+    yield from _net(settings, instance)
+    yield from _columns(settings, instance, facts)
+    if not instance.has_command_id:
+        yield Finding(
+            Grade.RISK, "command id", subject,
+            "its change table has no __$command_id: the order of changes within one transaction is not certain.",
+            "Install a current cumulative update of SQL Server, then in this database: EXEC sys.sp_cdc_vupgrade;",
+        )  # fmt: skip
+    else:
+        yield Finding(Grade.GOOD, "command id", subject, "changes within a transaction have an order.")
+
+
+def _mend_verdict(settings: TableSettings, validity: Validity, facts: ServerFacts) -> str:
+    name = settings.source
+    if validity.verdict is Verdict.INSTANCE_MISSING:
+        return enable_table(name)
+    if validity.verdict is Verdict.NO_PERMISSION:
+        change_table = f"{settings.capture_instance or f'{name.schema}_{name.name}'}_CT"
+        return f"{grant_select(name.schema, name.name, facts.user)} {grant_select('cdc', change_table, facts.user)}"
+    return validity.hint
+
+
+def _role(subject: str, sighting: TableSighting, facts: ServerFacts) -> Iterator[Finding]:
+    """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner (cdc.md A.13)."""
+    assert sighting.instance is not None  # noqa: S101  (examine_table saw to it)
+    name = sighting.instance.identity.name
+    role = facts.roles.get(name)
+    if role and isinstance(sighting.min_lsn, Lsn):
+        text = f"capture instance {name} is gated by role {role}, and the login may read it."
+        yield Finding(Grade.GOOD, "permissions", subject, text)
+    elif role:
+        text = f"capture instance {name} is gated by role {role}, which the login needs, unless it is in it already."
+        mend = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
+        yield Finding(Grade.NOTE, "permissions", subject, text, mend)
+
+
+def _key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
+    subject = str(settings.source)
+    try:
+        found = with_key(settings, instance)
+    except NoKeyError as error:
+        yield Finding(Grade.PROBLEM, "key", subject, error.message, error.hint)
+    else:
+        yield Finding(Grade.GOOD, "key", subject, f"rows are merged by ({', '.join(found.table.key)}).")
+
+
+def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
+    subject, name = str(settings.source), instance.identity.name
+    if instance.supports_net_changes:
+        yield Finding(Grade.GOOD, "net changes", subject, f"{name} supports them; read by {settings.net.value}.")
+    elif settings.net is NetSource.SERVER:
+        yield Finding(
+            Grade.PROBLEM, "net changes", subject, f"net: server, but {name} does not support net changes.",
+            "Set net: spark in pipelines.yaml; or make the instance anew, after which the table is loaded again: "
+            f"{disable_instance(settings.source, name)} {enable_table(settings.source, net_changes=True)}",
+        )  # fmt: skip
+    else:
+        yield Finding(Grade.GOOD, "net changes", subject, "computed in Spark; the server has no index for them.")
+
+
+def _columns(settings: TableSettings, instance: CaptureInstance, facts: ServerFacts) -> Iterator[Finding]:
+    subject, columns = str(settings.source), instance.table.columns
+    computed = [column.name for column in columns if column.is_computed]
+    if computed:
+        text = f"computed columns ({', '.join(computed)}) are NULL in the change table; the target leaves them out."
+        yield Finding(Grade.NOTE, "computed columns", subject, text, "Compute them in the warehouse.")
+    others = facts.other_collations.get(settings.source)
+    if others:
+        yield Finding(
+            Grade.RISK, "collation", subject,
+            f"{', '.join(others)}: not the collation of the database, {facts.collation}, so that signs beyond ASCII may"
+            " arrive wrong in the change table.",
+            "Change the columns to nvarchar, or to the collation of the database.",
+        )  # fmt: skip
+    for column in instance.table.stored_columns:
+        try:
+            warehouse_type(instance.table, column, settings.temporal)
+        except FloodmarkError as error:
+            yield Finding(Grade.PROBLEM, "types", subject, error.message, error.hint)

@@ -1,0 +1,1 @@
+"""Schema drift: shapes of tables, their differences, proposals and switches of capture instances."""

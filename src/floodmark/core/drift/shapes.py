@@ -1,0 +1,191 @@
+"""Schema drift: how a tracked table came to differ from what was known of it, and what is to be done about it.
+
+Owns the classes, their policies, and the comparison of two shapes. Which type holds which is in ``drift_types``, the
+DDL behind a difference in ``ddl``, the sentences for people in ``drift_words``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from floodmark.core.drift.supported import why_not_carried
+from floodmark.core.drift.types import TypeChange, classify_type
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.snapshot import InstanceIdentity, TableSighting
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """A table and its capture instance as they were seen at one moment.
+
+    name: of the source table. captured: columns that reach the target. lost: captured columns that the source has
+    dropped, also when a column of the same name has been added since. uncaptured: columns of the source that the
+    instance does not capture; their ordinal is the source's column_id. key: the server's. ddl_lsn: up to where the DDL
+    history has been looked through, None for not at all.
+    """
+
+    name: TableName
+    identity: InstanceIdentity
+    captured: tuple[SourceColumn, ...]
+    lost: tuple[str, ...]
+    uncaptured: tuple[SourceColumn, ...]
+    key: tuple[str, ...]
+    max_column_id: int
+    ddl_lsn: Lsn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that changed. column None: the table as a whole. before, after: in words, "" where there is none.
+
+    is_captured False: the column has never reached the target, so that there is nothing to stop for. obstacle: why a
+    column that was added can never reach it, "" where it can.
+    """
+
+    kind: DriftClass
+    column: str | None = None
+    before: str = ""
+    after: str = ""
+    is_captured: bool = True
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Why a table that was known could not be seen. renamed_to: where its capture instance has gone."""
+
+    cdc_enabled: bool
+    exists: bool
+    renamed_to: TableName | None = None
+
+
+def stored(table: SourceTable, lost: tuple[str, ...]) -> SourceTable:
+    """The table without the columns it has lost: their NULLs must not overwrite what the target has."""
+    if not lost:
+        return table
+    columns = tuple(column for column in table.columns if column.name not in lost)
+    return SourceTable(table.name, columns, table.key)
+
+
+def is_as_known(sighting: TableSighting, shape: TableShape) -> bool:
+    """Whether one look shows the table as it is known, so that nobody needs to look closer.
+
+    The highest column_id tells a column that was dropped and added again from one that stayed: ids are never reused.
+    """
+    instance = sighting.instance
+    if instance is None or instance.identity != shape.identity:
+        return False
+    table = stored(instance.table, shape.lost)
+    return (table.columns, table.key, table.name, sighting.max_column_id) == (
+        shape.captured, shape.key, shape.name, shape.max_column_id
+    )  # fmt: skip
+
+
+def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> tuple[Difference, ...]:
+    """Everything that differs, in the order in which somebody should read it."""
+    if known.identity != seen.identity:
+        before, after = _instance(known.identity), _instance(seen.identity)
+        return (Difference(DriftClass.INSTANCE_REPLACED, None, before, after),)
+    return (*_table_differences(known, seen), *_captured(known, seen, temporal), *_uncaptured(known, seen, temporal))
+
+
+def added_column(column: SourceColumn) -> Difference:
+    """A column of the source that the capture instance does not capture."""
+    return Difference(
+        DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False,
+        obstacle=why_not_carried(column),
+    )  # fmt: skip
+
+
+def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
+    """The columns that both instances capture as the other one was last seen with them; the rest as it is now."""
+    before = {column.name: column for column in elsewhere.captured}
+    captured = tuple(
+        replace(before[column.name], ordinal=column.ordinal) if column.name in before else column
+        for column in seen.captured
+    )
+    return replace(seen, captured=captured, key=elsewhere.key)
+
+
+def classify_absence(known: TableShape, absence: Absence) -> Difference:
+    """Why the table is not to be seen any more. A right that was taken away is no drift; the caller knows of it."""
+    if not absence.cdc_enabled or (absence.exists and absence.renamed_to is None):
+        return Difference(DriftClass.CDC_DISABLED, None, _instance(known.identity), "no capture instance")
+    if absence.renamed_to is not None:
+        return Difference(DriftClass.TABLE_RENAMED, None, str(known.name), str(absence.renamed_to))
+    return Difference(DriftClass.TABLE_DROPPED, None, str(known.name), "no such table that the login may see")
+
+
+def select_policy(policies: DriftPolicies, difference: Difference, *, declares_key: bool = False) -> DriftPolicy:
+    """The policy for a difference. declares_key: the configuration names the key, so the server's does not matter."""
+    policy = policies.of(difference.kind)
+    harmless = not difference.is_captured or (difference.kind is DriftClass.KEY_CHANGED and declares_key)
+    if harmless and policy in (DriftPolicy.HOLD, DriftPolicy.EVOLVE):
+        return DriftPolicy.ALERT
+    if difference.obstacle and policy is DriftPolicy.PROPOSE:
+        return DriftPolicy.ALERT
+    return policy
+
+
+def _table_differences(known: TableShape, seen: TableShape) -> Iterator[Difference]:
+    if known.name != seen.name:
+        yield Difference(DriftClass.TABLE_RENAMED, None, str(known.name), str(seen.name))
+    if known.key != seen.key:
+        yield Difference(DriftClass.KEY_CHANGED, None, _key(known.key), _key(seen.key))
+
+
+def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
+    now = {column.name: column for column in seen.captured}
+    for before in known.captured:
+        after = now.get(before.name)
+        if after is None:
+            yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type)
+        else:
+            yield from _column(before, after, temporal, is_captured=not before.is_computed)
+
+
+def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
+    then = {(column.name, column.ordinal): column for column in known.uncaptured}
+    now = {(column.name, column.ordinal): column for column in seen.uncaptured}
+    for place, before in then.items():
+        if place in now:
+            yield from _column(before, now[place], temporal, is_captured=False)
+        else:
+            yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type, is_captured=False)
+    for place, after in now.items():
+        if place not in then:
+            yield added_column(after)
+
+
+_OF_TYPE = {
+    TypeChange.WIDENED: DriftClass.TYPE_WIDENED,
+    TypeChange.NARROWED: DriftClass.TYPE_NARROWED,
+    TypeChange.CHANGED: DriftClass.TYPE_CHANGED,
+}
+
+
+def _column(
+    before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy, *, is_captured: bool
+) -> Iterator[Difference]:
+    change = classify_type(before, after, temporal)
+    if change is not None:
+        types = (before.declared_type, after.declared_type)
+        yield Difference(_OF_TYPE[change], before.name, *types, is_captured=is_captured)
+    if before.nullable != after.nullable:
+        words = (_nullability(before), _nullability(after))
+        yield Difference(DriftClass.NULLABILITY_CHANGED, before.name, *words, is_captured=is_captured)
+
+
+def _nullability(column: SourceColumn) -> str:
+    return "NULL" if column.nullable else "NOT NULL"
+
+
+def _key(names: tuple[str, ...]) -> str:
+    return f"({', '.join(names)})" if names else "no key"
+
+
+def _instance(identity: InstanceIdentity) -> str:
+    return f"{identity.name} (object {identity.object_id}, made {identity.created_at:%Y-%m-%d %H:%M:%S})"

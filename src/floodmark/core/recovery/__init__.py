@@ -1,0 +1,1 @@
+"""What is done about changes that are gone or wanted once more: gaps and replays."""

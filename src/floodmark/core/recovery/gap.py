@@ -1,0 +1,91 @@
+"""Gaps: stretches of the log whose changes can no longer be read, and what becomes of a table that has one.
+
+The changes are lost, the rows are not: the table itself still has them. A repair reads the whole table once more and
+then sweeps rows that are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from floodmark.core.alert import Alert
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.state import TableState
+
+REPAIR = "repair"
+"""The kind of the alert that a table is loaded anew because of a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What was lost: changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
+
+    Of a source that was rewound it is the stretch that the target has and the source has no more. Once the source has
+    written on beyond it, it is not known any more where it begins.
+    """
+
+    table: TableName
+    verdict: Verdict
+    cause: str
+    after_lsn: Lsn | None
+    to_lsn: Lsn | None
+    after_at: datetime | None
+    to_at: datetime | None
+
+
+def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
+    """validity: one of ``GAPS``."""
+    at = state.watermark_at if state else None
+    gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
+    if validity.verdict is Verdict.AHEAD_OF_SOURCE:
+        newest, watermark = snapshot.max_lsn, validity.watermark
+        if not isinstance(newest, Lsn) or (watermark and newest >= watermark):
+            return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
+        return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
+    if validity.verdict is Verdict.INSTANCE_REPLACED and sighting.instance is not None:
+        return replace(gap, to_lsn=sighting.instance.start_lsn, to_at=sighting.instance.identity.created_at)
+    return replace(gap, to_lsn=validity.min_lsn, to_at=sighting.min_lsn_at)
+
+
+def repairing(validity: Validity, cause: str, *, is_first: bool = False) -> Validity:
+    """The verdict on a table that is being loaded beside the others, anew or for the first time."""
+    hint = "Its old rows are served meanwhile; when the load has been published, it goes on with the others."
+    if is_first:
+        hint = "The others go on meanwhile; when the load has been published, it goes on with them."
+    return replace(validity, verdict=Verdict.REPAIRING, cause=cause, hint=hint)
+
+
+def repair_key(pipeline: str, table: TableName) -> str:
+    """The event key of the alert."""
+    return f"repair:{pipeline}:{table}"
+
+
+def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
+    lost = f"({gap.after_lsn or 'an unknown beginning'}, {gap.to_lsn or 'unknown'}]"
+    known = gap.after_at or gap.to_at
+    times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if known else ""
+    return Alert(
+        kind=REPAIR,
+        subject=pipeline,
+        table=gap.table,
+        what=f"{gap.verdict.value}: {gap.cause} Window {window_id} loads the table anew.",
+        means=f"The changes in {lost}{times} cannot be read one by one any more. Until the load has been published, "
+        "the target shows the table as it was; the other tables of the pipeline go on.",
+        do=f"See that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
+        + _PREVENT[gap.verdict],
+        event_key=repair_key(pipeline, gap.table),
+    )
+
+
+_PREVENT = {
+    Verdict.EXPIRED: "Then raise the retention, or run more often.",
+    Verdict.INSTANCE_REPLACED: "Then find out who replaced the capture instance.",
+    Verdict.AHEAD_OF_SOURCE: "Then find out whether the source was restored or failed over, and what else it lost.",
+}
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "an unknown time"

@@ -1,0 +1,185 @@
+"""A replay: an interval of the log that was examined before, merged once more. What of it may be merged into which
+table; which interval is meant is found in ``core.replay_interval``.
+
+What a window brought can be merged again, because each key that it touched has a row or a tombstone in the target, with
+the LSN of its last change. Of changes that never went through a window that is not so: a row that came and went before
+the first load, or in a stretch that a reload jumped over, has left nothing, and its insert alone would bring it to life
+for ever. A load of a whole table stands at L0: it read the rows as of L0 or later, and every change after L0 goes
+through windows. So of each table only what comes after the newest L0 is replayed. L0 is the right bound, and
+not the end of the read: of what the load read too early, the change comes in a window after L0, which leaves a row or a
+tombstone. And nothing is missed below L0 in a table as the load left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import classify, describe_low_end, incident
+from floodmark.core.window.plan import TablePlan, WindowPlan
+from floodmark.core.window.planning import plan_table
+
+_REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLoad:
+    """The newest published load of all rows of a table: a first load, a reload, a repair. Rows are stamped with to_lsn;
+    to_lsn_at: its commit time, local time of the source, None where it is not known."""
+
+    window_id: int
+    to_lsn: Lsn
+    to_lsn_at: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.to_lsn}" + (f" ({self.to_lsn_at:%Y-%m-%d %H:%M:%S})" if self.to_lsn_at else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRecords:
+    """What the ledger says of the tables beside their states. left_out: why a table must not be touched now.
+
+    server_net_ends: where the window ends that the interval's end lies inside of, if its net changes are the server's.
+    They leave out a row that came and went in one window, so that there is no tombstone, and the insert must not be
+    replayed without the delete.
+    """
+
+    left_out: Mapping[TableName, str] = field(default_factory=dict)
+    whole_loads: Mapping[TableName, WholeLoad] = field(default_factory=dict)
+    server_net_ends: Mapping[TableName, Lsn] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """tables: each with the part of the interval that is replayed. left_out: a sentence for each that is not, or not
+    wholly. records: what it was planned on."""
+
+    interval: Interval
+    tables: tuple[TablePlan, ...]
+    left_out: tuple[str, ...]
+    records: ReplayRecords
+
+    @property
+    def to_lsn(self) -> Lsn:
+        """The end of what is replayed."""
+        return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
+
+
+def plan_replay(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState], interval: Interval,
+    records: ReplayRecords,
+) -> ReplayPlan:  # fmt: skip
+    """Only what lies up to a table's watermark is replayed: a LOB that a change left out is right only when windows are
+    merged for the first time in their order, and what lies above is for the normal runs. Raises the error of the
+    gravest verdict; where a table's validity interval begins inside its part of the interval, nothing is replayed of
+    any.
+    """
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    said = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
+    plans, refused = [], []
+    for table in settings.tables:
+        state = states.get(table.source)
+        if table.source in records.left_out:
+            continue
+        if state is None or state.watermark is None:
+            said.append(f"{table.source}: it has not been loaded yet.")
+            continue
+        part, sentences = _part_of(table.source, interval, state.watermark, records)
+        said += [f"{table.source}: {sentence}" for sentence in sentences]
+        if part is None:
+            continue
+        sighting = sightings[table.source]
+        if validity := _refusal(sighting, snapshot, state, part):
+            refused.append(validity)
+            continue
+        plans.append(_plan(table, sighting, snapshot, state, part))
+    if error := incident(settings.name, tuple(refused)):
+        raise error
+    return ReplayPlan(interval, tuple(plans), tuple(said), records)
+
+
+def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
+    """Why an unfinished replay can no longer be finished as it was planned; None where it can.
+
+    plan: of the same interval, as it would be planned now.
+    """
+    now = {table.source: table for table in plan.tables}
+    for table in window.tables:
+        planned, load = now.get(table.source), plan.records.whole_loads.get(table.source)
+        if planned is None:
+            said = (line for line in plan.left_out if line.startswith(f"{table.source}: "))
+            return next(said, f"{table.source}: it does not belong to the pipeline any more.")
+        if load is not None and load.window_id > window.window_id:
+            return f"{table.source}: the whole table was read since, at {load}."
+        if planned.instance.identity != table.instance.identity:
+            return f"{table.source}: it is read from capture instance {planned.instance.identity.name} now."
+        if not _covers(planned.interval, table.interval):
+            return f"{table.source}: of {table.interval} only {planned.interval} can be replayed now."
+    return None
+
+
+def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
+    if wide is None or narrow is None:
+        return wide is narrow
+    return wide.after_lsn <= narrow.after_lsn and narrow.to_lsn <= wide.to_lsn
+
+
+def _part_of(
+    table: TableName, interval: Interval, watermark: Lsn, records: ReplayRecords
+) -> tuple[Interval | None, list[str]]:
+    """What of the interval is replayed of a table, and sentences on where that differs."""
+    load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
+    after, to, said = interval.after_lsn, interval.to_lsn, []
+    if load is not None and to <= load.to_lsn:
+        return None, [
+            f"nothing to replay: the whole table was read at {load}, and is complete from there on (if rows were lost "
+            "since: floodmark reload, with --where for some of them)."
+        ]
+    if load is not None and after < load.to_lsn:
+        after = load.to_lsn
+        said.append(f"from {load} on, at which the whole table was read.")
+    if watermark <= after:
+        return None, [*said, f"all of it lies above the watermark {watermark}, for the normal runs."]
+    if watermark < to:
+        to = watermark
+        said.append(f"up to the watermark {watermark}; what lies above is for the normal runs.")
+    elif net_end is not None and to < min(net_end, watermark):
+        to = min(net_end, watermark)
+        said.append(f"up to {to}, the end of a window whose net changes the server computed.")
+    return Interval(after, to), said
+
+
+def _plan(
+    table: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
+) -> TablePlan:
+    planned = plan_table(
+        table, sighting, replace(snapshot, max_lsn=part.to_lsn), replace(state, watermark=part.after_lsn)
+    )
+    return replace(planned, watermark=state.watermark)
+
+
+def _refusal(
+    sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
+) -> Validity | None:  # fmt: skip
+    """A verdict that forbids it. That capture stands still, or has cleaned up elsewhere, is no matter here."""
+    validity = classify(sighting, snapshot, state)
+    if validity.verdict in _REFUSED:
+        return validity
+    low = sighting.min_lsn
+    assert isinstance(low, Lsn)  # noqa: S101  (else classify finds a right missing, or the source set back)
+    if low <= part.after_lsn.next():
+        return None
+    return Validity(
+        sighting.table, Verdict.EXPIRED,
+        f"the interval {part} begins below the low end of the capture instance, "
+        f"{describe_low_end(sighting)}: changes in it were cleaned up or never captured.",
+        "Choose a later beginning, or load the table anew.",
+        state.watermark, low,
+    )  # fmt: skip

@@ -1,0 +1,10 @@
+"""The editions of SQL Server that behave in ways of their own."""
+
+from __future__ import annotations
+
+AZURE_SQL_DATABASE = frozenset({5, 12})
+"""SERVERPROPERTY('EngineEdition') of Azure SQL Database and of SQL database in Fabric: neither has an Agent."""
+
+
+AZURE = AZURE_SQL_DATABASE | {8}
+"""And of Azure SQL Managed Instance, which has one."""

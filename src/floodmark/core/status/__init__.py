@@ -1,0 +1,1 @@
+"""How late tables are, and how far a source has come."""

@@ -1,0 +1,85 @@
+"""How a table stands: how far it lags, how much time is left before cleanup passes it, and whether somebody must look.
+
+All moments are local time of the source, which is the clock that commits, cleanup and lag are measured by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+
+from floodmark.core.durations import tell_length
+from floodmark.core.lsn import Lsn
+from floodmark.core.source.snapshot import SourceSnapshot, Verdict
+from floodmark.core.source.verdicts import INCIDENTS
+from floodmark.core.upkeep.change_table import ChangeTableSize
+
+_SHORT_OF_RETENTION = 0.25
+
+
+class Standing(IntEnum):
+    """The greater, the worse."""
+
+    FINE = 0
+    ATTENTION = 1
+    """Nothing is lost and it may mend itself, but somebody should look before long."""
+    INCIDENT = 2
+    """The table gets no new rows until somebody acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """transactions_behind: committed after a watermark, in the whole database, by watermark. retention_minutes: of the
+    cleanup job, None where there is none or the login may not see it. sizes: of the change tables it may see."""
+
+    transactions_behind: Mapping[Lsn, int]
+    retention_minutes: int | None
+    sizes: tuple[ChangeTableSize, ...] = ()
+
+
+def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:
+    """Age of the watermark; 0 when the source has nothing newer, None where there is no watermark. At least so much,
+    where the source's clock was set since."""
+    if watermark is None or watermark_at is None:
+        return None
+    if isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn <= watermark:
+        return 0.0
+    return max((snapshot.taken_at - watermark_at).total_seconds() - snapshot.clock_ahead_seconds, 0.0)
+
+
+def headroom_seconds(
+    watermark_at: datetime | None, taken_at: datetime, retention_minutes: int | None, verdict: Verdict
+) -> float | None:  # fmt: skip
+    """Until cleanup may delete what comes after the watermark, if the watermark stays where it is; 0 when it has.
+
+    Cleanup keeps what is younger than the retention, counted from the newest entry of cdc.lsn_time_mapping, which is
+    not after ``taken_at``: the true headroom is not smaller. None without a watermark or a known retention.
+    """
+    if verdict is Verdict.EXPIRED:
+        return 0.0
+    if watermark_at is None or retention_minutes is None:
+        return None
+    return max(retention_minutes * 60 - (taken_at - watermark_at).total_seconds(), 0.0)
+
+
+def judge(
+    verdict: Verdict | None, lag: float | None, headroom: float | None, *, lag_limit_seconds: float,
+    retention_minutes: int | None = None, mends_itself: bool = False,
+) -> tuple[Standing, str]:  # fmt: skip
+    """With the reason, "" where it is fine. verdict None: no run has looked at the table yet. mends_itself: the next
+    run begins to load the table anew for this verdict."""
+    is_mended = verdict is Verdict.REPAIRING or mends_itself
+    if not is_mended and (verdict in INCIDENTS or verdict is Verdict.HELD):
+        return Standing.INCIDENT, verdict.value
+    # What is loaded anew needs nothing of what cleanup takes.
+    if not is_mended and headroom == 0.0:
+        return Standing.INCIDENT, "cleanup may have passed the watermark"
+    if verdict and (is_mended or verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING)):
+        return Standing.ATTENTION, verdict.value
+    if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
+        return Standing.ATTENTION, f"only {tell_length(headroom)} until cleanup passes the watermark"
+    if lag is not None and lag > lag_limit_seconds:
+        return Standing.ATTENTION, f"lags by {tell_length(lag)}, more than {tell_length(lag_limit_seconds)}"
+    return Standing.FINE, ""

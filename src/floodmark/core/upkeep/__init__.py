@@ -1,0 +1,1 @@
+"""The upkeep of a source: its capture job, its retention, its change tables."""

@@ -1,0 +1,1 @@
+"""Windows: the plan of one, its chunks, lanes and states."""

@@ -1,0 +1,66 @@
+"""What a load job says to the process that started it: one line on standard output when it begins, and one at its end.
+
+``spark_jobs/load_window.py`` prints them; the last one is success or error, never both. Airflow's operator and the CLI
+read them. An error arrives as the error it was, so that retry or fail is decided by its class and not by a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from floodmark.core import errors
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.window.plan import TableCounts
+
+STARTED = "FLOODMARK_STARTED"
+"""The first line: Java, Spark and Python have started, and the job itself begins."""
+PREFIX = "FLOODMARK_RESULT "
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """error None: the window is merged. counts: source table as text -> rows."""
+
+    window_id: int
+    counts: Mapping[str, TableCounts] = field(default_factory=dict)
+    error: FloodmarkError | None = None
+
+
+def format_load_result(result: LoadResult) -> str:
+    """One line without its end."""
+    document: dict[str, object] = {"window_id": result.window_id}
+    if result.error is None:
+        document["tables"] = {table: asdict(counts) for table, counts in result.counts.items()}
+    else:
+        error = result.error
+        document["error"] = {
+            "type": type(error).__name__, "subject": error.subject, "message": error.message, "hint": error.hint,
+            "detail": error.detail,
+        }  # fmt: skip
+    return PREFIX + json.dumps(document, ensure_ascii=False)
+
+
+def parse_load_result(line: str) -> LoadResult | None:
+    """None for any other line. A line that begins like a result and is none raises FloodmarkBugError."""
+    if not line.startswith(PREFIX):
+        return None
+    try:
+        document = json.loads(line.removeprefix(PREFIX))
+        counts = {table: TableCounts(**rows) for table, rows in document.get("tables", {}).items()}
+        found = document.get("error")
+        return LoadResult(document["window_id"], counts, _error(found) if found else None)
+    except (ValueError, TypeError, KeyError) as problem:
+        raise FloodmarkBugError(
+            "load", "the job's result cannot be read.", "", f"{problem}: {line.strip()}"
+        ) from problem
+
+
+def _error(fields: Mapping[str, str]) -> FloodmarkError:
+    kind = getattr(errors, fields["type"], None)
+    if isinstance(kind, type) and issubclass(kind, FloodmarkError):
+        return kind(fields["subject"], fields["message"], fields["hint"], fields.get("detail", ""))
+    return FloodmarkBugError(
+        fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"], fields.get("detail", "")
+    )

@@ -1,0 +1,241 @@
+"""What a run does next, decided from what the source and the ledger said. Pure: the step does it, and logs why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import NetSource
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.snapshot import (
+    CaptureInstance,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSighting,
+    Validity,
+    Verdict,
+    tell_together,
+)
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import GAPS, INCIDENTS, classify, incident, is_quiet
+from floodmark.core.types import warehouse_type
+from floodmark.core.window.plan import LoadKind, TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The run ends with this error; nothing was planned."""
+
+    error: FloodmarkError
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """There is nothing to do."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceQuiet:
+    """The log moved on without a change of these tables: only their watermarks move. watermarks: where they stand;
+    instances: where changes were looked for."""
+
+    to_lsn: Lsn
+    to_lsn_at: datetime | None
+    watermarks: Mapping[TableName, Lsn]
+    instances: Mapping[TableName, InstanceIdentity]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A window is to be opened."""
+
+    to_lsn: Lsn
+    to_lsn_at: datetime | None
+    tables: tuple[TablePlan, ...]
+
+
+Decision = Fail | Skip | AdvanceQuiet | Open
+
+
+def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
+    """The capture instances to ask for by name: the configured one, else the one that was read before."""
+    pinned = {}
+    for table in settings.tables:
+        state = states.get(table.source)
+        known = state.identity.name if state and state.identity else None
+        if name := table.capture_instance or known:
+            pinned[table.source] = name
+    return pinned
+
+
+def known_positions(states: Mapping[TableName, TableState]) -> list[Lsn]:
+    """The watermarks whose commit times are known, and up to where loads have read that are not consistent yet, to ask
+    the source whether it still says the same of them."""
+    watermarks = {state.watermark for state in states.values() if state.watermark and state.watermark_at}
+    reads = {state.read_lsn for state in states.values() if state.read_lsn and not state.consistent}
+    return sorted(watermarks | reads)
+
+
+def classify_tables(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    planned_stop: PlannedStop | None = None,
+) -> tuple[Validity, ...]:  # fmt: skip
+    """The verdict on each table of the snapshot. planned_stop: of the capture job, the one that is on."""
+    return tuple(
+        classify(
+            sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds, planned_stop,
+            pipeline=settings.name,
+        )
+        for sighting in snapshot.tables
+    )  # fmt: skip
+
+
+def decide(
+    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    validities: tuple[Validity, ...],
+) -> Decision:  # fmt: skip
+    """Tables with a gap are left out, and must be told of when the others have been published.
+
+    Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured.
+    """
+    incidents = incident(settings.name, validities)
+    if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
+        return Fail(incidents)
+    verdicts = {validity.table: validity.verdict for validity in validities}
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    chosen = [
+        plan_table(table, sightings[table.source], snapshot, states.get(table.source))
+        for table in settings.tables
+        if verdicts[table.source] in (Verdict.READY, Verdict.NOT_STARTED)
+    ]
+    if not chosen and incidents:
+        return Fail(incidents)
+    if not chosen or not isinstance(snapshot.max_lsn, Lsn):
+        return Skip(_reason(validities))
+    if all(table.quiet for table in chosen):
+        watermarks = {table.source: table.watermark for table in chosen if table.watermark}
+        instances = {table.source: table.instance.identity for table in chosen}
+        return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks, instances)
+    return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen))
+
+
+def plan_table(
+    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None
+) -> TablePlan:
+    """One table of the next window; its verdict must be READY or NOT_STARTED."""
+    assert sighting.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
+    watermark = state.watermark if state else None
+    instance = with_key(settings, sighting.instance)
+    _check_net(settings, instance, sighting.instance.table.key)
+    for column in instance.table.stored_columns:
+        warehouse_type(instance.table, column, settings.temporal)
+    return TablePlan(
+        source=settings.source,
+        target=settings.target,
+        kind=LoadKind.CHANGES if watermark else LoadKind.FIRST_LOAD,
+        instance=instance,
+        interval=Interval(watermark, snapshot.max_lsn) if watermark else None,
+        watermark=watermark,
+        deletes=settings.deletes,
+        net=_net_source(settings, state),
+        temporal=settings.temporal,
+        rules=settings.rules,
+        partitions=settings.partitions,
+        first_load_chunk_rows=settings.first_load_chunk_rows,
+        first_load_parallel_reads=settings.first_load_parallel_reads,
+        quiet=watermark is not None and is_quiet(sighting, watermark),
+    )
+
+
+def _net_source(settings: TableSettings, state: TableState | None) -> NetSource:
+    """The server's net changes leave out a row that came and went in one window. A load that read it in between has
+    brought it to the target; so until the table is consistent net changes are computed here, where deletes stay."""
+    return settings.net if state is not None and state.consistent else NetSource.SPARK
+
+
+def plan_reload(
+    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None,
+    where: str = "",
+) -> TablePlan | Validity:  # fmt: skip
+    """A load of the whole table anew, or of the rows for which ``where`` is true, whatever the watermark is.
+
+    A verdict where the table cannot be loaded (yet).
+    """
+    validity = classify(sighting, snapshot, None)
+    if validity.verdict is not Verdict.NOT_STARTED:
+        return validity
+    plan = plan_table(settings, sighting, snapshot, None)
+    return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
+
+
+def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:
+    """Whether a table that was to be read itself has other columns by now, or is to be merged by another key: the
+    statement that was planned would fail, or bring values of another type. Change tables keep their columns."""
+    if table.kind is not LoadKind.FIRST_LOAD:
+        return False
+    sightings = {sighting.table: sighting.instance for sighting in snapshot.tables}
+    instance = sightings.get(table.source)
+    if instance is None or instance.identity != table.instance.identity:
+        return False
+    declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
+    if declared is not None and with_key(declared, instance).table.key != table.instance.table.key:
+        return True
+    return _typed(instance) != _typed(table.instance)
+
+
+def _typed(instance: CaptureInstance) -> list[tuple[str, str]]:
+    return [(column.name, column.declared_type) for column in instance.table.columns]
+
+
+def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
+    """The instance with the declared key in the place of the server's, if one is declared."""
+    spelling = {column.name.casefold(): column for column in instance.table.columns}
+    key = []
+    for name in settings.key or instance.table.key:
+        column = spelling.get(name.casefold())
+        if column is None or column.is_computed or column.is_lob:
+            kind = "not captured" if column is None else "computed" if column.is_computed else column.declared_type
+            raise NoKeyError(
+                str(settings.source), f"key column {name} is {kind}, so rows cannot be merged by it.",
+                "Declare another key (key: [..] in pipelines.yaml), or capture the column.",
+            )  # fmt: skip
+        key.append(column.name)
+    if not key:
+        raise NoKeyError(
+            str(settings.source), "it has neither a primary key nor a declared key, so its rows cannot be merged.",
+            "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
+        )  # fmt: skip
+    return replace(instance, table=replace(instance.table, key=tuple(key)))
+
+
+def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
+    """server_key: by which the server computes net changes, and so the only one by which they can be merged."""
+    if settings.net is not NetSource.SERVER:
+        return
+    if not instance.supports_net_changes:
+        raise ConfigError(
+            str(settings.source), f"net: server, but capture instance {instance.identity.name} has no net changes.",
+            "Use net: spark, or enable the instance with @supports_net_changes = 1.",
+        )  # fmt: skip
+    if set(instance.table.key) != set(server_key):
+        raise ConfigError(
+            str(settings.source), f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
+            f"instance {instance.identity.name} has net changes by ({', '.join(server_key)}).",
+            "Use net: spark, or enable an instance whose @index_name is an index of the key.",
+        )  # fmt: skip
+
+
+def _reason(validities: tuple[Validity, ...]) -> str:
+    waiting = [validity for validity in validities if validity.verdict is not Verdict.CAUGHT_UP]
+    if waiting:
+        return tell_together(waiting)
+    newest = next((str(validity.max_lsn) for validity in validities), "unknown")
+    return f"every table is caught up with the source ({newest})."

@@ -1,0 +1,120 @@
+"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, tell_gaps.
+
+A DAG file is parsed over and over, so nothing heavy is imported here: Airflow, pydantic and YAML. What the tasks need
+is imported when they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from floodmark.core.alerts.runs import RUN_FAILED, data_interval
+from floodmark.core.policies import OnGap
+from floodmark.core.schema import TableName
+from floodmark.orchestration import tasks
+from floodmark.orchestration.callbacks import BACKFILL, deadline_of
+from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.load_chain import chain_load
+from floodmark.orchestration.dags.page import describe_pipeline
+from floodmark.orchestration.failure import explained
+from floodmark.orchestration.pools import require_pools
+from floodmark.wiring.pipelines import PipelineWiring, wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+
+
+def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+    """By id, one per pipeline of the configuration."""
+    dags = (build_dag(config, name, config_path) for name in config.pipelines)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def build_dag(config: Config, name: str, config_path: Path) -> DAG:
+    """At most one run at a time: two runs of a pipeline would fight for the same watermarks."""
+    pipeline = config.pipeline(name)
+    wiring = wire(config, name)
+    dag = make_dag(
+        dag_id(name),
+        source=pipeline.source,
+        config_path=config_path,
+        failed=RUN_FAILED,
+        subject=name,
+        description=f"SQL Server changes of {len(pipeline.tables)} tables into the warehouse, window by window",
+        doc_md=describe_pipeline(name, pipeline, wiring.settings),
+        schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+        deadline=deadline_of(config_path, name, pipeline),
+    )
+    with dag:
+        _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+    return dag
+
+
+def dag_id(pipeline: str) -> str:
+    return f"cdc_{pipeline}"
+
+
+def assets_of(wiring: PipelineWiring) -> Mapping[TableName, Asset]:
+    """By source table: the target as an asset, ``floodmark://<pipeline>/<schema>/<table>``."""
+    return {table.source: _asset(wiring.settings.name, table.source, table.target) for table in wiring.settings.tables}
+
+
+def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
+    path = "/".join(quote(part, safe="") for part in (pipeline, target.schema, target.name))
+    return Asset(
+        name=f"{pipeline}.{target}", uri=f"floodmark://{path}", group="floodmark", extra={"source": str(source)}
+    )
+
+
+def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
+    """pool: for the task that reads the source."""
+    outlets = list(assets.values())
+
+    # As an inlet, an asset lets the task show a watermark without claiming that it made something new.
+    @task(inlets=outlets, doc_md="Finish an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
+    def open_window(asset_state_store: Any = None, dag_run: Any = None) -> int:
+        with explained():
+            require_pools(wiring.settings.name, dag_run)
+        if dag_run.run_type == BACKFILL:
+            begin, end = dag_run.data_interval_start, dag_run.data_interval_end
+            try:
+                return tasks.run_open_replay(config_path, wiring.settings.name, begin, end)
+            except AirflowSkipException:
+                tasks.end_backfill(config_path, wiring.settings.name, data_interval(begin, end))
+                raise
+        return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)
+
+    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
+    def advance(
+        window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None
+    ) -> None:  # fmt: skip
+        tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        if dag_run.run_type == BACKFILL:
+            replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
+            tasks.end_backfill(config_path, wiring.settings.name, replayed)
+
+    # A task of its own, as the events of one that fails would be lost.
+    @task(doc_md="Fails while a gap stops a table; the others are published by then.")  # type: ignore[untyped-decorator]
+    def tell_gaps(dag_run: Any = None) -> None:
+        if dag_run.run_type != BACKFILL:
+            tasks.run_tell_gaps(wiring)
+
+    opened = open_window()
+    advanced = advance(opened)
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advanced,
+        job=f"floodmark {wiring.settings.name}",
+        doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
+    )
+    if any(table.on_gap is OnGap.FAIL for table in wiring.settings.tables):
+        advanced >> tell_gaps()

@@ -1,0 +1,98 @@
+"""One DAG per pipeline, ``cdc_load_<pipeline>``, for loads of single tables beside its windows: repairs, and reloads
+that somebody asks for with the params of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, task
+
+from floodmark.core.alerts.runs import LOAD_RUN_FAILED
+from floodmark.core.schema import TableName
+from floodmark.orchestration import tasks
+from floodmark.orchestration.dags.cdc import assets_of
+from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.load_chain import chain_load
+from floodmark.orchestration.failure import explained
+from floodmark.orchestration.pools import require_pools
+from floodmark.wiring.pipelines import PipelineWiring, wire
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+
+_PAGE = """# Loads of pipeline {name}
+
+A table that is loaded anew leaves the windows of its pipeline for as long as that takes; its old rows stay readable,
+and the other tables go on. Each run does one table, and one that was killed goes on with the chunks that are missing.
+
+* Without params it takes up the oldest load that is unfinished: a repair that a gap has opened (`on_gap: repair`), or a
+  reload that did not come to its end. Where there is none, it ends as skipped.
+* With `table` that table is loaded anew, and rows that the source has no more are swept.
+* With `where` as well, a condition in T-SQL such as `Region = N'north'`, only rows for which it is true are read and
+  merged. Nothing is swept, and the watermark stays where it is.
+"""
+
+
+def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+    """By id, one per pipeline of the configuration."""
+    dags = (_build(config, name, config_path) for name in config.pipelines)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def _build(config: Config, name: str, config_path: Path) -> DAG:
+    pipeline = config.pipeline(name)
+    wiring = wire(config, name)
+    tables = [str(table) for table in wiring.settings.sources]
+    dag = make_dag(
+        f"cdc_load_{name}",
+        source=pipeline.source,
+        tags=("load",),
+        config_path=config_path,
+        failed=LOAD_RUN_FAILED,
+        subject=name,
+        description=f"Repairs and reloads of single tables of {name}, beside its windows",
+        doc_md=_PAGE.format(name=name),
+        schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+        params={
+            "table": Param(
+                None, type=["null", "string"], enum=[None, *tables], description="The table to load anew."
+            ),
+            "where": Param(
+                None, type=["null", "string"], maxLength=4000,
+                description="Only rows for which this T-SQL condition over the table's columns is true.",
+            ),
+        },
+    )  # fmt: skip
+    with dag:
+        _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+    return dag
+
+
+def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
+    """pool: for the task that reads the source."""
+    name = wiring.settings.name
+
+    @task(doc_md="Take up an unfinished load, or plan the one that was asked for.")  # type: ignore[untyped-decorator]
+    def open_load(params: Any = None, dag_run: Any = None) -> int:
+        with explained():
+            require_pools(name, dag_run)
+        return tasks.run_open_load(config_path, name, params)
+
+    @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
+    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
+        tasks.run_advance_load(
+            wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store
+        )
+
+    opened = open_load()
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advance(opened),
+        job=f"floodmark load {name}",
+        doc_md="One Spark job: the chunks that are missing, then one transaction that merges and sweeps.",
+    )

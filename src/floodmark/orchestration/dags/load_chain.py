@@ -1,0 +1,38 @@
+"""What follows the task that opened a window, in every DAG that loads: ``load``, ``check``, ``advance``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import task
+
+from floodmark.app.run import is_merged
+from floodmark.orchestration import tasks
+from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.wiring.pipelines import PipelineWiring
+
+
+def chain_load(
+    wiring: PipelineWiring, config_path: Path, pool: str | None, *, opened: Any, advanced: Any, job: str, doc_md: str
+) -> None:
+    """opened, advanced: the first and the last task as called, the first gives the window's id. job: its name at Spark.
+    pool: for the load, which reads the source; None is Airflow's default."""
+
+    @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
+    def check(window_id: int) -> None:
+        tasks.run_check(wiring, config_path, window_id)
+
+    load = LoadWindow(
+        task_id="load",
+        name=job,
+        config=config_path,
+        window_id=f"{{{{ ti.xcom_pull(task_ids='{opened.operator.task_id}') }}}}",
+        read_secrets=wiring.job_secrets,
+        is_merged=partial(is_merged, wiring),
+        measured=partial(tasks.measured_step, wiring, config_path),
+        pool=pool,
+        doc_md=doc_md,
+    )
+    opened >> load >> check(opened) >> advanced

@@ -1,0 +1,1 @@
+"""What Floodmark shows in Airflow's own user interface."""

@@ -1,0 +1,1 @@
+"""The ledger in PostgreSQL: watermarks, windows, drift events, alerts, switches."""

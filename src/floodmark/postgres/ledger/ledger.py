@@ -1,0 +1,365 @@
+"""``PostgresLedger``: the ledger in the warehouse's own database, so that a merge and its record are one transaction.
+
+The steps a window goes through and who may take them are decided here; the tables are in
+``include/sql/warehouse/ensure_schema.sql``. The step to MERGED belongs to the merge, in ``warehouse.postgres``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
+
+from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Rule
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import InstanceIdentity, Validity
+from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
+from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.window.plan_json import plan_from_json, plan_to_json
+from floodmark.postgres.ledger.loads import LoadRecords
+from floodmark.postgres.ledger.replays import ReplayQueries
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.session import Reachable, open_session, open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.sync.ports.run import OpenedWindow, TableState
+
+# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+_LOAD_LOCK = 0x46_4C_4F_44
+
+
+class PostgresLedger(LoadRecords, ReplayQueries):
+    """Holds no session: each method is one transaction of its own."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def ensure_schema(self) -> None:
+        ensure_schema(self._at)
+
+    def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = _query(session, "read_tables", pipeline=pipeline)
+        return {(state := _table_state(row)).source: state for row in rows}
+
+    def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
+        with open_transaction(self._at, pipeline) as session:
+            rows = _query(session, "unfinished_window", pipeline=pipeline, lane=lane)
+        return _opened_window(rows[0]) if rows else None
+
+    def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
+        with open_transaction(self._at, pipeline) as session:
+            return [_opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
+
+    def open_window(
+        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None,
+        lane: str = MAIN_LANE,
+    ) -> WindowPlan:  # fmt: skip
+        with open_transaction(self._at, pipeline) as session:
+            # In one order for all, so that two runs queue up instead of blocking each other.
+            for table in sorted(tables, key=lambda table: table.source):
+                _claim_table(session, pipeline, table)
+                if is_replay_lane(lane):
+                    _refuse_loads(session, pipeline, lane, table.source)
+                else:
+                    _refuse_other_lanes(session, pipeline, lane, table.source)
+            window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
+            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
+            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            for table in tables:
+                _query(
+                    session, "open_window_table", window_id=window_id, **_source(table.source), kind=table.kind.value,
+                    after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
+                )  # fmt: skip
+        return plan
+
+    def read_window(self, window_id: int) -> OpenedWindow:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            return _one_window(session, "read_window", window_id)
+
+    def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            tables = tuple(
+                dataclasses.replace(table, rules=rules.get(table.source, table.rules)) for table in window.plan.tables
+            )
+            plan = dataclasses.replace(window.plan, tables=tables)
+            if window.state is not WindowState.PLANNED or plan == window.plan:
+                return window.plan
+            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+        return plan
+
+    def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            kept = tuple(table for table in window.plan.tables if table.source not in tables)
+            if window.state is not WindowState.PLANNED or len(kept) == len(window.plan.tables):
+                return window.plan
+            if not kept:
+                _query(session, "drop_window", window_id=window_id)
+                return None
+            # A new attempt fences off a load that has read by the old plan.
+            attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
+            plan = dataclasses.replace(window.plan, tables=kept, attempt=attempt)
+            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            for source in tables:
+                _query(session, "leave_out_table", window_id=window_id, **_source(source))
+        return plan
+
+    @contextmanager
+    def hold_load(self, window_id: int) -> Iterator[None]:
+        """By an advisory lock of a session, which the server gives back as soon as this process is gone."""
+        subject = f"window {window_id}"
+        with open_session(self._at, subject) as session:
+            row = session.execute("SELECT pg_try_advisory_lock(%s, %s)", _load_lock(window_id)).fetchone()
+            if not row or not row[0]:
+                raise WindowBusyError(
+                    subject, f"another load of it is at work{_holder(session, window_id)}.",
+                    "When that has ended, the window is merged or free again.",
+                )  # fmt: skip
+            try:
+                yield
+            finally:
+                # The end of the session frees it too, but not before the next load may ask.
+                with contextlib.suppress(psycopg.Error):
+                    session.execute("SELECT pg_advisory_unlock(%s, %s)", _load_lock(window_id))
+
+    def begin_load(self, window_id: int) -> OpenedWindow:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            if window.state is not WindowState.PLANNED:
+                return window
+            attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
+        return OpenedWindow(dataclasses.replace(window.plan, attempt=attempt), window.state)
+
+    def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            for validity in sorted(validities, key=lambda validity: validity.table):
+                _query(
+                    session, "record_verdict", pipeline=pipeline, **_source(validity.table),
+                    verdict=validity.verdict.value, cause=validity.cause, hint=validity.hint,
+                    watermark=_bytes(validity.watermark), min_lsn=_bytes(validity.min_lsn),
+                    max_lsn=_bytes(validity.max_lsn),
+                )  # fmt: skip
+
+    def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            return _counts(session, window_id)
+
+    def mark_checked(self, window_id: int) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            if window.state is WindowState.PLANNED:
+                raise OperatorError(f"window {window_id}", "it has not been merged, so it cannot have been checked.")
+            if window.state is WindowState.MERGED:
+                _query(session, "mark_checked", window_id=window_id)
+
+    def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = _one_window(session, "lock_window", window_id)
+            if window.state in (WindowState.PLANNED, WindowState.MERGED):
+                raise OperatorError(
+                    window.plan.pipeline, f"window {window_id} is {window.state.value}, not checked.",
+                    "The watermark stays where it is until the checks have passed.",
+                )  # fmt: skip
+            if window.state is WindowState.CHECKED:
+                if not is_replay_lane(window.plan.lane):
+                    for table in sorted(window.plan.tables, key=lambda table: table.source):
+                        _finish_table(session, window.plan, table)
+                _query(session, "mark_advanced", window_id=window_id)
+            return _counts(session, window_id)
+
+    def advance_quiet(
+        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None,
+        instances: Mapping[TableName, InstanceIdentity] | None = None,
+    ) -> None:  # fmt: skip
+        with open_transaction(self._at, pipeline) as session:
+            for source, watermark in sorted(watermarks.items()):
+                moved = session.execute(
+                    read_sql("advance_quiet"),
+                    {"pipeline": pipeline, **_source(source), "watermark": watermark.value, "to_lsn": to_lsn.value,
+                     "to_lsn_at": to_lsn_at},
+                )  # fmt: skip
+                if moved.rowcount != 1:
+                    raise WatermarkConflictError(
+                        str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
+                    )
+                if instances is not None:
+                    _refuse_left_instance(session, pipeline, source, instances[source])
+                _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
+            # After the row locks: a window opened before them would be seen, one opened later sees our watermarks.
+            if unfinished := _query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
+                raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
+
+
+def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
+    """Lock the table's row and make sure that the plan was made on the watermark that stands there now."""
+    named = {"pipeline": pipeline, **_source(table.source)}
+    target = {"target_schema": table.target.schema, "target_name": table.target.name}
+    try:
+        with session.transaction():
+            _query(session, "register_table", **named, **target)
+    except psycopg.errors.UniqueViolation:
+        # Of two that register the same table in the same moment one may meet the other at the target instead.
+        if not any(row.items() >= target.items() for row in _query(session, "lock_table", **named)):
+            raise ConfigError(
+                str(table.source), f"another table already fills the target {table.target}.",
+                "Give it a target of its own.",
+            ) from None  # fmt: skip
+    row = _query(session, "lock_table", **named)[0]
+    if row["watermark"] != _bytes(table.watermark):
+        raise WatermarkConflictError(
+            str(table.source), f"its watermark is {_text(row['watermark'])}, not {table.watermark or 'unset'}.",
+            "Another run moved it; run again.",
+        )  # fmt: skip
+    if (known := TableName(row["target_schema"], row["target_name"])) != table.target:
+        raise ConfigError(
+            str(table.source), f"its target was {known} and is now {table.target}.",
+            "A table that has been loaded stays where it is; rename it back, or start it as a new one.",
+        )  # fmt: skip
+    _refuse_left_instance(session, pipeline, table.source, table.instance.identity)
+
+
+def _refuse_left_instance(
+    session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
+) -> None:  # fmt: skip
+    """The pipeline has gone over to another one since somebody looked. The table's row is locked."""
+    gone_over = _query(
+        session, "gone_over", pipeline=pipeline, instance_name=identity.name, instance_object_id=identity.object_id,
+        instance_created_at=identity.created_at,
+    )  # fmt: skip
+    if gone_over:
+        raise WatermarkConflictError(
+            str(source), f"it is read from capture instance {gone_over[0]['new_name']} now, not {identity.name}.",
+            "It was switched meanwhile; run again.",
+        )  # fmt: skip
+
+
+def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
+    """Of two windows that move one watermark, the second to finish would find it moved. The table's row is locked."""
+    found = _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source))
+    if found:
+        where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
+        raise WindowBusyError(
+            str(source), f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
+            "It is tried again; when that window has been published, the table is free.",
+        )  # fmt: skip
+
+
+def _refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
+    """Of a table that is being loaded anew nothing is replayed, also if the load began while the replay was planned."""
+    for row in _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source)):
+        if is_load_lane(row["lane"]):
+            raise WatermarkConflictError(str(source), f"window {row['window_id']} loads it anew.", "Run again.")
+
+
+def _insert_window(
+    session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Lsn, to_lsn_at: datetime | None
+) -> int:
+    try:
+        row = _query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
+    except psycopg.errors.UniqueViolation:
+        raise WatermarkConflictError(
+            pipeline, "another run has an unfinished window.", "Let it finish; the next run goes on with that window."
+        ) from None
+    return int(row["window_id"])
+
+
+def _finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
+    named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **_source(table.source)}
+    if plan.moves_watermark(table):
+        _advance_table(session, plan, table)
+        if is_load_lane(plan.lane):
+            _query(session, "close_gap", **named)
+    elif table.where:
+        _query(session, "settle_table", **named)
+
+
+def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
+    identity = table.instance.identity
+    moved = session.execute(
+        read_sql("advance_table"),
+        {
+            "window_id": plan.window_id, **_source(table.source), "watermark": _bytes(table.watermark),
+            "instance_name": identity.name, "instance_object_id": identity.object_id,
+            "instance_created_at": identity.created_at,
+        },
+    )  # fmt: skip
+    if moved.rowcount == 1:
+        return
+    found = _query(session, "lock_table", pipeline=plan.pipeline, **_source(table.source))
+    if not found or found[0]["watermark"] != plan.to_lsn.value:
+        raise WatermarkConflictError(
+            str(table.source),
+            f"its watermark is {_text(found[0]['watermark'] if found else None)}; window {plan.window_id} was planned "
+            f"on {table.watermark or 'none'}.",
+            "Nothing was moved. Find out who else writes to the ledger.",
+        )
+
+
+def _load_lock(window_id: int) -> tuple[int, int]:
+    return _LOAD_LOCK, window_id & 0x7FFFFFFF
+
+
+def _holder(session: psycopg.Connection, window_id: int) -> str:
+    classid, objid = _load_lock(window_id)
+    found = _query(session, "load_holder", classid=classid, objid=objid)
+    return f" (from {found[0]['client']}, since {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC)" if found else ""
+
+
+def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> OpenedWindow:
+    rows = _query(session, statement, window_id=window_id)
+    if not rows:
+        raise OperatorError(f"window {window_id}", "the ledger has no such window.")
+    return _opened_window(rows[0])
+
+
+def _opened_window(row: DictRow) -> OpenedWindow:
+    plan = dataclasses.replace(
+        plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"], lane=row["lane"],
+        to_lsn_at=row["to_lsn_at"],
+    )  # fmt: skip
+    return OpenedWindow(plan, WindowState(row["state"]))
+
+
+def _table_state(row: DictRow) -> TableState:
+    identity = None
+    if row["instance_name"] is not None:
+        identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
+    watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
+    source = TableName(row["source_schema"], row["source_name"])
+    read_lsn = Lsn(row["read_lsn"]) if row["read_lsn"] is not None else None
+    return TableState(
+        source, watermark, identity, row["consistent"], row["watermark_at"], read_lsn, row["read_lsn_at"]
+    )  # fmt: skip
+
+
+def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:
+    rows = _query(session, "read_counts", window_id=window_id)
+    return {TableName(row.pop("source_schema"), row.pop("source_name")): TableCounts(**row) for row in rows}
+
+
+def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
+    """The rows of a statement of ``include/sql/warehouse``; [] for one that returns none."""
+    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
+    return cursor.fetchall() if cursor.description else []
+
+
+def _source(name: TableName) -> dict[str, str]:
+    return {"source_schema": name.schema, "source_name": name.name}
+
+
+def _bytes(lsn: Lsn | None) -> bytes | None:
+    return lsn.value if lsn else None
+
+
+def _text(value: bytes | None) -> str:
+    return str(Lsn(value)) if value else "unset"

@@ -1,0 +1,151 @@
+"""``LoadRecords``: what loads read, the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
+
+That a chunk is staged is written where its rows are, by ``spark.stage``, in one transaction with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.errors import OperatorError, WatermarkConflictError
+from floodmark.core.lsn import Lsn
+from floodmark.core.recovery.gap import Gap
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Validity, Verdict
+from floodmark.core.source.verdicts import GAPS
+from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
+from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+
+class LoadRecords:
+    """Holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_chunks(self, window_id: int, source: TableName) -> Sequence[StoredChunk]:
+        with open_transaction(self._at, str(source)) as session:
+            return _list_chunks(session, window_id, source)
+
+    def store_chunks(
+        self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]
+    ) -> Sequence[StoredChunk]:  # fmt: skip
+        with open_transaction(self._at, str(source)) as session:
+            _fence(session, plan)
+            if stored := _list_chunks(session, plan.window_id, source):
+                return stored
+            rows = [
+                {
+                    "window_id": plan.window_id, **_source(source), "chunk_no": chunk.number,
+                    "after_bound": _dump(bound_to_json(chunk.after)), "to_bound": _dump(bound_to_json(chunk.to)),
+                }
+                for chunk in chunks
+            ]  # fmt: skip
+            session.cursor().executemany(read_sql("insert_load_chunk"), rows)
+            return [StoredChunk(chunk) for chunk in chunks]
+
+    def reset_chunks(self, plan: WindowPlan, source: TableName, numbers: Collection[int]) -> None:
+        with open_transaction(self._at, str(source)) as session:
+            _fence(session, plan)
+            session.execute(
+                read_sql("reset_load_chunks"),
+                {"window_id": plan.window_id, **_source(source), "numbers": list(numbers)},
+            )
+
+    def record_reads(
+        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None,
+        read_lsn: Lsn | None = None, read_lsn_at: datetime | None = None,
+    ) -> None:  # fmt: skip
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            _fence(session, plan)
+            for source, rows in read_rows.items():
+                _query(
+                    session, "record_reads", window_id=plan.window_id, **_source(source), read_rows=rows,
+                    read_finished_at=read_finished_at, read_lsn=read_lsn and read_lsn.value, read_lsn_at=read_lsn_at,
+                )  # fmt: skip
+
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            _query(
+                session, "record_gap", pipeline=pipeline, **_source(gap.table), verdict=gap.verdict.value,
+                cause=gap.cause, after_lsn=gap.after_lsn and gap.after_lsn.value,
+                to_lsn=gap.to_lsn and gap.to_lsn.value, after_at=gap.after_at, to_at=gap.to_at,
+                watermark=watermark and watermark.value,
+            )  # fmt: skip
+
+    def list_stopped(self, pipeline: str) -> Sequence[Validity]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = _query(session, "list_stopped", pipeline=pipeline, gaps=[verdict.value for verdict in GAPS])
+        return [
+            Validity(
+                TableName(row["source_schema"], row["source_name"]), Verdict(row["verdict"]), row["cause"], row["hint"],
+                _lsn(row["watermark"]), _lsn(row["min_lsn"]), _lsn(row["max_lsn"]),
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            rows = _query(session, "read_load_progress", window_id=window_id)
+        return {
+            TableName(row["source_schema"], row["source_name"]): LoadProgress(
+                row["chunks"], row["staged_chunks"], row["rows"]
+            )
+            for row in rows
+        }
+
+
+def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:
+    """Raises WatermarkConflictError where a later attempt has begun, or the window is merged."""
+    subject = f"{plan.pipeline}, window {plan.window_id}"
+    if state != WindowState.PLANNED.value:
+        raise WatermarkConflictError(subject, f"another load has brought it to {state}.", "Nothing is to be done.")
+    if attempt != plan.attempt:
+        raise WatermarkConflictError(
+            subject, f"this load is attempt {plan.attempt}, and attempt {attempt} has begun since.",
+            "The later attempt does the work.",
+        )  # fmt: skip
+
+
+def _fence(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Lock the window's row; a load that was overtaken writes nothing."""
+    rows = _query(session, "lock_window", window_id=plan.window_id)
+    if not rows:
+        raise OperatorError(f"window {plan.window_id}", "the ledger has no such window.")
+    refuse_stale(plan, rows[0]["attempt"], rows[0]["state"])
+
+
+def _list_chunks(session: psycopg.Connection, window_id: int, source: TableName) -> list[StoredChunk]:
+    rows = _query(session, "list_load_chunks", window_id=window_id, **_source(source))
+    return [
+        StoredChunk(
+            LoadChunk(row["chunk_no"], bound_from_json(row["after_bound"]), bound_from_json(row["to_bound"])),
+            row["staged_rows"],
+        )
+        for row in rows
+    ]
+
+
+def _dump(document: object) -> str | None:
+    # In ASCII: a text key may hold what PostgreSQL's texts cannot.
+    return None if document is None else json.dumps(document)
+
+
+def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
+    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
+    return cursor.fetchall() if cursor.description else []
+
+
+def _source(name: TableName) -> dict[str, str]:
+    return {"source_schema": name.schema, "source_name": name.name}
+
+
+def _lsn(value: bytes | None) -> Lsn | None:
+    return None if value is None else Lsn(bytes(value))

@@ -1,0 +1,37 @@
+"""What the ledger has for alerts and metrics of a pipeline's progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.rows import dict_row
+
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.status.measures import TableMark
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+
+def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
+    """Of the tables that a run has seen. Needs a ledger that is there."""
+    with open_transaction(at, pipeline) as session:
+        cursor = session.cursor(row_factory=dict_row)
+        rows = cursor.execute(read_sql("list_table_marks"), {"pipeline": pipeline}).fetchall()
+    return [
+        TableMark(
+            TableName(row["source_schema"], row["source_name"]),
+            Lsn(bytes(row["watermark"])) if row["watermark"] else None,
+            row["watermark_at"],
+            Verdict(row["verdict"]) if row["verdict"] else None,
+        )
+        for row in rows
+    ]
+
+
+def read_window_seconds(at: Reachable, window_id: int) -> float | None:
+    """From its planning to its publication, runs that failed in between included; None while it is unfinished."""
+    with open_transaction(at) as session:
+        row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()
+    return float(row[0]) if row else None

@@ -1,0 +1,19 @@
+"""Who reads a capture instance: what the drift watch and the switches of instances both ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+
+def list_readers(at: Reachable, instance: InstanceIdentity) -> Sequence[str]:
+    """The pipelines of which a table's watermark is a position in this instance."""
+    named = {
+        "instance_name": instance.name, "instance_object_id": instance.object_id,
+        "instance_created_at": instance.created_at,
+    }  # fmt: skip
+    with open_transaction(at, instance.name) as session:
+        return [pipeline for (pipeline,) in session.execute(read_sql("list_readers"), named)]

@@ -1,0 +1,37 @@
+"""``ReplayQueries``: what replays ask of the ledger beside what every run does. Part of ``PostgresLedger``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.lsn import Lsn
+from floodmark.core.recovery.replay import WholeLoad
+from floodmark.core.schema import TableName
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+
+class ReplayQueries:
+    """Holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        rows = self._replay_rows(pipeline, "list_whole_loads")
+        return {_source(row): WholeLoad(row["window_id"], Lsn(row["to_lsn"]), row["to_lsn_at"]) for row in rows}
+
+    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+        rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
+        return {_source(row): Lsn(row["to_lsn"]) for row in rows}
+
+    def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
+        with open_transaction(self._at, pipeline) as session:
+            cursor = session.cursor(row_factory=dict_row)
+            return cursor.execute(read_sql(statement), {"pipeline": pipeline, **parameters}).fetchall()
+
+
+def _source(row: DictRow) -> TableName:
+    return TableName(row["source_schema"], row["source_name"])

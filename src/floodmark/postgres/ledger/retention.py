@@ -1,0 +1,40 @@
+"""``PostgresMarkLedger``: the watermarks that a source's cleanup must not pass, with their paces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.upkeep.retention import PACE_SECONDS, Mark, pace_of
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+
+class PostgresMarkLedger:
+    """``sync.retention.MarkLedger``. Makes the ledger's tables where it is the first to need them."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            cursor = session.cursor(row_factory=dict_row)
+            named = {"pipelines": list(pipelines), "over_seconds": PACE_SECONDS}
+            rows = cursor.execute(read_sql("read_marks"), named).fetchall()
+        return [_mark(row) for row in rows]
+
+
+def _mark(row: DictRow) -> Mark:
+    return Mark(
+        pipeline=row["pipeline"],
+        table=TableName(row["source_schema"], row["source_name"]),
+        instance=row["instance_name"],
+        lsn=Lsn(row["lsn"]),
+        at=row["at"],
+        pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]),
+    )

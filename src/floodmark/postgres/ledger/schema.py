@@ -1,0 +1,43 @@
+"""The making of the ledger's tables, once, also when several processes meet at it."""
+
+from __future__ import annotations
+
+import psycopg
+
+from floodmark.core.errors import ConfigError
+from floodmark.postgres.session import SUBJECT, Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+
+VERSION = 5
+# CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
+_ADVISORY_LOCK = 0x_F100_D3A2
+
+
+def ensure_schema(at: Reachable) -> None:
+    """Leaves a ledger of this version alone, so that day-to-day runs need no right to create anything.
+
+    Raises ConfigError when a newer Floodmark made the ledger.
+    """
+    with open_transaction(at) as connection:
+        if _version(connection) == VERSION:
+            return
+    # A session of its own: one that has looked already may go on believing that there is no ledger.
+    with open_transaction(at) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK])
+        found = _version(connection)
+        if found > VERSION:
+            raise ConfigError(
+                SUBJECT, f"its ledger has version {found}, this Floodmark knows {VERSION}.", "Upgrade Floodmark."
+            )
+        if found < VERSION:
+            connection.execute(read_sql("ensure_schema"))
+            connection.execute("INSERT INTO floodmark.ledger_version (version) VALUES (%s)", [VERSION])
+
+
+def _version(connection: psycopg.Connection) -> int:
+    """0 where there is no ledger."""
+    exists = connection.execute("SELECT to_regclass('floodmark.ledger_version') IS NOT NULL").fetchone()
+    if exists is None or not exists[0]:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM floodmark.ledger_version").fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,93 @@
+"""``PostgresStatusLedger``: what the ledger says of a pipeline, in one transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.drift.shapes import Difference
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import DriftClass
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.status.report import LastWindow
+from floodmark.postgres.ledger.alerts import open_alert_of
+from floodmark.postgres.ledger.drift_rows import event_of
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.ledger.switches import switch_of
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.sync.ports.status import RecordedHold, RecordedTable, StatusRecord
+
+_LAST_WINDOW = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
+_COPIED = (
+    "watermark_at", "consistent", "verdict_since", "verdict_seen_at", "windows", "read_rows", "inserted_rows",
+    "updated_rows", "deleted_rows", "quarantined_rows", "advanced_at",
+)  # fmt: skip
+
+
+class PostgresStatusLedger:
+    """``sync.ports.status.StatusLedger``."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def read_status(self, pipeline: str, source: str) -> StatusRecord:
+        if self._is_made():
+            # It may be that of an earlier version of Floodmark, which no run has brought up to this one yet.
+            ensure_schema(self._at)
+        with open_transaction(self._at, pipeline) as session:
+            tables = _read_rows(session, "window_tables", "read_status", pipeline=pipeline)
+            alerts = _read_rows(session, "alerts", "list_open_alerts")
+            holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=pipeline)
+            events = _read_rows(session, "drift_events", "list_drift_events", source=source, event_id=None)
+            switches = _read_rows(session, "instance_switches", "list_switches", source=source, switch_id=None)
+        return StatusRecord(
+            tables={_table_name(row): _recorded_table(row) for row in tables},
+            # The last one of a table wins: the oldest.
+            holds={_table_name(row): _recorded_hold(row) for row in reversed(holds)},
+            alerts=[open_alert_of(row) for row in alerts],
+            events=[event_of(row) for row in events],
+            switches=[switch_of(row) for row in switches],
+        )
+
+    def _is_made(self) -> bool:
+        with open_transaction(self._at) as session:
+            made = session.execute("SELECT to_regclass('floodmark.window_tables') IS NOT NULL").fetchone()
+        return made is not None and bool(made[0])
+
+
+def _read_rows(session: psycopg.Connection, table: str, statement: str, **parameters: Any) -> list[DictRow]:
+    """Return the rows of a statement; none where no run has made the ledger's table yet."""
+    made = session.execute("SELECT to_regclass(%s) IS NOT NULL", [f"floodmark.{table}"]).fetchone()
+    if made is None or not made[0]:
+        return []
+    return session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters).fetchall()
+
+
+def _table_name(row: DictRow) -> TableName:
+    return TableName(row["source_schema"], row["source_name"])
+
+
+def _recorded_table(row: DictRow) -> RecordedTable:
+    last = None
+    if row["last_window_id"] is not None:
+        last = LastWindow(**{name: row[f"last_{name}"] for name in _LAST_WINDOW})
+    return RecordedTable(
+        watermark=Lsn(bytes(row["watermark"])) if row["watermark"] else None,
+        verdict=Verdict(row["verdict"]) if row["verdict"] else None,
+        cause=row["cause"] or "",
+        hint=row["hint"] or "",
+        last_window=last,
+        **{name: row[name] for name in _COPIED},
+    )
+
+
+def _recorded_hold(row: DictRow) -> RecordedHold:
+    difference = Difference(
+        DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"]
+    )  # fmt: skip
+    return RecordedHold(difference, row["event_id"], row["held_at"].astimezone(UTC))

@@ -1,0 +1,1 @@
+"""The warehouse in PostgreSQL: targets, staging, gate, merge and comparison."""

@@ -1,0 +1,190 @@
+"""The gate between staging and target: declared rules, evaluated on the values that the target would get.
+
+A row that is read again, by a replay or by another load at the same LSN, stands in quarantine once.
+Deletes pass: a row that goes cannot be asked to be good. A LOB that the change row left out is looked at as the target
+has it, or, where the change that carried it sits in quarantine, as it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+from sqlglot import exp
+
+from floodmark.config.rules import bind_rule, columns_of
+from floodmark.core.errors import ConfigError, DataQualityError
+from floodmark.core.naming import LSN_COLUMN, PART_COLUMN, keep_column
+from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.merge import (
+    Merge,
+    is_delete,
+    same_key,
+    staged,
+    table,
+    target,
+    tombstone_key,
+)
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GateCounts:
+    quarantined: int = 0
+    warned: int = 0
+
+
+def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> GateCounts:
+    """Move broken rows from staging to quarantine, by the rules of the table.
+
+    Raises DataQualityError for a broken rule that stops the run, ConfigError for one that cannot be evaluated.
+    """
+    if not planned.rules:
+        return GateCounts()
+    broken = {rule: _broken(planned, merge, rule) for rule in planned.rules}
+    counts = _count_broken(session, planned, merge, broken)
+    for rule, rows in counts.items():
+        if rows and rule.on_failure is OnFailure.STOP:
+            raise _stopped(session, planned, merge, rule, broken[rule])
+    quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
+    for rule in quarantining:
+        if planned.kind is LoadKind.FIRST_LOAD:
+            # Not kept as they are: the sweep knows by the window what the load has seen.
+            session.execute(_forget_set_aside(planned, merge, rule).sql(dialect="postgres"))
+        session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
+    quarantined = 0
+    if quarantining:
+        rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
+        rows_in = _join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
+        gone = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
+        quarantined = session.execute(gone.sql(dialect="postgres")).rowcount
+    warned = sum(rows for rule, rows in counts.items() if rule.on_failure is OnFailure.WARN)
+    return GateCounts(quarantined, warned)
+
+
+def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: Merge, types: dict[str, str]) -> None:
+    """Fill a left-out LOB from quarantine, where the change that carried it is, and not in the target.
+
+    Without this, a row that mends a quarantined one would keep the LOB from before both.
+    """
+    names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
+    found = session.execute(read_sql("has_quarantine"), names).fetchone()
+    if not merge.lobs or not found or not found[0]:
+        return
+    statement = read_sql("recover_kept_value")
+    for name in merge.lobs:
+        session.execute(
+            statement.format(
+                staging=in_bound(table(merge.staging, "s")), target=in_bound(table(merge.target, "t")),
+                key=in_bound(tombstone_key(merge)), same_key=in_bound(same_key(merge)),
+                column=in_bound(exp.to_identifier(name, quoted=True)), type=types[name],
+                keep=in_bound(exp.to_identifier(keep_column(name), quoted=True)),
+            ),
+            {**names, "column": name, "keep": keep_column(name)},
+        )  # fmt: skip
+
+
+def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
+    """True for a staged row that is no delete and breaks the rule; NULL passes."""
+    try:
+        condition = bind_rule(rule.sql, merge.columns)
+    except ValueError as error:
+        raise ConfigError(str(planned.source), f"rule {rule.name}: {error}.") from None
+    for column in list(condition.find_all(exp.Column)):
+        value: exp.Expression = staged(column.name)
+        if column.name in merge.lobs:
+            value = exp.Case(
+                ifs=[exp.If(this=staged(keep_column(column.name)), true=target(column.name))], default=value
+            )
+        if column is condition:
+            condition = value
+        else:
+            column.replace(value)
+    return exp.and_(exp.not_(is_delete()), exp.Is(this=exp.paren(condition), expression=exp.false()))
+
+
+def _join_target(merge: Merge, rows: exp.Select) -> exp.Select:
+    return rows.join(table(merge.target, "t"), on=same_key(merge), join_type="left")
+
+
+def _count_broken(
+    session: psycopg.Connection, planned: TablePlan, merge: Merge, broken: dict[Rule, exp.Expression]
+) -> dict[Rule, int]:
+    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
+    rows = exp.select(*counts).from_(table(merge.staging, "s"))
+    if any(name in merge.lobs for b in broken.values() for name in columns_of(b)):
+        rows = _join_target(merge, rows)
+    try:
+        found = session.execute(rows.sql(dialect="postgres")).fetchone()
+    except (psycopg.ProgrammingError, psycopg.DataError) as error:
+        names = ", ".join(rule.name for rule in broken)
+        raise ConfigError(
+            str(planned.source), f"one of its rules ({names}) cannot be evaluated: {error.diag.message_primary}."
+        ) from error
+    return dict(zip(broken, found or (), strict=True))
+
+
+def _quarantine(
+    plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
+) -> exp.Insert:  # fmt: skip
+    values: dict[str, exp.Expression] = {
+        "pipeline": exp.Literal.string(plan.pipeline),
+        "source_schema": exp.Literal.string(planned.source.schema),
+        "source_name": exp.Literal.string(planned.source.name),
+        "target_schema": exp.Literal.string(planned.target.schema),
+        "target_name": exp.Literal.string(planned.target.name),
+        "window_id": exp.Literal.number(plan.window_id),
+        "rule": exp.Literal.string(rule.name),
+        "key": tombstone_key(merge),
+        "lsn": staged(LSN_COLUMN),
+        "row_data": exp.Sub(
+            this=exp.func("TO_JSONB", exp.column("s")), expression=exp.Literal.string(PART_COLUMN)
+        ),
+    }  # fmt: skip
+    rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
+    rows = rows.where(exp.not_(exp.Exists(this=_set_aside(planned, merge, rule))))
+    return exp.insert(rows, exp.table_("quarantine", "floodmark"), columns=list(values))
+
+
+def _forget_set_aside(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
+    """What an earlier load at the same LSN put into quarantine by the rule."""
+    staged_again = exp.select("1").from_(table(merge.staging, "s")).where(_is_same_change(planned, merge, rule))
+    return exp.delete(exp.table_("quarantine", "floodmark", alias="q")).where(exp.Exists(this=staged_again))
+
+
+def _set_aside(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Select:
+    """The staged row as it stands in quarantine by the rule."""
+    quarantine = exp.table_("quarantine", "floodmark", alias="q")
+    return exp.select("1").from_(quarantine).where(_is_same_change(planned, merge, rule))
+
+
+def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
+    equal: dict[str, exp.Expression] = {
+        "target_schema": exp.Literal.string(planned.target.schema),
+        "target_name": exp.Literal.string(planned.target.name),
+        "rule": exp.Literal.string(rule.name),
+        "key": tombstone_key(merge),
+        "lsn": staged(LSN_COLUMN),
+    }
+    return exp.and_(*(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
+
+
+def _stopped(
+    session: psycopg.Connection, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
+) -> DataQualityError:
+    examples = _join_target(merge, exp.select(tombstone_key(merge)).from_(table(merge.staging, "s")))
+    found = session.execute(examples.where(broken.copy()).limit(_EXAMPLES).sql(dialect="postgres")).fetchall()
+    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)
+    return DataQualityError(
+        str(planned.source),
+        f"rule {rule.name} ({rule.sql}) is broken by rows of the window, such as key {keys}.",
+        "Nothing was merged. Change the rule (or its on_failure), or mend the data, and run again.",
+    )
+
+
+def in_bound(expression: exp.Expression) -> str:
+    """As part of a statement that is executed with parameters, where psycopg reads % as the sign of one."""
+    return str(expression.sql(dialect="postgres")).replace("%", "%%")

@@ -1,0 +1,103 @@
+"""Running the merge of one table: what can stand in its way is looked for, set aside, or said in words that help.
+
+The statement itself is that of ``warehouse.merge``. Errors are known by SQLSTATE and by the names in the catalogue:
+PostgreSQL shortens that of a primary key when the table's is long. No value of a row reaches a message, and none but of
+its key the log.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from floodmark.core.errors import DataQualityError, DuplicateKeyError, FloodmarkError, WarehouseAdminError
+from floodmark.core.naming import quote, quote_table
+from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import TablePlan
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_merge
+
+KEY_RULE = "key_is_not_null"
+_TELLS_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
+"""Their detail shows the columns concerned; that of the others, the whole row."""
+
+
+def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Raises DuplicateKeyError for a key that stands twice in staging, WarehouseAdminError for a constraint of
+    somebody's own, DataQualityError for a key that is NULL."""
+    try:
+        with session.transaction():  # a savepoint: afterwards the catalogue is asked
+            session.execute(build_merge(merge).sql(dialect="postgres"))
+    except psycopg.errors.CardinalityViolation as error:
+        raise _twice(planned, error) from error
+    except psycopg.errors.NotNullViolation as error:
+        raise _null(planned, error) from error
+    except psycopg.IntegrityError as error:
+        raise _refused(session, planned, error) from error
+
+
+def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """What a key that can be NULL must fulfil: nothing can be merged by NULL, so such rows go to quarantine."""
+    table = planned.instance.table
+    nullable = [name for name in table.key if table.column(name).nullable]
+    condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
+    return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
+
+
+def drop_null_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Take from staging the deletes of rows whose key was NULL: no target has them. Returns their number."""
+    if not key_rules(planned):
+        return 0
+    is_null = " OR ".join(f"{quote(name)} IS NULL" for name in merge.key)
+    staging = quote_table(merge.staging)
+    return session.execute(
+        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({is_null})"  # noqa: S608  (quoted)
+    ).rowcount
+
+
+def drop_twins(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
+    """Leave one row of each key in staging, whichever; the number of those that went."""
+    statement = read_sql("drop_twins")
+    names = ", ".join(quote(name) for name in key)
+    return session.execute(statement.format(staging=quote_table(staging), key=names)).rowcount
+
+
+def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.IntegrityError) -> FloodmarkError:
+    name = error.diag.constraint_name
+    if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
+        return _twice(planned, error)
+    return WarehouseAdminError(
+        str(planned.source), f"constraint {name} of {planned.target} refuses rows.",
+        "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
+        _detail(error) if isinstance(error, _TELLS_KEYS) else _one_line(error.diag.message_primary or ""),
+    )  # fmt: skip
+
+
+def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> FloodmarkError:
+    column = error.diag.column_name or "of the key"
+    if column in planned.instance.table.key:
+        return DataQualityError(
+            str(planned.source), f"column {column} of its key is NULL in rows of the window.",
+            "Nothing was merged: rows are merged by their key. Fill the column at the source, and load the table anew.",
+        )  # fmt: skip
+    return WarehouseAdminError(
+        str(planned.source), f"column {column} of {planned.target} is NOT NULL, and rows without a value have come.",
+        "Floodmark makes no such constraint: drop it (DROP NOT NULL), or keep such rows out with a rule.",
+    )  # fmt: skip
+
+
+def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
+    found = session.execute(read_sql("read_primary_key"), {"schema": target.schema, "name": target.name}).fetchone()
+    return found[0] if found else None
+
+
+def _twice(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
+    return DuplicateKeyError(str(planned.source), "a key stands twice in staging.", "", _detail(error))
+
+
+def _detail(error: psycopg.Error) -> str:
+    return _one_line(error.diag.message_detail or error.diag.message_primary or str(error))
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.split()).rstrip(".")

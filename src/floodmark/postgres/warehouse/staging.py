@@ -1,0 +1,64 @@
+"""Staging tables: one per table and attempt, and of first loads one per table; not logged, gone when the window is
+finished."""
+
+from __future__ import annotations
+
+import psycopg
+
+from floodmark.core.naming import (
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    PART_COLUMN,
+    STAGING_SCHEMA,
+    keep_column,
+    lob_columns,
+    quote,
+    quote_table,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.core.window.staging_names import staging_prefix, staging_table
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
+
+
+def create_staging(plan: WindowPlan, index: int) -> str:
+    """The CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
+
+    UNLOGGED halves the writing; what a crash of the warehouse takes away is found by counting before the merge.
+    """
+    table = plan.tables[index]
+    types = column_types(table) | {
+        LSN_COLUMN: OWN_TYPES[LSN_COLUMN],
+        OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
+        PART_COLUMN: "integer",
+        **{keep_column(name): "boolean" for name in lob_columns(table.instance.table)},
+    }
+    columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
+    made = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
+    name = quote_table(staging_table(plan, index))
+    return f"CREATE UNLOGGED {made} {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+
+
+def lasting_staging(plan: WindowPlan) -> set[TableName]:
+    """The staging tables that outlast an attempt."""
+    tables = enumerate(plan.tables)
+    return {staging_table(plan, index) for index, table in tables if table.kind is LoadKind.FIRST_LOAD}
+
+
+def count_parts(plan: WindowPlan, index: int) -> str:
+    """A query for the rows of each part."""
+    part = quote(PART_COLUMN)
+    return f"SELECT {part}, count(*) FROM {quote_table(staging_table(plan, index))} GROUP BY {part}"  # noqa: S608
+
+
+def delete_parts(plan: WindowPlan, index: int) -> str:
+    """Parameter: numbers."""
+    name = quote_table(staging_table(plan, index))
+    return f"DELETE FROM {name} WHERE {quote(PART_COLUMN)} = ANY(%(numbers)s)"  # noqa: S608
+
+
+def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:
+    """The staging tables of a window, of every attempt, and what others have left for good."""
+    rows = session.execute(read_sql("list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)})
+    return [TableName(STAGING_SCHEMA, name) for (name,) in rows.fetchall()]

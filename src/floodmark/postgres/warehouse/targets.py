@@ -1,0 +1,160 @@
+"""Target tables: asked, created, widened, or refused by column, never changed in a way that could lose a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from floodmark.core.drift.supported import why_not_named
+from floodmark.core.errors import ConfigError, WarehouseAdminError
+from floodmark.core.naming import (
+    DELETED_COLUMN,
+    LOADED_AT_COLUMN,
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    TARGET_COLUMNS,
+    WINDOW_COLUMN,
+    quote,
+    quote_table,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.types import warehouse_type
+from floodmark.core.window.plan import TablePlan
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.types import holds, postgres_type
+
+OWN_TYPES = {
+    LSN_COLUMN: "bytea",
+    OPERATION_COLUMN: "smallint",
+    WINDOW_COLUMN: "bigint",
+    LOADED_AT_COLUMN: "timestamp with time zone",
+    DELETED_COLUMN: "boolean",
+}
+LOCK_TIMEOUT = "10s"
+"""An ALTER that waits makes every later reader of the target wait behind it: it gives up, and is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column that a target has. filled_by_itself: it may be left out of an INSERT."""
+
+    type_name: str
+    filled_by_itself: bool
+    in_key: bool
+
+
+class PostgresTargets:
+    """``sync.switch_ports.Targets``. Holds no session."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def check_target(self, plan: TablePlan) -> frozenset[str]:
+        wanted = column_types(plan)
+        with open_transaction(self._at, str(plan.source)) as session:
+            found = _read_columns(session, plan.target)
+        if found:
+            _check_shape(plan, wanted, found)
+        return frozenset(found)
+
+
+def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
+    """Create or widen the target; what was done, in sentences. Raises ConfigError naming the column in the way."""
+    wanted = column_types(table)
+    found = _read_columns(session, table.target)
+    if not found:
+        _ensure_schema(session, table.target.schema)
+        session.execute(create_target(table))
+        return [f"{table.target} created with {len(wanted)} columns"]
+    _check_shape(table, wanted, found)
+    done = []
+    session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    for name, type_name in wanted.items():
+        if name not in found:
+            session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
+            done.append(f"{table.target}: column {name} {type_name} added")
+        elif not holds(found[name].type_name, type_name):
+            _widen(session, table, name, type_name)
+            done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
+    return done
+
+
+def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name: str) -> None:
+    try:
+        with session.transaction():  # a savepoint: afterwards the catalogue is asked
+            session.execute(f"ALTER TABLE {quote_table(table.target)} ALTER COLUMN {quote(column)} TYPE {type_name}")
+    except psycopg.errors.FeatureNotSupported as error:
+        named = {"schema": table.target.schema, "name": table.target.name, "column": column}
+        views = [view for (view,) in session.execute(read_sql("list_views_of_column"), named).fetchall()]
+        in_the_way = f"views use it: {', '.join(views)}" if views else str(error.diag.message_primary)
+        raise WarehouseAdminError(
+            str(table.source), f"column {column} of {table.target} cannot become {type_name}: {in_the_way}.",
+            "Drop what uses the column, let the pipeline run, and make it again; no row is lost meanwhile.",
+        ) from error  # fmt: skip
+
+
+def column_types(table: TablePlan) -> dict[str, str]:
+    """The source's columns with their PostgreSQL types. Raises ConfigError for one that PostgreSQL cannot have."""
+    source = table.instance.table
+    types = {}
+    for column in source.stored_columns:
+        if why := why_not_named(column.name):
+            raise _refused(table, column.name, why)
+        types[column.name] = postgres_type(warehouse_type(source, column, table.temporal))
+    return types
+
+
+def create_target(table: TablePlan) -> str:
+    """The CREATE TABLE statement."""
+    columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
+    columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
+    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.instance.table.key)})")
+    return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + "\n)"
+
+
+def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
+    """Asked for first: CREATE SCHEMA IF NOT EXISTS wants its right even where there is nothing to create."""
+    found = session.execute("SELECT to_regnamespace(%s) IS NOT NULL", [quote(schema)]).fetchone()
+    if not found or not found[0]:
+        # Two pipelines may meet here.
+        session.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+
+
+def _read_columns(session: psycopg.Connection, target: TableName) -> dict[str, TargetColumn]:
+    rows = session.execute(read_sql("read_columns"), {"schema": target.schema, "name": target.name}).fetchall()
+    return {name: TargetColumn(type_name, filled, in_key) for name, type_name, filled, in_key in rows}
+
+
+def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, TargetColumn]) -> None:
+    for name in TARGET_COLUMNS:
+        if name not in found or found[name].type_name != OWN_TYPES[name]:
+            raise _in_the_way(table, name, f"is not there as {OWN_TYPES[name]}, so Floodmark did not make the table")
+    key = {name for name, column in found.items() if column.in_key}
+    if key != set(table.instance.table.key):
+        raise _in_the_way(
+            table, ", ".join(sorted(key ^ set(table.instance.table.key))),
+            f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
+            f"the source's ({', '.join(sorted(table.instance.table.key))})",
+        )  # fmt: skip
+    for name, column in found.items():
+        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
+            raise _in_the_way(table, name, "is NOT NULL, has no default, and does not come from the source")
+        if name in wanted and not (holds(column.type_name, wanted[name]) or holds(wanted[name], column.type_name)):
+            raise _in_the_way(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
+
+
+def _in_the_way(table: TablePlan, column: str, problem: str) -> ConfigError:
+    return ConfigError(
+        str(table.source), f"the target {table.target} exists with another shape: column {column} {problem}.",
+        "Choose another target, or move the table out of the way.",
+    )  # fmt: skip
+
+
+def _refused(table: TablePlan, column: str, problem: str) -> ConfigError:
+    return ConfigError(
+        str(table.source),
+        f"column {column} {problem}.",
+        "Leave it out of the capture instance (@captured_column_list).",
+    )

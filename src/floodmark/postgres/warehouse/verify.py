@@ -1,0 +1,155 @@
+"""Whether a target holds the rows of its source table: compared by the warehouse, value by value, in no order.
+
+Owns the comparison and nothing of the source, whose rows come as Arrow batches. They stream into a temporary table, and
+one full join by the key, which spills to disk where it is large, finds every row that is missing, extra or different.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from floodmark.core.errors import OperatorError
+from floodmark.core.naming import DELETED_COLUMN, quote, quote_table
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import TablePlan
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.postgres.warehouse.targets import column_types
+
+DEFAULT_LISTED_KEYS = 20
+_SOURCE_ROWS = TableName("", "source_rows")
+_DIFFERENCES = "row_differences"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """kind: "missing" in the target, "extra" in it, or "different". columns: those that differ, for "different"."""
+
+    key: tuple[Any, ...]
+    kind: str
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        key = ", ".join(map(str, self.key))
+        return f"key ({key}) is {self.kind}" + (f" in {', '.join(self.columns)}" if self.columns else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerification:
+    """Counts are rows; those of the target leave out rows that are marked as deleted.
+
+    differences: the first ones, by key; the counts are complete.
+    """
+
+    source: TableName
+    target: TableName
+    source_rows: int
+    target_rows: int
+    missing_rows: int
+    extra_rows: int
+    different_rows: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def different_keys(self) -> int:
+        return self.missing_rows + self.extra_rows + self.different_rows
+
+    @property
+    def equal(self) -> bool:
+        return self.different_keys == 0
+
+    @property
+    def equal_rows(self) -> int:
+        return self.source_rows - self.missing_rows - self.different_rows
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"{self.source}: equal, {self.source_rows} rows"
+        return (
+            f"{self.source}: DIFFERENT: {self.missing_rows} missing, {self.extra_rows} extra,"
+            f" {self.different_rows} different of {self.source_rows} rows in the source"
+        )
+
+
+def verify_table(
+    at: WarehouseConnection,
+    table: TablePlan,
+    schema: pa.Schema,
+    rows: Iterable[pa.RecordBatch],
+    listed_keys: int = DEFAULT_LISTED_KEYS,
+) -> TableVerification:
+    """rows: all rows of the source table, its stored columns in the types that COPY sends. Raises from core.errors:
+    OperatorError for a table that has not been loaded yet."""
+    with ArrowSession(at, str(table.source)) as session:
+        [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
+        if found is None:
+            raise OperatorError(
+                str(table.source), f"its target {table.target} is not there, so there is nothing to compare.",
+                "It is made when the first window with the table is loaded.",
+            )  # fmt: skip
+        session.execute(_create_source_rows(table))
+        source_rows = session.copy(_SOURCE_ROWS, schema, rows)
+        session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
+        session.execute(_create_differences(table))
+        live = f"SELECT count(*) FROM {quote_table(table.target)} WHERE NOT {quote(DELETED_COLUMN)}"  # noqa: S608
+        [(target_rows,)] = session.fetch(live)
+        counts = session.fetch(f"SELECT kind, count(*) FROM {_DIFFERENCES} GROUP BY kind")  # noqa: S608
+        listed = session.fetch(
+            f"SELECT key, kind, columns FROM {_DIFFERENCES} ORDER BY key LIMIT {listed_keys:d}"  # noqa: S608
+        )
+    counted = {kind: _int(rows) for kind, rows in counts}
+    return TableVerification(
+        source=table.source,
+        target=table.target,
+        source_rows=source_rows,
+        target_rows=_int(target_rows),
+        missing_rows=counted.get("missing", 0),
+        extra_rows=counted.get("extra", 0),
+        different_rows=counted.get("different", 0),
+        differences=tuple(_difference(*row) for row in listed),
+    )
+
+
+def _create_source_rows(table: TablePlan) -> str:
+    # Not the target's types: that may have been widened, and COPY in binary form needs those of the source.
+    columns = ", ".join(f"{quote(name)} {kind}" for name, kind in column_types(table).items())
+    return f"CREATE TEMPORARY TABLE {quote(_SOURCE_ROWS.name)} ({columns}) ON COMMIT DROP"
+
+
+def _create_differences(table: TablePlan) -> str:
+    """One row per key that is missing, extra or different. NULL equals NULL."""
+    source = table.instance.table
+    names = [column.name for column in source.stored_columns]
+    values = [name for name in names if name not in source.key]
+    same_key = " AND ".join(f"s.{quote(name)} = t.{quote(name)}" for name in source.key)
+    key = ", ".join(f"COALESCE(s.{quote(name)}, t.{quote(name)})" for name in source.key)
+    extra = f"s.{quote(source.key[0])} IS NULL"
+    missing = f"t.{quote(source.key[0])} IS NULL"
+    differs = {name: f"s.{quote(name)} IS DISTINCT FROM t.{quote(name)}" for name in values}
+    columns = ", ".join(f"CASE WHEN {test} THEN {_literal(name)} END" for name, test in differs.items())
+    live = f"(SELECT {', '.join(quote(name) for name in names)} FROM {quote_table(table.target)}"  # noqa: S608
+    return (
+        f"CREATE TEMPORARY TABLE {_DIFFERENCES} ON COMMIT DROP AS SELECT jsonb_build_array({key})::text AS key,"  # noqa: S608
+        f" CASE WHEN {missing} THEN 'missing' WHEN {extra} THEN 'extra' ELSE 'different' END AS kind,"
+        f" array_to_json(array_remove(ARRAY[{columns}]::text[], NULL))::text AS columns"
+        f" FROM {quote(_SOURCE_ROWS.name)} AS s FULL JOIN {live} WHERE NOT {quote(DELETED_COLUMN)}) AS t ON {same_key}"
+        f" WHERE {' OR '.join([extra, missing, *differs.values()])}"
+    )
+
+
+def _difference(key: object, kind: object, columns: object) -> Difference:
+    named = tuple(json.loads(str(columns))) if kind == "different" else ()
+    return Difference(tuple(json.loads(str(key))), str(kind), named)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _int(value: object) -> int:
+    return int(str(value))

@@ -1,0 +1,239 @@
+"""``PostgresWarehouse``: targets, staging and the merge, in a PostgreSQL of version 15 or later."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+from zlib import crc32
+
+import psycopg
+from psycopg.rows import dict_row
+
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    OperatorError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
+from floodmark.core.naming import quote, quote_table
+from floodmark.core.policies import Deletes
+from floodmark.core.schema import TableName
+from floodmark.core.window.lane import is_replay_lane
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.window.staging_names import staging_table
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
+from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
+from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
+from floodmark.postgres.warehouse.merging import drop_null_deletes, drop_twins, key_rules, run_merge
+from floodmark.postgres.warehouse.staging import (
+    count_parts,
+    create_staging,
+    delete_parts,
+    lasting_staging,
+    list_staging,
+)
+from floodmark.postgres.warehouse.sweep import lower_positions, sweep_target
+from floodmark.postgres.warehouse.targets import column_types, ensure_target
+
+_LOG = logging.getLogger(__name__)
+_LOCK_NOT_AVAILABLE = "55P03"
+# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+_MERGE_LOCK = 0x46_4C_4F_45
+_EXAMPLES = 3
+# Sorting a million staged rows and hashing their keys in memory; given back when the transaction ends.
+_MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
+
+
+class PostgresWarehouse:
+    """Holds no session: each method is one transaction of its own."""
+
+    def __init__(self, connection: WarehouseConnection) -> None:
+        self._at = connection
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        with open_transaction(self._at, plan.pipeline) as session:
+            for planned in plan.tables:
+                for done in ensure_target(session, planned):
+                    _LOG.info("%s", done)
+        # Not in the same transaction: a load that was believed dead may still hold one of them.
+        self._drop_staging(plan.window_id, kept=lasting_staging(plan))
+        with open_transaction(self._at, plan.pipeline) as session:
+            for index in range(len(plan.tables)):
+                session.execute(create_staging(plan, index))
+
+    def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        with open_transaction(self._at, str(plan.tables[index].source)) as session:
+            return dict(session.execute(count_parts(plan, index)).fetchall())
+
+    def clear_chunks(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        with open_transaction(self._at, str(plan.tables[index].source)) as session:
+            session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
+
+    def drop_twins(self, plan: WindowPlan, index: int) -> int:
+        table = plan.tables[index]
+        with open_transaction(self._at, str(table.source)) as session:
+            return drop_twins(session, staging_table(plan, index), table.instance.table.key)
+
+    def merge_window(
+        self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
+    ) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, plan.pipeline) as session:
+            _lock_planned(session, plan)
+            _lock_targets(session, plan)
+            _refuse_overtaken_replay(session, plan)
+            session.execute(_MERGE_MEMORY)
+            counts = {
+                planned.source: _merge_table(session, plan, index, (staged_rows or {}).get(planned.source))
+                for index, planned in enumerate(plan.tables)
+            }
+            recorded = {source: _record(session, plan, source, rows) for source, rows in counts.items()}
+            session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
+        return recorded
+
+    def drop_staging(self, window_id: int) -> None:
+        self._drop_staging(window_id, kept=())
+
+    def _drop_staging(self, window_id: int, kept: Collection[TableName]) -> None:
+        """Tables that somebody still uses stay; their names belong to an attempt that can no longer merge."""
+        with open_transaction(self._at, f"window {window_id}") as session:
+            leftovers = list_staging(session, window_id)
+        for name in leftovers:
+            if name in kept:
+                continue
+            try:
+                with open_transaction(self._at, f"window {window_id}") as session:
+                    session.execute("SET LOCAL lock_timeout = '2s'")
+                    session.execute(f"DROP TABLE IF EXISTS {quote_table(name)}")
+            except WarehouseUnavailableError as error:
+                if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                    raise
+                _LOG.warning("%s is still in use by another load and stays for now", name)
+
+
+def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Hold the window's row until the transaction ends, so that no two loads merge the same window."""
+    subject = f"{plan.pipeline}, window {plan.window_id}"
+    row = (
+        session.cursor(row_factory=dict_row).execute(read_sql("lock_window"), {"window_id": plan.window_id}).fetchone()
+    )
+    if row is None:
+        raise OperatorError(subject, "the ledger has no such window.")
+    if row["state"] != WindowState.PLANNED.value:
+        raise WatermarkConflictError(subject, f"another load has brought it to {row['state']}.", "Nothing was merged.")
+    if row["attempt"] != plan.attempt:
+        raise WatermarkConflictError(
+            subject, f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
+            "Nothing was merged; the later attempt does the work.",
+        )  # fmt: skip
+
+
+def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Merges of several lanes into one target queue up, so that each counts what is true. Readers do not notice."""
+    # In the order of the numbers: two targets may share one.
+    for number in sorted({crc32(str(planned.target).encode()) - 2**31 for planned in plan.tables}):
+        session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
+
+
+def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """What was planned before a load of the whole table may be of a past that the source has forgotten."""
+    if not is_replay_lane(plan.lane):
+        return
+    for planned in plan.tables:
+        named = {"source_schema": planned.source.schema, "source_name": planned.source.name}
+        found = session.execute(
+            read_sql("newer_load"), {"pipeline": plan.pipeline, "window_id": plan.window_id, **named}
+        ).fetchone()
+        if found:
+            raise WatermarkConflictError(
+                str(planned.source), f"the whole table was read since the replay was planned (window {found[0]}).",
+                "Nothing was merged; replay again.",
+            )  # fmt: skip
+
+
+def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
+    planned = plan.tables[index]
+    if planned.is_reload:
+        lower_positions(session, plan, planned)
+    merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
+    staging = quote_table(merge.staging)
+    # Statistics of the key alone: without them the planner may loop over the target row by row.
+    session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
+    recover_kept_values(session, planned, merge, column_types(planned))
+    without_key = drop_null_deletes(session, planned, merge)
+    gate = apply_rules(session, plan, dataclasses.replace(planned, rules=(*key_rules(planned), *planned.rules)), merge)
+    counted = count_merge(session, merge)
+    staged = counted.staged + gate.quarantined + without_key
+    if expected is not None and staged != expected:
+        raise WarehouseUnavailableError(
+            str(planned.source), f"{expected} rows were staged, and {staged} are there now.",
+            "A restart of the warehouse empties staging tables; the window is loaded again.",
+        )  # fmt: skip
+    if counted.incomplete:
+        _tell_incomplete(session, plan, planned, merge, counted.incomplete)
+    if planned.deletes is Deletes.HARD:
+        _bury_deleted(session, planned, merge)
+    run_merge(session, planned, merge)
+    swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
+    if planned.kind is LoadKind.FIRST_LOAD:
+        session.execute(f"ANALYZE {quote_table(planned.target)}")
+    return TableCounts(
+        staged_rows=staged,
+        inserted_rows=counted.inserted,
+        updated_rows=counted.updated,
+        deleted_rows=counted.deleted,
+        unchanged_rows=without_key + counted.staged - counted.inserted - counted.updated - counted.deleted,
+        quarantined_rows=gate.quarantined,
+        warned_rows=gate.warned,
+        swept_rows=swept,
+    )
+
+
+def _tell_incomplete(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: int
+) -> None:
+    """Rows that are not in the target, and whose changes left a LOB out: a NULL would look like a value."""
+    keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
+    what = (
+        f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
+        f"{' or '.join(merge.lobs)}."
+    )
+    reload = f"floodmark reload {plan.pipeline} {planned.source} --where ..."
+    _LOG.warning("%s: %s Such as key %s. They can be loaded from the source: %s", planned.source, what, keys, reload)
+    if is_replay_lane(plan.lane):
+        raise OperatorError(
+            str(planned.source), what, "Nothing was merged. Load those rows from the source (the log names some, "
+            f"{reload}), or begin the replay at an earlier LSN.",
+        )  # fmt: skip
+
+
+def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
+    """Whether a tombstone may lie above a staged row: never in the normal course, only when a window is replayed."""
+    above_lsn = planned.interval.after_lsn if planned.interval else plan.to_lsn
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above_lsn.value}
+    found = session.execute(read_sql("has_tombstones"), named).fetchone()
+    return bool(found and found[0])
+
+
+def _bury_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    session.execute(
+        read_sql("bury_deleted").format(
+            key=in_bound(tombstone_key(merge)), staging=in_bound(table(merge.staging, "s"))
+        ),
+        {"target_schema": planned.target.schema, "target_name": planned.target.name},
+    )
+
+
+def _record(session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts) -> TableCounts:
+    """Store the counts; what the ledger already knows of the read comes back with them."""
+    named: dict[str, Any] = dataclasses.asdict(counts) | {
+        "window_id": plan.window_id, "source_schema": source.schema, "source_name": source.name
+    }  # fmt: skip
+    row = session.execute(read_sql("record_counts"), named).fetchone()
+    if row is None:
+        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not hold this table.")
+    return dataclasses.replace(counts, read_rows=row[0])

@@ -1,0 +1,175 @@
+"""What the result sets of ``read_snapshot.sql`` mean: rows in, ``core.capture`` values out. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+
+COMMAND_ID = "__$command_id"
+_OWN_COLUMN_PREFIX = "__$"
+_BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
+_TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
+_LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
+_ROWVERSION = "timestamp"
+_MIN_LSN_AT = 4
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table of the source, as it spells its name. max_column_id: grows with every column that is added."""
+
+    name: TableName
+    object_id: int
+    is_tracked: bool
+    max_column_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInstance:
+    """A capture instance of table ``source_object_id``.
+
+    readable: whether the login may read the change table; if not, its columns are unknown and ``instance`` is None.
+    """
+
+    name: str
+    source_object_id: int
+    created_at: datetime
+    min_lsn: Lsn | LsnAbsence
+    readable: bool
+    instance: CaptureInstance | None
+    min_lsn_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The tables of the database and its capture instances, as far as the login may see them."""
+
+    tables: tuple[FoundTable, ...]
+    instances: tuple[FoundInstance, ...] = ()
+
+    def find_table(self, name: TableName) -> FoundTable | None:
+        """The exact name before one that differs in case: most collations are case-insensitive, some are not."""
+        wanted = name.folded
+        found = [table for table in self.tables if table.name.folded == wanted]
+        exact = [table for table in found if table.name == name]
+        return next(iter(exact or found), None)
+
+    def find_instance(self, table: FoundTable, pinned: str | None) -> FoundInstance | None:
+        """The pinned one; else the newest that the capture job has reached; else the newest."""
+        mine = [instance for instance in self.instances if instance.source_object_id == table.object_id]
+        if pinned is not None:
+            mine = [instance for instance in mine if instance.name.casefold() == pinned.casefold()]
+        return max(mine, key=lambda found: (isinstance(found.min_lsn, Lsn), found.created_at, found.name), default=None)
+
+    def list_instances(self, table: FoundTable) -> tuple[str, ...]:
+        """The names of all that it has."""
+        return tuple(sorted(each.name for each in self.instances if each.source_object_id == table.object_id))
+
+
+def build_catalog(
+    tables: Iterable[Row],
+    instances: Iterable[Row] = (),
+    change_tables: Iterable[Row] = (),
+    columns: Iterable[Row] = (),
+    primary_keys: Iterable[Row] = (),
+) -> Catalog:
+    """From the result sets 2, 5, 6, 7 and 8 of ``read_snapshot.sql``."""
+    columns_of = _grouped(columns)
+    keys_of = _grouped(primary_keys)
+    change_table_of = {row[0]: row for row in change_tables}
+    return Catalog(
+        tables=tuple(FoundTable(TableName(row[0], row[1]), row[2], bool(row[3]), *row[4:]) for row in tables),
+        instances=tuple(_read_instance(row, change_table_of, columns_of, keys_of) for row in instances),
+    )
+
+
+def _read_instance(
+    row: Row, change_table_of: Mapping[int, Row], columns_of: Mapping[int, list[Row]], keys_of: Mapping[int, list[Row]]
+) -> FoundInstance:
+    """``row``: as sys.sp_cdc_help_change_data_capture returns it."""
+    (schema, table, name, object_id, source_object_id, start_lsn, _end_lsn, net, _drop_pending, _role, index_name,
+     _filegroup, created_at, index_columns, _captured) = row  # fmt: skip
+    change_table = change_table_of.get(object_id)
+    readable = change_table is not None and change_table[3] == 1
+    instance = None
+    if readable:
+        # A row without an index repeats the index columns of the row before it.
+        indexed = parse_column_list(index_columns) if index_name else ()
+        captured = columns_of.get(object_id, [])
+        instance = CaptureInstance(
+            identity=InstanceIdentity(name, object_id, created_at),
+            table=SourceTable(
+                name=TableName(schema, table),
+                columns=_read_columns(captured, columns_of.get(source_object_id, [])),
+                key=indexed or tuple(key[1] for key in keys_of.get(source_object_id, [])),
+            ),
+            start_lsn=Lsn(bytes(start_lsn)),
+            supports_net_changes=bool(net),
+            has_command_id=any(column[1] == COMMAND_ID for column in captured),
+        )
+    min_lsn = read_lsn(change_table[2]) if change_table is not None else LsnAbsence.ZERO
+    min_lsn_at = change_table[4] if change_table is not None and len(change_table) > _MIN_LSN_AT else None
+    return FoundInstance(name, source_object_id, created_at, min_lsn, readable, instance, min_lsn_at)
+
+
+def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[SourceColumn, ...]:
+    """The change table's columns in mask order, with what only the source table knows.
+
+    A captured column that the source table has lost is left out: it holds NULL from the drop on, and those NULLs must
+    not overwrite what the target has.
+    """
+    source_column = {row[1]: row for row in source}
+    names = [row for row in captured if not row[1].startswith(_OWN_COLUMN_PREFIX)]
+    return tuple(
+        _read_column(row, source_column[row[1]], ordinal)
+        for ordinal, row in enumerate(names, 1)
+        if row[1] in source_column
+    )
+
+
+def _read_column(captured: Row, source: Row, ordinal: int) -> SourceColumn:
+    _, name, type_name, max_length, precision, scale, _, _ = captured
+    _, _, source_type, _, _, _, nullable, computed = source
+    if source_type == _ROWVERSION:  # binary(8) in the change table
+        type_name = source_type
+    return read_source_column((name, ordinal, type_name, max_length, precision, scale, nullable, computed))
+
+
+def read_source_column(row: Row) -> SourceColumn:
+    """From name, ordinal, and what ``sys.columns`` says of the type: max_length, precision, scale, is_nullable,
+    is_computed."""
+    name, ordinal, type_name, max_length, precision, scale, nullable, computed = row
+    length = 0
+    if type_name in _LENGTH_TYPES:
+        length = max_length // 2 if type_name in _TWO_BYTE_TYPES and max_length != MAX_LENGTH else max_length
+    return SourceColumn(
+        name=name,
+        type_name=type_name,
+        ordinal=ordinal,
+        max_length=length,
+        precision=precision,
+        scale=scale,
+        nullable=bool(nullable),
+        is_computed=bool(computed),
+    )
+
+
+def parse_column_list(text: str | None) -> tuple[str, ...]:
+    """From ``[a], [b ]]c]``."""
+    return tuple(name.replace("]]", "]") for name in _BRACKETED.findall(text or ""))
+
+
+def _grouped(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    return groups

@@ -1,0 +1,65 @@
+"""What a whole table is asked before and after it is read: where to cut it, and whether its key is one.
+
+The server knows of its own keys that they are unique and never NULL. Of a declared key only the rows can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from floodmark.core.errors import ConfigError
+from floodmark.core.window.chunks import Bound
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.cdc import statements
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SourceSession, connect
+
+
+def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Bound]:
+    """The keys at which the server cuts the table into chunks, in its own order.
+
+    Raises ConfigError for a key that is NULL somewhere: NULL is beyond no bound, so that no chunk would have the row,
+    and nothing could be merged by it. It has no limit but that of waiting for locks: the whole key is read in order.
+    """
+    table = plan.instance.table
+    if not table.key:
+        return []
+    with connect(source, subject=str(plan.source)) as session:
+        session.limit_lock_waits()
+        _refuse_null_keys(session, plan)
+        rows = session.fetch(statements.select_chunk_bounds(plan), (plan.first_load_chunk_rows,))
+        return [_portable(row) for row in rows]
+
+
+def find_double_key(plan: TablePlan, source: SqlServerConnection) -> tuple[Bound, int] | None:
+    """A key that several rows have at the source, and how many; None: each has its own.
+
+    It is counted twice. A scan by another index meets a row that is moved meanwhile once more, but hardly twice.
+    """
+    with connect(source, subject=str(plan.source)) as session:
+        session.limit_lock_waits()
+        for *key, _ in session.fetch(statements.select_double_key(plan)):
+            bound = _portable(key)
+            rows = int(session.fetch(statements.count_key(plan), bound)[0][0])
+            if rows > 1:
+                return bound, rows
+    return None
+
+
+def _refuse_null_keys(session: SourceSession, plan: TablePlan) -> None:
+    names = statements.nullable_key(plan)
+    if not names:
+        return
+    counts = dict(zip(names, session.fetch(statements.count_null_keys(plan))[0], strict=True))
+    if found := {name: rows for name, rows in counts.items() if rows}:
+        told = ", ".join(f"{name} in {rows} row{'s' if rows > 1 else ''}" for name, rows in found.items())
+        raise ConfigError(
+            str(plan.source), f"the declared key ({', '.join(plan.instance.table.key)}) is NULL: {told}.",
+            "Rows are merged by their key: declare columns that are never NULL, or fill them at the source.",
+        )  # fmt: skip
+
+
+def _portable(row: Sequence[object]) -> Bound:
+    """A key that comes back to the server as the value it was: uuid.UUID is not bound as uniqueidentifier."""
+    return tuple(value if isinstance(value, int | str | bytes | Decimal) else str(value) for value in row)

@@ -1,0 +1,67 @@
+"""Reads ``core.hazards`` over a connection that somebody else has made, with whatever rights the login has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from floodmark.core.doctor.hazards import Hazards, find_truncated
+from floodmark.core.drift.types import TypeChange, classify_type
+from floodmark.core.policies import TemporalPolicy
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.sources.cdc.catalog import Row, read_source_column
+from floodmark.sources.cdc.sql_files import read_sql
+from floodmark.sources.sqlserver.driver import SourceSession
+
+_ROWVERSION = "timestamp"
+_SETS_WITHOUT_CDC = 3
+_SETS_OF_OWNER = 6
+
+
+def read_hazards(session: SourceSession) -> Hazards:
+    sets = session.fetch_sets(read_sql("read_hazards"))
+    accelerated, has_schema, has_user, is_user_owner = sets[0][0]
+    return Hazards(
+        accelerated_recovery=None if accelerated is None else bool(accelerated),
+        has_schema=bool(has_schema),
+        has_user=bool(has_user),
+        is_user_owner=None if is_user_owner is None else bool(is_user_owner),
+        partitioned=frozenset(TableName(*row) for row in sets[1]),
+        truncating=_truncating(sets[2]),
+        switchable={row[0]: bool(row[1]) for row in sets[5]} if len(sets) == _SETS_OF_OWNER else None,
+        unlike=build_unlike(sets[3], sets[4]) if len(sets) > _SETS_WITHOUT_CDC else {},
+    )
+
+
+def _truncating(modules: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
+    found: dict[TableName, tuple[str, ...]] = {}
+    for schema, name, definition in modules:
+        for table in find_truncated(definition or "", schema):
+            found[table] = (*found.get(table, ()), str(TableName(schema, name)))
+    return found
+
+
+def build_unlike(instances: Iterable[Row], columns: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
+    """instances: as sys.sp_cdc_help_change_data_capture returns them. columns: of tracked and of change tables. What
+    was only widened fits."""
+    columns_of: dict[int, dict[str, SourceColumn]] = {}
+    for object_id, *row in columns:
+        columns_of.setdefault(object_id, {})[row[0]] = read_source_column(tuple(row))
+    found: dict[TableName, tuple[str, ...]] = {}
+    for schema, table, instance, change_table_id, source_id, *_ in instances:
+        name = TableName(schema, table)
+        captured = columns_of.get(change_table_id, {})
+        unlike = [
+            f"{column.name}: {column.declared_type}, in {instance} still {before.declared_type}"
+            for column in columns_of.get(source_id, {}).values()
+            if (before := captured.get(column.name)) is not None and _may_not_fit(before, column)
+        ]
+        if unlike:
+            found[name] = (*found.get(name, ()), *unlike)
+    return found
+
+
+def _may_not_fit(before: SourceColumn, after: SourceColumn) -> bool:
+    # A rowversion is binary(8) in a change table.
+    return after.type_name != _ROWVERSION and classify_type(before, after, TemporalPolicy.TEXT) not in (
+        None, TypeChange.WIDENED,
+    )  # fmt: skip

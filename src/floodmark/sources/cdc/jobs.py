@@ -1,0 +1,143 @@
+"""``SqlServerJobs``: CDC's capture and cleanup jobs, looked at and driven through the server's own procedures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourceAdminError, SourceUnavailableError
+from floodmark.core.schema import TableName
+from floodmark.core.source.capture_status import CaptureSighting, LogScan
+from floodmark.core.source.liveness import Heartbeat
+from floodmark.core.source.scripts import enable_table, insert_heartbeat, make_heartbeat
+from floodmark.sources.cdc.sql_files import read_sql
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sources.sqlserver.tsql import change_table, quote_table
+
+_CAPTURE = "capture"
+_JOB_COLUMNS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
+_STATE_LIMIT_SECONDS = 30.0
+_REFUSED_LIMIT_SECONDS = 5.0
+_POLL_SECONDS = 0.2
+
+Row = tuple[Any, ...]
+
+
+class SqlServerJobs:
+    """``sync.capture_ports.CaptureControl``. Each call makes and ends one connection."""
+
+    def __init__(self, connection: SqlServerConnection) -> None:
+        self._connection = connection
+
+    def read_capture(self) -> CaptureSighting:
+        with self._connect() as session:
+            return _read_capture(session)
+
+    def start_capture(self) -> None:
+        self._bring_to(running=True)
+
+    def stop_capture(self) -> None:
+        self._bring_to(running=False)
+
+    def change_capture(self, changes: Mapping[str, int]) -> None:
+        with self._connect() as session:
+            change_job(session, _CAPTURE, changes)
+
+    def read_heartbeat(self, table: TableName) -> Heartbeat:
+        name = quote_table(table)
+        with self._connect() as session:
+            instance = session.fetch(read_sql("read_heartbeat_instance"), (name, name))[0]
+            if instance[0] is None:
+                raise CdcNotEnabledError(str(table), "there is no such table.", make_heartbeat(table))
+            if instance[1] is None:
+                raise CdcNotEnabledError(str(table), "its changes are not captured.", enable_table(table))
+            text = read_sql("read_heartbeat").format(table=name, change_table=change_table(instance[1]))
+            rows = session.fetch(text)
+        if not rows:
+            raise CdcNotEnabledError(str(table), "its row is gone.", insert_heartbeat(table))
+        return Heartbeat(*rows[0])
+
+    def beat(self, table: TableName, *, afresh: bool) -> None:
+        with self._connect() as session:
+            session.fetch_sets(read_sql("beat").format(table=quote_table(table)), (int(afresh),))
+
+    def _connect(self) -> SourceSession:
+        return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
+
+    def _bring_to(self, *, running: bool) -> None:
+        """The Agent works on its own time, and refuses without a number of an error what somebody else has asked for,
+        be it done already or not: whether the job runs tells how it went."""
+        with self._connect() as session:
+            if _is_running(session) == running:
+                return
+            refusal = None
+            try:
+                session.fetch_sets(read_sql("start_capture" if running else "stop_capture"))
+            except FloodmarkError as error:
+                refusal = error
+            deadline = time.monotonic() + (_REFUSED_LIMIT_SECONDS if refusal else _STATE_LIMIT_SECONDS)
+            while _is_running(session) != running:
+                is_late = time.monotonic() > deadline
+                if is_late and refusal is not None:
+                    # What the Agent says is about its jobs, and holds no value of a row.
+                    raise SourceAdminError(
+                        str(self._connection), f"the capture job was not {'started' if running else 'stopped'}: "
+                        f"{refusal.detail or refusal.message}",
+                        "See the job's history in SQL Server Agent, and whether the Agent runs.",
+                    )  # fmt: skip
+                if is_late:
+                    raise SourceUnavailableError(
+                        str(self._connection),
+                        f"the capture job has not {'begun' if running else 'ended'} in {_STATE_LIMIT_SECONDS:.0f} s.",
+                        "See the job's history in SQL Server Agent.",
+                    )
+                threading.Event().wait(_POLL_SECONDS)
+
+
+def _read_capture(session: SourceSession) -> CaptureSighting:
+    databases, jobs, scans, errors = session.fetch_sets(read_sql("read_capture"))
+    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead, is_replica = databases[0]
+    return CaptureSighting(
+        database=database,
+        engine_edition=edition,
+        taken_at=taken_at,
+        job=read_jobs(jobs).get(_CAPTURE),
+        running=None if running is None else bool(running),
+        log_reuse_wait=log_reuse_wait,
+        log_used_percent=used,
+        newest_entry_at=newest_entry_at,
+        scan=LogScan(scans[0][0], scans[0][1] or 0, scans[0][2] or 0, scans[0][3] or 0) if scans else None,
+        error=f"{errors[0][0]}: {errors[0][1]}" if errors else None,
+        clock_ahead_seconds=clock_ahead_seconds(ahead),
+        is_replica=bool(is_replica),
+    )
+
+
+def clock_ahead_seconds(minutes: int | None) -> float:
+    """By how much it was set forward. One that was set back makes ages short, which no limit has to allow for."""
+    return max(minutes or 0, 0) * 60.0
+
+
+def read_jobs(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    """By type, from ``sys.sp_cdc_help_jobs``; read from the end, as some versions have job_name after job_type."""
+    return {
+        row[1]: {name: int(value) for name, value in zip(_JOB_COLUMNS, row[-len(_JOB_COLUMNS) :], strict=True)}
+        for row in rows
+    }
+
+
+def _is_running(session: SourceSession) -> bool | None:
+    running = session.fetch(read_sql("read_capture_running"))[0][0]
+    return None if running is None else bool(running)
+
+
+def change_job(session: SourceSession, job_type: str, changes: Mapping[str, int]) -> None:
+    """The names are those of the procedure's parameters, from our own configuration; values are bound."""
+    unknown = set(changes) - set(_JOB_COLUMNS)
+    if unknown:
+        raise ValueError(f"sys.sp_cdc_change_job has no {', '.join(sorted(unknown))}")
+    values = [job_type, *(changes.get(name) for name in _JOB_COLUMNS)]
+    session.fetch_sets(read_sql("change_job"), values)

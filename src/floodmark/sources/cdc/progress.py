@@ -1,0 +1,28 @@
+"""How far the source is ahead of the watermarks, and how long it keeps what they have not passed, at what size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
+from floodmark.core.lsn import Lsn
+from floodmark.core.status.progress import SourceProgress
+from floodmark.sources.cdc.facts import build_jobs
+from floodmark.sources.cdc.sizes import read_sizes
+from floodmark.sources.cdc.sql_files import read_sql
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+
+
+def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
+    """One connection; a statement for each different watermark, of which a pipeline mostly has one."""
+    count = read_sql("count_transactions")
+    with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        try:
+            behind = {mark: int(session.fetch(count, (mark.value,))[0][0]) for mark in sorted(set(watermarks))}
+        except (CdcNotEnabledError, SourcePermissionError):
+            # The verdicts say what is wrong, and to a status that is what matters.
+            behind = {}
+        jobs = session.fetch_sets(read_sql("read_jobs"))
+        sizes = read_sizes(session)
+    return SourceProgress(behind, build_jobs(jobs[0]).retention_minutes if jobs else None, sizes)

@@ -1,0 +1,207 @@
+"""The T-SQL that reads rows: one SELECT per part of a table, its text the same for every window.
+
+Change tables are read directly, which is faster than through the functions but is never refused by the server: the
+validity of the window is checked before and after (``sync``). Isolation is READ COMMITTED: what a first load would read
+uncommitted could be rolled back, and no change row would ever take it away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodmark.core.change import Operation, bits_by_byte
+from floodmark.core.policies import NetSource
+from floodmark.core.schema import SourceTable
+from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.sources.cdc.columns import CarriedColumn, carried_columns
+from floodmark.sources.sqlserver.tsql import change_table, net_changes_function, quote, quote_table
+
+START_LSN = "__$start_lsn"
+COMMAND_ID = "__$command_id"
+SEQVAL = "__$seqval"
+OPERATION = "__$operation"
+UPDATE_MASK = "__$update_mask"
+
+_ROW_NUMBER = SEQVAL
+"""For a number beside the columns of a key: a name that the server lets no tracked table's column have."""
+
+_TEXT_STYLES = {
+    **dict.fromkeys(("time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"), 121),
+    **dict.fromkeys(("float", "real"), 3),
+}
+"""Bounds of these types travel as text in the style that loses nothing: Python has fewer digits than the server."""
+
+OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION: "int", UPDATE_MASK: "binary"}
+
+
+def order_columns(plan: TablePlan) -> tuple[str, ...]:
+    """What orders the changes of a key. Without command ids the best there is: seqval is not an order by itself."""
+    if plan.instance.has_command_id:
+        return (START_LSN, COMMAND_ID, SEQVAL, OPERATION)
+    return (START_LSN, SEQVAL, OPERATION)
+
+
+def own_columns(plan: TablePlan) -> tuple[str, ...]:
+    """The columns of the change table itself that this plan reads; none for a first load."""
+    if plan.kind is LoadKind.FIRST_LOAD:
+        return ()
+    mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.instance.table.stored_columns) else ()
+    if plan.net is NetSource.SERVER:
+        return (START_LSN, OPERATION, *mask)
+    return (*order_columns(plan), *mask)
+
+
+def select_changes(plan: TablePlan) -> str:
+    """Parameters: after_lsn (excluded), to_lsn (included).
+
+    Images before an update are read where it gave the row another key: nothing else tells that the old key is gone. A
+    primary key that changes comes as a delete and an insert, but not under trace flag 8207; and a key that is only
+    declared the server does not know.
+    """
+    moved = _has_new_key(plan.instance.table)
+    operation = quote(OPERATION)
+    is_update = f"{operation} = {Operation.UPDATE.value}"
+    told = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
+    return (
+        f"SELECT {_select_list(plan, f'{told} AS {operation}')} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
+        f" WHERE {quote(START_LSN)} > ? AND {quote(START_LSN)} <= ?"
+        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
+    )
+
+
+def select_net_changes(plan: TablePlan) -> str:
+    """Parameters: from_lsn and to_lsn (both included). With the mask, to tell a LOB that was left out from NULL."""
+    function = net_changes_function(plan.instance.identity.name)
+    return f"SELECT {_select_list(plan)} FROM {function}(?, ?, N'all with mask')"  # noqa: S608
+
+
+def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
+    """A chunk of the table itself. Parameters: those of ``key_after`` and then those of ``key_up_to``, as asked for."""
+    table = plan.instance.table
+    conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
+    conditions += _where(plan)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {_select_list(plan)} FROM {quote_table(table.name)}{where}"  # noqa: S608
+
+
+def select_chunk_bounds(plan: TablePlan) -> str:
+    """Every n-th key in the server's own order, as texts and values that come back unchanged. Parameter: n, twice.
+
+    The last row of the table is never a bound: the last chunk is open.
+    """
+    table = plan.instance.table
+    key = [quote(name) for name in table.key]
+    columns = ", ".join(_bound_expression(table, name) for name in table.key)
+    return (
+        f"SELECT {columns} FROM ("  # noqa: S608
+        f"SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [{_ROW_NUMBER}]"
+        f" FROM {quote_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [{_ROW_NUMBER}] % ? = 0"
+        f" ORDER BY [{_ROW_NUMBER}]"
+    )
+
+
+def nullable_key(plan: TablePlan) -> tuple[str, ...]:
+    """The columns of the key that can be NULL: of a declared one, since no other has any."""
+    table = plan.instance.table
+    return tuple(name for name in table.key if table.column(name).nullable)
+
+
+def count_null_keys(plan: TablePlan) -> str:
+    """One row: of each of ``nullable_key`` the number of rows where it is NULL."""
+    names = [quote(name) for name in nullable_key(plan)]
+    counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
+    any_null = " OR ".join(f"{name} IS NULL" for name in names)
+    where = " AND ".join([f"({any_null})", *_where(plan)])
+    return f"SELECT {counts} FROM {quote_table(plan.instance.table.name)} WHERE {where}"  # noqa: S608
+
+
+def select_double_key(plan: TablePlan) -> str:
+    """A key that more than one row has, as a bound, and their number; no row where there is none."""
+    table = plan.instance.table
+    columns = ", ".join(_bound_expression(table, name) for name in table.key)
+    key = ", ".join(quote(name) for name in table.key)
+    return (
+        f"SELECT TOP (1) {columns}, COUNT_BIG(*) AS [{_ROW_NUMBER}] FROM {quote_table(table.name)}"  # noqa: S608
+        f"{' WHERE '.join(['', *_where(plan)])} GROUP BY {key} HAVING COUNT_BIG(*) > 1"
+    )
+
+
+def count_key(plan: TablePlan) -> str:
+    """How many rows have a key. Parameters: the bound."""
+    table = plan.instance.table
+    equal = [f"{quote(name)} = {_bound_parameter(table, name)}" for name in table.key]
+    where = " AND ".join([*equal, *_where(plan)])
+    return f"SELECT COUNT_BIG(*) FROM {quote_table(table.name)} WHERE {where}"  # noqa: S608
+
+
+def select_cuts() -> str:
+    """Commit LSNs that divide a window into parts of as many transactions. Parameters: parts, after_lsn, to_lsn.
+
+    From the mapping table and not from the change table: that would read all that the parts read.
+    """
+    return (
+        "SELECT MAX(start_lsn) AS cut FROM ("
+        "SELECT start_lsn, NTILE(?) OVER (ORDER BY start_lsn) AS part FROM cdc.lsn_time_mapping"
+        " WHERE start_lsn > ? AND start_lsn <= ?) AS m GROUP BY part ORDER BY cut"
+    )
+
+
+def key_after(table: SourceTable) -> str:
+    """True for rows whose key comes after the bound, in the server's order. Parameters: ``bound_parameters``."""
+    return _beyond(table, ">", inclusive=False)
+
+
+def key_up_to(table: SourceTable) -> str:
+    """True for rows whose key is the bound or comes before it. Parameters: ``bound_parameters``."""
+    return _beyond(table, "<", inclusive=True)
+
+
+def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
+    """In the order in which ``key_after`` and ``key_up_to`` ask for them."""
+    return tuple(value for length in range(1, len(bound) + 1) for value in bound[:length])
+
+
+def _has_new_key(table: SourceTable) -> str:
+    """Whether the update mask has the bit of a key column. Not by ``sys.fn_cdc_is_bit_set``, a call for each row."""
+    mask = quote(UPDATE_MASK)
+    tests = [
+        f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
+        for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
+    ]
+    return "(" + " OR ".join(tests) + ")"
+
+
+def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
+    """(a, b) > (x, y), spelled out: T-SQL compares no rows."""
+    branches = []
+    for last, name in enumerate(table.key):
+        equal = [f"{quote(before)} = {_bound_parameter(table, before)}" for before in table.key[:last]]
+        operator = comparison + ("=" if inclusive and last == len(table.key) - 1 else "")
+        branches.append(" AND ".join([*equal, f"{quote(name)} {operator} {_bound_parameter(table, name)}"]))
+    return "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+
+
+def _where(plan: TablePlan) -> list[str]:
+    """The condition of a reload of some rows, in a line and in parentheses of its own (``sqlserver.condition``)."""
+    return [f"(\n{plan.where}\n)"] if plan.where else []
+
+
+def _bound_parameter(table: SourceTable, name: str) -> str:
+    # Typed as the column: an untyped text would be compared by another collation's order.
+    column = table.column(name)
+    if column.type_name in _TEXT_STYLES:
+        return f"CONVERT({column.declared_type}, ?, {_TEXT_STYLES[column.type_name]})"
+    declared = "binary(8)" if column.type_name in ("timestamp", "rowversion") else column.declared_type
+    return f"CAST(? AS {declared})"
+
+
+def _bound_expression(table: SourceTable, name: str) -> str:
+    style = _TEXT_STYLES.get(table.column(name).type_name)
+    return quote(name) if style is None else f"CONVERT(varchar(34), {quote(name)}, {style}) AS {quote(name)}"
+
+
+def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
+    """operation: what stands in the place of the column of that name."""
+    columns: tuple[CarriedColumn, ...] = carried_columns(plan.instance.table, plan.temporal)
+    own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
+    return ", ".join([*own, *(column.expression for column in columns)])

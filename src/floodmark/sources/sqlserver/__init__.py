@@ -1,0 +1,1 @@
+"""SQL Server, whatever the kind of source: connections, errors by number, names in T-SQL."""

@@ -1,0 +1,234 @@
+"""Talking to SQL Server: the only place that knows the driver, mssql-python.
+
+Owns the choice of its ODBC provider, the connection string, TLS, timeouts, and the translation of what it raises.
+Statements and what their results mean belong to ``source`` and ``floodmark.spark``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from floodmark.core.errors import FloodmarkError
+from floodmark.sources.sqlserver import errors
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOG = logging.getLogger(__name__)
+_PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
+_RUST_PROVIDER = "mssql-odbc"
+_CA_VARIABLE = "SSL_CERT_FILE"
+_UNTRUSTED = "certificate verify failed"
+"""OpenSSL's own words, in English everywhere; the driver has only the general 08001 for it."""
+
+CONNECT_TIMEOUT_SECONDS = 15
+CONTROL_TIMEOUT_SECONDS = 60
+LOCK_TIMEOUT_SECONDS = 60
+_KEEP_ALIVE_SECONDS = 30
+
+
+@cache
+def _load_driver() -> Any:
+    """Import mssql-python once per process, with a provider that loads on this machine."""
+    import mssql_python  # noqa: PLC0415  (slow, and only processes that read need it)
+
+    mssql_python.pooling(enabled=False)  # a pooled connection would be asked for its state on every reuse
+    if not os.environ.get(_PROVIDER_VARIABLE):
+        try:
+            ctypes.CDLL(str(mssql_python.get_native_provider_info()["driver_path"]))
+        except OSError as error:
+            _LOG.info("msodbcsql18 does not load here (%s); reading with the provider %s", error, _RUST_PROVIDER)
+            mssql_python.native_provider = _RUST_PROVIDER
+    return mssql_python
+
+
+def _raised() -> tuple[type[Exception], ...]:
+    """What the driver raises: its Warning is no Error."""
+    driver = _load_driver()
+    return driver.Error, driver.Warning
+
+
+def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout_seconds: int = 0) -> SourceSession:
+    """Open a session in autocommit mode. Raises from ``core.errors``.
+
+    subject: what later errors are about, by default the connection. query_timeout_seconds: 0 for none.
+    """
+    driver = _load_driver()
+    try:
+        with _AUTHORITIES.trusted(connection.ca_file):
+            raw = driver.connect(
+                _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
+            )
+        raw.timeout = query_timeout_seconds
+    except _raised() as error:
+        message = _message(error)
+        if _UNTRUSTED in message:
+            raise errors.not_trusted(str(connection), message) from None
+        sqlstate = _sqlstate(error, tuple(errors.AT_CONNECT))
+        raise errors.by_sqlstate(str(connection), sqlstate, message, errors.AT_CONNECT) from None
+    return SourceSession(raw, subject or str(connection))
+
+
+class SourceSession:
+    """One connection. Not for several threads. ``subject``: what errors are about, unless a call names another."""
+
+    def __init__(self, raw: Any, subject: str) -> None:
+        self._raw = raw
+        self._subject = subject
+
+    def __enter__(self) -> SourceSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(*_raised()):
+            self._raw.close()
+
+    def fetch_sets(self, text: str, parameters: Sequence[object] = ()) -> list[list[tuple[Any, ...]]]:
+        """Run one batch and return the rows of every result set that has columns."""
+        cursor = self._raw.cursor()
+        sets = []
+        with self._translated(self._subject):
+            cursor.execute(text, *parameters)
+            while True:
+                if cursor.description:
+                    sets.append([tuple(row) for row in cursor.fetchall()])
+                if not cursor.nextset():
+                    break
+            cursor.close()
+        return sets
+
+    def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a batch's only result set."""
+        return self.fetch_sets(text, parameters)[0]
+
+    def limit_lock_waits(self, seconds: int = LOCK_TIMEOUT_SECONDS) -> None:
+        """From now on a statement that waits for a lock ends as SourceUnavailableError."""
+        with self._translated(self._subject), contextlib.closing(self._raw.cursor()) as cursor:
+            cursor.execute(f"SET LOCK_TIMEOUT {seconds * 1000}")
+
+    def read_batches(
+        self, subject: str, text: str, parameters: Sequence[object], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Run one SELECT and stream its rows. Errors name ``subject``, also those that come while rows flow."""
+        self.limit_lock_waits()
+        cursor = self._raw.cursor()
+        with self._translated(subject):
+            cursor.execute(text, *parameters)
+            with cursor.arrow_reader(batch_rows) as reader:
+                yield from reader
+            cursor.close()
+
+    @contextlib.contextmanager
+    def _translated(self, subject: str) -> Iterator[None]:
+        try:
+            yield
+        except _raised() as error:
+            raise self._translate(subject, error) from None
+
+    def _translate(self, subject: str, error: Exception) -> FloodmarkError:
+        message = _message(error)
+        try:
+            # On another cursor: closing the failed one may run a statement that resets @@ERROR.
+            cursor = self._raw.cursor()
+            cursor.execute("SELECT @@ERROR")
+            number = int(cursor.fetchone()[0])
+        except _raised():
+            return errors.cut_off(subject, message)
+        if number:
+            return errors.by_number(subject, number, message)
+        return errors.by_sqlstate(subject, _sqlstate(error, tuple(errors.AT_CLIENT)), message, errors.AT_CLIENT)
+
+
+def _connection_string(connection: SqlServerConnection) -> str:
+    parts = {
+        "Server": f"tcp:{connection.host},{connection.port}",
+        "Database": connection.database,
+        "UID": connection.user,
+        "PWD": connection.password,
+        "Encrypt": connection.encrypt,
+        "TrustServerCertificate": "yes" if connection.trust_server_certificate else "no",
+        "KeepAlive": str(_KEEP_ALIVE_SECONDS),
+    }
+    return "".join(f"{key}={_braced(value)};" for key, value in parts.items() if value)
+
+
+def _braced(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"
+
+
+class _Authorities:
+    """Lets OpenSSL, inside the driver, find its authorities in a file for as long as connections are made.
+
+    The driver has no option for it, and the variable would change the trust of everything else in the process. The
+    Rust provider keeps what it found first: a process reaches sources of one authority. Connections with the same file
+    are made beside each other: each to a dead server takes all of its time.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._file = ""
+        self._users = 0
+        self._before: str | None = None
+
+    @contextlib.contextmanager
+    def trusted(self, ca_file: str) -> Iterator[None]:
+        if not ca_file:
+            yield
+            return
+        self._take(ca_file)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def _take(self, ca_file: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users or self._file == ca_file)
+            if not self._users:
+                self._file, self._before = ca_file, os.environ.get(_CA_VARIABLE)
+                os.environ[_CA_VARIABLE] = ca_file
+            self._users += 1
+
+    def _give_back(self) -> None:
+        with self._changed:
+            self._users -= 1
+            if self._users:
+                return
+            if self._before is None:
+                del os.environ[_CA_VARIABLE]
+            else:
+                os.environ[_CA_VARIABLE] = self._before
+            self._changed.notify_all()
+
+
+_AUTHORITIES = _Authorities()
+
+
+def _message(error: Exception) -> str:
+    text = str(getattr(error, "ddbc_error", "") or error)
+    for prefix in ("[Microsoft]", "[SQL Server]"):
+        text = text.removeprefix(prefix)
+    return text.strip().rstrip(".")
+
+
+def _sqlstate(error: Exception, candidates: Sequence[str]) -> str:
+    """The driver keeps only its own English text of the SQLSTATE: find the state that has this text."""
+    from mssql_python.exceptions import sqlstate_to_exception  # noqa: PLC0415
+
+    for state in candidates:
+        known = sqlstate_to_exception(state, "")
+        if known is not None and known.driver_error == getattr(error, "driver_error", None):
+            return state
+    return ""

@@ -1,0 +1,35 @@
+"""The load job of a window as a process of this one, where Airflow does not start it: for the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from floodmark.spark.launch import command as load_job
+from floodmark.spark.launch.output import JobOutput, start_failure
+from floodmark.spark.launch.parent_death import end_with_starter
+
+
+def run_load(secrets: tuple[str, str], master: str | None, window_id: int, config_path: Path) -> None:
+    """Run the load job of a window, its output on standard error, until it has ended; it ends with this process.
+
+    secrets: the connections of source and warehouse as JSON. master: of Spark, None for ``local[*]``. Raises what the
+    job reported.
+    """
+    master = master or load_job.DEFAULT_MASTER
+    environment = os.environ | load_job.job_environment(*secrets, master)
+    command = load_job.submit_command(load_job.job_settings(master), master, window_id, config_path)
+    output = JobOutput()
+    try:
+        started = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, looked up before)
+        )  # fmt: skip
+    except OSError as problem:
+        raise start_failure(window_id, problem) from None
+    with started as job:
+        for line in output.watch(job.stdout or ()):
+            sys.stderr.write(line)
+    output.require_result(window_id, job.returncode)

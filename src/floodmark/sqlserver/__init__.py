@@ -1,1 +1,0 @@
-"""Talking to SQL Server: control queries, read statements, error numbers, type mapping."""

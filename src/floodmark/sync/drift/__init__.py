@@ -1,0 +1,1 @@
+"""Schema drift: the watch, its events, and switches of capture instances."""

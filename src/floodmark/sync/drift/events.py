@@ -1,0 +1,213 @@
+"""From what was seen to what is written down and told: findings with their policies, and the alert of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.alert import Alert
+from floodmark.core.drift.ddl import DdlEntry, Explained, explain, is_behind, mentions
+from floodmark.core.drift.messages import advise, describe, describe_ddl, describe_effect
+from floodmark.core.drift.proposal import build_proposal, takes_along
+from floodmark.core.drift.risk import RowsAtRisk
+from floodmark.core.drift.shapes import (
+    Absence,
+    Difference,
+    TableShape,
+    added_column,
+    as_captured_by,
+    classify_absence,
+    compare_shapes,
+    select_policy,
+)
+from floodmark.core.drift.supported import why_not_carried
+from floodmark.core.policies import DriftClass, DriftPolicy, TemporalPolicy
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.snapshot import SourceSnapshot, TableSighting
+from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSight, Finding, KnownTable
+
+KIND = "schema_drift"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of one table. pipelines: all that read the source. names: how they spell the table. Two sources may have it, and
+    even its capture instance, in common: restored copies of one database."""
+
+    source_name: str
+    pipelines: Sequence[PipelineSettings]
+    table: TableName
+    names: Collection[TableName]
+    ledger: DriftLedger
+
+    def of_absence(
+        self, known: TableShape, snapshot: SourceSnapshot, sighting: TableSighting, sight: DriftSight
+    ) -> Finding:
+        moved = [living.table for living in sight.instances if living.identity == known.identity]
+        absence = Absence(snapshot.cdc_enabled, sighting.exists, moved[0] if moved else None)
+        explained = Explained(classify_absence(known, absence))
+        policies = self._policies(explained.difference, known.identity.name)
+        return Finding(explained, policies, spelled=self._spelled())
+
+    def of_change(
+        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight,
+        elsewhere: TableShape | None = None,
+    ) -> list[Finding]:  # fmt: skip
+        """elsewhere: how the table was last seen under another capture instance."""
+        if known is None:
+            return self._of_first_look(seen, history, sight, elsewhere)
+        before = known.shape
+        is_other = before.identity != seen.identity
+        fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
+        found = explain(compare_shapes(before, seen, self._temporal()), fresh)
+        news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
+        return [self._finding(each, seen, news, sight) for each in news]
+
+    def _of_first_look(
+        self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight, elsewhere: TableShape | None
+    ) -> list[Finding]:
+        """What the history and the column ids still tell of the time before. A column left out on purpose, when the
+        instance was made, is no drift; types before are known only of a table that was read from another instance, and
+        a target made now has those of now."""
+        told = self._told_columns()
+        added = [
+            added_column(column)
+            for column in seen.uncaptured
+            if column.name not in told and any(mentions(entry.text, column.name) for entry in history)
+        ]
+        dropped = [Difference(DriftClass.COLUMN_DROPPED, name) for name in seen.lost]
+        changed = compare_shapes(as_captured_by(seen, elsewhere), seen, self._temporal()) if elsewhere else ()
+        found = explain([*added, *dropped, *changed], history)
+        findings = [self._finding(each, seen, found, sight) for each in found]
+        return [
+            replace(each, policies=dict.fromkeys(each.policies, DriftPolicy.IGNORE), proposal="")
+            if each.explained.difference.kind is DriftClass.UNKNOWN
+            else each
+            for each in findings
+        ]
+
+    def _is_late(self, each: Explained, seen: TableShape) -> bool:
+        """A statement that the history did not tell of when its event was found: it belongs to that event."""
+        if each.difference.kind is not DriftClass.UNKNOWN:
+            return False
+        return self.ledger.explain_later(self.source_name, seen.identity, each.entries[0])
+
+    def _named(self, each: Explained, seen: TableShape) -> Explained:
+        """A column that was there at the first look, before the history told of it, looked like one left out on
+        purpose."""
+        if each.difference.kind is not DriftClass.UNKNOWN:
+            return each
+        told = self._told_columns()
+        for column in seen.uncaptured:
+            added = added_column(column)
+            if column.name not in told and is_behind(each.entries[0], added):
+                return Explained(added, each.entries)
+        return each
+
+    def _told_columns(self) -> set[str | None]:
+        """New columns that somebody has decided about, or is to decide."""
+        return {
+            event.explained.difference.column
+            for event in self.ledger.list_events(self.source_name)
+            if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
+        }
+
+    def _finding(
+        self, each: Explained, seen: TableShape, found: Sequence[Explained], sight: DriftSight
+    ) -> Finding:  # fmt: skip
+        policies = self._policies(each.difference, seen.identity.name)
+        proposal = ""
+        if DriftPolicy.PROPOSE in policies.values():
+            proposal = self._proposal(seen, found, sight)
+        return Finding(each, policies, proposal, self._spelled())
+
+    def _proposal(self, seen: TableShape, found: Sequence[Explained], sight: DriftSight) -> str:
+        """With every added column that is still not captured: one second instance serves them all."""
+        mine = [living for living in sight.instances if living.identity == seen.identity]
+        if not mine:
+            return ""
+        earlier = [event.explained.difference for event in self.ledger.list_events(self.source_name)
+                   if event.approved_at is None and event.table == self.table]  # fmt: skip
+        wanted = {
+            difference.column
+            for difference in (*earlier, *(each.difference for each in found))
+            if difference.kind is DriftClass.COLUMN_ADDED
+        }
+        added = [
+            column.name for column in seen.uncaptured if column.name in wanted and not why_not_carried(column)
+        ]  # fmt: skip
+        return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances).text
+
+    def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
+        return {
+            pipeline.name: select_policy(table.drift, difference, declares_key=bool(table.key))
+            for pipeline, table in self._readers(instance)
+        }
+
+    def _readers(self, instance: str | None = None) -> list[tuple[PipelineSettings, TableSettings]]:
+        return [
+            (pipeline, table)
+            for pipeline in self.pipelines
+            for table in pipeline.tables
+            if table.source in self.names
+            and (not table.capture_instance or not instance
+                 or table.capture_instance.casefold() == instance.casefold())
+        ]  # fmt: skip
+
+    def _spelled(self) -> dict[str, TableName]:
+        return {pipeline.name: table.source for pipeline, table in self._readers()}
+
+    def _temporal(self) -> TemporalPolicy:
+        """Where pipelines differ, the stricter: to the exact text a finer time is another kind of value."""
+        chosen = {table.temporal for _, table in self._readers()}
+        return TemporalPolicy.TEXT if TemporalPolicy.TEXT in chosen else TemporalPolicy.TRUNCATE
+
+
+def alert_key(event_id: int) -> str:
+    return f"{KIND}:{event_id}"
+
+
+def is_ignored(event: DriftEvent) -> bool:
+    return all(policy is DriftPolicy.IGNORE for policy in event.policies.values())
+
+
+def proposed_with(event: DriftEvent, events: Sequence[DriftEvent]) -> list[DriftEvent]:
+    """The other added columns that the T-SQL of the event takes along, and that nobody has decided about either."""
+    return [
+        other for other in events
+        if event.proposal and other.event_id != event.event_id and other.table == event.table
+        and other.source == event.source and other.proposal and other.approved_at is None
+        and takes_along(event.proposal, other.explained.difference.column or "")
+    ]  # fmt: skip
+
+
+def tell_together(others: Sequence[DriftEvent]) -> str:
+    """A sentence about what is proposed with an event, "" for nothing."""
+    named = (
+        f"column {each.explained.difference.column} {each.explained.difference.after} (event {each.event_id})"
+        for each in others
+    )
+    return f"It would be taken along together with {' and '.join(named)}." if others else ""
+
+
+def build_drift_alert(
+    event: DriftEvent, risk: RowsAtRisk | None = None, others: Sequence[DriftEvent] = ()
+) -> Alert | None:  # fmt: skip
+    """None where every pipeline ignores the event. risk: of an added column. others: ``proposed_with`` it."""
+    if is_ignored(event):
+        return None
+    difference, ddl = event.explained.difference, describe_ddl(event.explained)
+    return Alert(
+        kind=KIND,
+        subject=event.source,
+        table=event.table,
+        what=" ".join(
+            filter(None, (f"{event.table}: {describe(difference)}.", tell_together(others), str(risk or ""), ddl))
+        ),
+        where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
+        + (f", column {difference.column}" if difference.column else ""),
+        means=describe_effect(difference, event.policies),
+        do=advise(difference, event.event_id, event.source, is_held=bool(event.held), proposal=event.proposal),
+        event_key=alert_key(event.event_id),
+    )

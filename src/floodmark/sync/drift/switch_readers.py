@@ -1,0 +1,175 @@
+"""What a pipeline does in a switch of capture instances: go over to the second one, and load what no window brings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from floodmark.core.drift.shapes import stored
+from floodmark.core.drift.switch import InstanceSwitch, SwitchedPipeline, asks_changes, may_go_over, rows_to_fill
+from floodmark.core.errors import ConfigError, OperatorError
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Backfill
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.scripts import filled_rows
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSighting
+from floodmark.core.source.state import TableState
+from floodmark.core.window.lane import finishing_command
+from floodmark.core.window.plan import TablePlan
+from floodmark.core.window.planning import plan_table
+from floodmark.sync.ports.drift import DriftSource
+from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.switch import SwitchLedger, Targets
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondInstance:
+    """The second instance of a switch, as it was just seen: by a snapshot of its table alone."""
+
+    switch: InstanceSwitch
+    snapshot: SourceSnapshot
+
+    @property
+    def sighting(self) -> TableSighting:
+        return self.snapshot.tables[0]
+
+    def without(self, lost: tuple[str, ...]) -> TableSighting:
+        """lost: columns that it captures and the source has dropped since."""
+        return replace(self.sighting, instance=replace(self.instance, table=stored(self.instance.table, lost)))
+
+    @property
+    def instance(self) -> CaptureInstance:
+        assert self.sighting.instance is not None  # noqa: S101  (whoever made this saw it)
+        return self.sighting.instance
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReaders:
+    """open_load: opens, or finds, the load of the rows of a pipeline's table for which a condition is true, and returns
+    its window's id."""
+
+    source: Callable[[], Source]
+    drift_source: Callable[[], DriftSource]
+    targets: Targets
+    open_load: Callable[[str, TableName, str], int]
+    ledger: Ledger
+    switches: SwitchLedger
+
+    def go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """As far as it goes now; what the pipeline still waits for, "" for nothing.
+
+        Raises OperatorError, or ConfigError, where somebody has to act first."""
+        switch = second.switch
+        state = self.ledger.read_tables(settings.name).get(table.source)
+        if state is None or state.identity is None:
+            planned = [each.source for window in self.ledger.list_unfinished(settings.name)
+                       for each in window.plan.tables]  # fmt: skip
+            return f"{settings.name} has not finished its first load." if table.source in planned else ""
+        if state.identity == switch.old:
+            if waits := self._go_over(settings, table, second, state):
+                return waits
+            _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
+        elif state.identity != switch.new:
+            return ""
+        return self._fill(settings, table, second)
+
+    def _go_over(
+        self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
+    ) -> str:
+        switch, start = second.switch, second.sighting.min_lsn
+        if table.capture_instance is not None:
+            raise OperatorError(
+                f"{settings.name}, {switch.table}", "its configuration names capture instance "
+                f"{table.capture_instance}.", "Take capture_instance out of pipelines.yaml.",
+            )  # fmt: skip
+        if not second.sighting.permitted:
+            raise OperatorError(
+                str(switch.table), f"the login may not read the change table of {switch.name}.",
+                "Grant it what it has on the first one: SELECT on the change table, and the gating role if there "
+                "is one.",
+            )  # fmt: skip
+        if not isinstance(start, Lsn):
+            return f"the capture job has not come to {switch.name} yet."
+        if state.watermark is None or not may_go_over(state.watermark, start):
+            return f"{settings.name} reads {switch.old.name} up to {start} first; it stands at {state.watermark}."
+        # A target that could not take the new columns would stop every table of the pipeline from the next run on.
+        self._check_target(settings, self._plan(table, second, self._lost(second)))
+        if not self.switches.go_over(switch, settings.name, table.source, start):
+            return f"{settings.name} goes over when {self._holding(settings, table)} has been published."
+        return ""
+
+    def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
+        """The unfinished windows with the table. A replay that nobody repeats would hold it for ever."""
+        plans = [
+            opened.plan for opened in self.ledger.list_unfinished(settings.name)
+            if any(each.source == table.source for each in opened.plan.tables)
+        ]  # fmt: skip
+        named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
+        return " and ".join(named) or "its window"
+
+    def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """The values of the new columns that no window of the second instance brings."""
+        switch = second.switch
+        current = next(
+            each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
+        )
+        gone_over = current.of(settings.name)
+        if gone_over is None or (gone_over.is_filled and self._read_all_touched(gone_over, second)):
+            return ""
+        window_id = gone_over.window_id
+        if gone_over.window_state is None or gone_over.is_filled:
+            lost = self._lost(second)
+            left = tuple(name for name in switch.added if name not in lost)
+            if not left:
+                return ""
+            plan = self._plan(table, second, lost)
+            there = self._check_target(settings, plan)
+            where = filled_rows(left) if gone_over.is_filled else rows_to_fill(
+                switch, left, plan.instance.table.key, table.backfill, there=there,
+                has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
+            )  # fmt: skip
+            window_id = self.open_load(settings.name, table.source, where)
+            self.switches.record_backfill(switch.switch_id, settings.name, window_id)
+        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
+
+    def _read_all_touched(self, gone_over: SwitchedPipeline, second: SecondInstance) -> bool:
+        """Cleanup may have taken changes between the opening of a load that asks them which rows were touched, and its
+        read: the rows that they told of were not loaded."""
+        assert gone_over.window_id is not None  # noqa: S101  (a window that is published has one)
+        (loaded,) = self.ledger.read_window(gone_over.window_id).plan.tables
+        return not asks_changes(loaded.where) or self._has_all_changes(second)
+
+    def _lost(self, second: SecondInstance) -> tuple[str, ...]:
+        name = second.instance.identity.name
+        details = self.drift_source().read_drift({name: second.instance.table.name}).details.get(name)
+        return details.lost if details else ()
+
+    def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
+        """Of a load by the second instance: it has the columns of the windows to come. Raises ConfigError or
+        NoKeyError."""
+        return plan_table(table, second.without(lost), second.snapshot, None)
+
+    def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
+        """The columns that the target has."""
+        try:
+            return self.targets.check_target(plan)
+        except ConfigError as error:
+            raise OperatorError(
+                f"{settings.name}, {plan.source}", error.message,
+                "If it was left by a column that was dropped, rename it or drop it in the warehouse; else give it a "
+                "type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
+            ) from None  # fmt: skip
+
+    def _has_all_changes(self, second: SecondInstance) -> bool:
+        """Whether both change tables still hold every change since the new columns were there."""
+        switch, start = second.switch, second.sighting.min_lsn
+        first = self.source().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
+        if first.instance is None or first.instance.identity != switch.old:
+            return False
+        since = switch.since or first.instance.start_lsn
+        is_whole = isinstance(first.min_lsn, Lsn) and first.min_lsn <= since
+        return is_whole and isinstance(start, Lsn) and start <= second.instance.start_lsn

@@ -1,0 +1,262 @@
+"""Watching a source for schema drift: look, compare with what was known, write events down, tell, hold.
+
+``DriftWatch.watch`` is called by the drift DAG and looks closely at every table, ``examine`` by each run before it
+plans, and looks closely only where something differs: a table whose new shape would not fit its target never gets into
+a window, however seldom the DAG runs. What both see is written once (see ``ledger.drift``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.drift.messages import describe, describe_hold
+from floodmark.core.drift.risk import RowsAtRisk
+from floodmark.core.drift.shapes import TableShape, is_as_known, stored
+from floodmark.core.drift.table_names import is_named, known_as
+from floodmark.core.errors import FloodmarkError, TableHeldError
+from floodmark.core.policies import DriftClass
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.window.planning import pinned_instances
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
+from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+from floodmark.sync.ports.run import Source
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """snapshot: without the columns that the tables have lost. holds: of the pipeline."""
+
+    snapshot: SourceSnapshot
+    holds: Mapping[TableName, Hold]
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A table and what was known of it. table: see ``core.spelling``. name: of its capture instance. elsewhere: as it
+    was last seen under another."""
+
+    sighting: TableSighting
+    table: TableName
+    name: str
+    known: KnownTable | None
+    elsewhere: TableShape | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has to be looked at closely."""
+        if self.sighting.instance is None:
+            # A right that was taken away hides an instance as well; that is a verdict of its own, and no drift.
+            return self.known is not None and self.known.absent is None and self.sighting.permitted
+        return (
+            self.known is None
+            or self.known.absent is not None
+            or not is_as_known(self.sighting, self.known.shape)
+        )  # fmt: skip
+
+
+class DriftWatch:
+    """Of one source. pipelines: all that read it, since an event may concern several. source: asked for when somebody
+    has to look closely."""
+
+    def __init__(
+        self,
+        source_name: str,
+        pipelines: Sequence[PipelineSettings],
+        *,
+        source: Callable[[], DriftSource],
+        ledger: DriftLedger,
+        alerts: Alerts,
+        drop_staging: Callable[[int], None],
+    ) -> None:
+        self._name = source_name
+        self._pipelines = pipelines
+        self._source = source
+        self._ledger = ledger
+        self._alerts = alerts
+        self.drop_staging = drop_staging
+        """Of a window that is given up or planned anew."""
+
+    def examine(
+        self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+    ) -> Examined:
+        """For a run of a pipeline, of what it has just seen."""
+        shapes = self._look(snapshot, pinned_instances(settings, states), closely=False)
+        self._tell()
+        tables = tuple(_without_lost(sighting, shapes.get(sighting.table)) for sighting in snapshot.tables)
+        return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
+
+    def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
+        """Look closely at every table of the source, once whatever the number of pipelines that read it, or once for
+        each capture instance where they read several. states: by pipeline. Returns all holds."""
+        for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
+            named = {table: name for table, name in pins.items() if name is not None}
+            self._look(source.read_snapshot(list(pins), named), named, closely=True)
+        self._tell()
+        return [hold for settings in self._pipelines for hold in self._ledger.list_holds(settings.name).values()]
+
+    def _look(
+        self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str], *, closely: bool
+    ) -> dict[TableName, TableShape]:
+        """What is known of the tables from now on. closely: also of those that look as they are known, for the DDL
+        history and for columns not captured."""
+        looked = self._match(snapshot, pinned)
+        chosen = [each for each in looked if each.is_new or (closely and each.sighting.instance is not None)]
+        shapes = {each.sighting.table: each.known.shape for each in looked if each.known is not None}
+        if chosen:
+            asked = {each.name: each.sighting.instance.table.name for each in chosen if each.sighting.instance}
+            sight = self._source().read_drift(asked)
+            written: dict[tuple[TableName, str], TableShape | None] = {}
+            for each in chosen:
+                seen = (each.table, each.name)
+                if seen not in written:
+                    written[seen] = self._write(snapshot, each, sight)
+                if (shape := written[seen]) is not None:
+                    shapes[each.sighting.table] = shape
+        return shapes
+
+    def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[_Looked]:
+        known = self._ledger.read_known(self._name)
+        looked = []
+        for sighting in snapshot.tables:
+            table = known_as(sighting, ((table, each.shape) for (table, _), each in known.items()))
+            shapes = {name: each.shape for (of, name), each in known.items() if of == table}
+            last = list(shapes)[-1] if shapes else None
+            name = sighting.instance.identity.name if sighting.instance else pinned.get(sighting.table) or last
+            if name is not None:
+                others = [shape for other, shape in shapes.items() if other != name]
+                newest_other = max(others, key=lambda shape: shape.identity.created_at, default=None)
+                looked.append(_Looked(sighting, table, name, known.get((table, name)), newest_other))
+        return looked
+
+    def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
+        """What is known of the table from now on; None where it went away while it was looked at."""
+        if each.sighting.instance is None:
+            assert each.known is not None  # noqa: S101  (is_new saw to it)
+            findings = self._findings(each, each.known.shape.name, sight)
+            found = findings.of_absence(each.known.shape, snapshot, each.sighting, sight)
+            gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
+            if self._ledger.record(self._name, each.table, each.known, gone, [found]):
+                _LOG.warning("%s: %s.", each.table, describe(found.explained.difference))
+            return each.known.shape
+        details = sight.details.get(each.name)
+        if details is None:
+            return None
+        findings = self._findings(each, each.sighting.instance.table.name, sight)
+        known = each.known if self._is_of_this(each) else None
+        shape = _shape(each.sighting.instance, each.sighting, details.lost, details.uncaptured)
+        last = newest(details.history) or (known.shape.ddl_lsn if known else None)
+        seen = KnownTable(replace(shape, ddl_lsn=last))
+        if seen == each.known:
+            return seen.shape
+        found_all = findings.of_change(known, seen.shape, details.history, sight, each.elsewhere)
+        if self._ledger.record(self._name, each.table, each.known, seen, found_all):
+            for finding in found_all:
+                _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
+            if each.known is not None and each.known.absent is not None:
+                for event_id in self._ledger.end_absence(self._name, each.table, each.name):
+                    self._alerts.end_alert(alert_key(event_id), f"{each.table} is back.")
+        return seen.shape
+
+    def _findings(self, each: _Looked, called: TableName, sight: DriftSight) -> Findings:
+        others = {living.table for living in sight.instances}
+        named = {table.source for settings in self._pipelines for table in settings.tables}
+        names = frozenset(name for name in named if is_named(name, each.table, called, others))
+        return Findings(self._name, self._pipelines, each.table, names, self._ledger)
+
+    def _is_of_this(self, each: _Looked) -> bool:
+        """Whether what was known of a capture instance matters for the one of that name which is there now: not if it
+        is another one, and nobody read the former one any more. Switches take free names, so that an instance can have
+        the name of one that was dropped two switches before."""
+        if each.known is None or each.sighting.instance is None:
+            return False
+        before = each.known.shape.identity
+        if before == each.sighting.instance.identity:
+            return True
+        readers = self._ledger.list_readers(before)
+        return any(settings.name in readers for settings in self._pipelines)
+
+    def _tell(self) -> None:
+        """Written before it is told: a process that dies in between leaves an event that the next look tells."""
+        events = self._ledger.list_events(self._name)
+        for event in (each for each in events if not each.told):
+            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events))
+            if alert is not None:
+                self._alerts.raise_alert(alert)
+            self._ledger.mark_told(event.event_id)
+
+    def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
+        """Of an added column that could be carried. Nobody is told later because it cannot be counted."""
+        difference = event.explained.difference
+        if difference.kind is not DriftClass.COLUMN_ADDED or difference.obstacle or is_ignored(event):
+            return None
+        since = min((entry.lsn for entry in event.explained.entries), default=None)
+        try:
+            return self._source().read_risk(event.table, event.identity.name, since)
+        except FloodmarkError as error:
+            _LOG.warning("How many rows column %s of %s concerns: %s", difference.column, event.table, error)
+            return None
+
+
+def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:
+    """Every table of a pipeline with the capture instance that it reads, None where it has not read any."""
+    return {**dict.fromkeys(settings.sources), **pinned_instances(settings, states)}
+
+
+def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[TableName, str | None]]:
+    """As few snapshots as show every table with every capture instance that is read of it: one shows one of a table."""
+    rounds: list[dict[TableName, str | None]] = []
+    for table, name in dict.fromkeys(pair for pins in pipelines for pair in pins.items()):
+        free = next((each for each in rounds if table not in each), None)
+        if free is None:
+            rounds.append({table: name})
+        else:
+            free[table] = name
+    return rounds
+
+
+def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
+    """The verdicts, with ``held`` for the tables that are."""
+    return tuple(_held(validity, holds[validity.table]) if validity.table in holds else validity
+                 for validity in validities)  # fmt: skip
+
+
+def all_held(pipeline: str, validities: Sequence[Validity]) -> TableHeldError | None:
+    """The error for a pipeline that has nothing left to do but wait for somebody: such a run must not look green."""
+    if not validities or any(validity.verdict is not Verdict.HELD for validity in validities):
+        return None
+    return TableHeldError(pipeline, "every table is held. " + " | ".join(map(str, validities)))
+
+
+def _held(validity: Validity, hold: Hold) -> Validity:
+    cause, hint = describe_hold(hold.event.explained.difference, hold.event.event_id, hold.held_at)
+    return replace(validity, verdict=Verdict.HELD, cause=cause, hint=hint)
+
+
+def _shape(
+    instance: CaptureInstance, sighting: TableSighting, lost: tuple[str, ...], uncaptured: tuple[SourceColumn, ...]
+) -> TableShape:
+    table = stored(instance.table, lost)
+    return TableShape(
+        name=table.name,
+        identity=instance.identity,
+        captured=table.columns,
+        lost=lost,
+        uncaptured=uncaptured,
+        key=table.key,
+        max_column_id=sighting.max_column_id,
+    )
+
+
+def _without_lost(sighting: TableSighting, shape: TableShape | None) -> TableSighting:
+    instance = sighting.instance
+    if instance is None or shape is None or instance.identity != shape.identity:
+        return sighting
+    return replace(sighting, instance=replace(instance, table=stored(instance.table, shape.lost)))

@@ -1,0 +1,36 @@
+"""``Metrics``: where measurements of runs and tables go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from floodmark.core.status.measures import TableMeasure
+    from floodmark.core.window.published import AdvanceResult
+
+
+class Metrics(Protocol):
+    """A receiver of measurements. Sending never fails the work that is measured."""
+
+    def are_on(self) -> bool:
+        """Return whether anything receives them: what nobody receives need not be measured."""
+
+    def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
+        """Send the rows of each table of a published window, and how long it took from planning to publication."""
+
+    def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
+        """Send the lag and headroom of each table; what is not known is not sent."""
+
+
+class NoMetrics:
+    """``Metrics`` that nobody receives."""
+
+    def are_on(self) -> bool:
+        return False
+
+    def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
+        """Do nothing."""
+
+    def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
+        """Do nothing."""

@@ -1,0 +1,1 @@
+"""Loads of single tables outside the windows, and replays of intervals."""

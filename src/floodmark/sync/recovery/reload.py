@@ -1,0 +1,187 @@
+"""The first step of a load beside the windows: go on with an unfinished one, or plan one that somebody asked for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
+from floodmark.core.policies import DriftClass
+from floodmark.core.recovery.gap import repair_key
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.snapshot import Validity, Verdict
+from floodmark.core.source.verdicts import GAPS, incident
+from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.core.window.planning import classify_tables, has_changed, known_positions, pinned_instances, plan_reload
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift.watch import DriftWatch, held_verdicts
+from floodmark.sync.ports.run import Ledger, OpenedWindow, Source, Warehouse
+from floodmark.sync.recovery.repair import Repairs
+from floodmark.sync.run.open_window import OpenResult
+from floodmark.sync.run.retry import look_again
+from floodmark.sync.run.verify_reads import classify_reads
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadDesk:
+    """Opens loads of single tables of a pipeline."""
+
+    settings: PipelineSettings
+    source: Source
+    ledger: Ledger
+    warehouse: Warehouse
+    drift: DriftWatch | None = None
+    alerts: Alerts | None = None
+
+    def open_pending(self) -> OpenResult:
+        """An unfinished load: of several, one that has been tried the least, so that one that fails again and again
+        does not keep the others from their turn. One statement in the ledger where there is none."""
+        self.ledger.ensure_schema()
+        loads = self._without_removed(self._repairs.list_loads())
+        if not loads:
+            return OpenResult(None, "no table of the pipeline is to be loaded anew.")
+        failed: list[FloodmarkError] = []
+        for opened in sorted(loads.values(), key=lambda each: (each.plan.attempt, each.plan.window_id)):
+            try:
+                return self._go_on(opened)
+            except FloodmarkError as error:
+                _LOG.error("Window %s cannot go on: %s", opened.plan.window_id, error)
+                failed.append(error)
+        raise failed[0]
+
+    def open_reload(self, name: TableName, where: str = "") -> OpenResult:
+        """Load a table anew, wholly or the rows for which ``where`` (checked T-SQL) is true; or go on doing so.
+
+        Raises WindowBusyError while a window of the pipeline holds the table, TableHeldError while a drift does, and as
+        ``open_window`` where the table cannot be read.
+        """
+        self.ledger.ensure_schema()
+        table = self._find(name)
+        return look_again(lambda: self._reload(table, where))
+
+    def _reload(self, table: TableSettings, where: str) -> OpenResult:
+        unfinished = self._repairs.list_loads().get(table.source)
+        if unfinished is not None:
+            known = unfinished.plan.tables[0].where
+            if where not in ("", known):
+                raise OperatorError(
+                    str(table.source), f"window {unfinished.plan.window_id} is unfinished and loads "
+                    + (f"the rows where {known}." if known else "all of it."),
+                    f"Let it finish (floodmark reload {self.settings.name} {table.source}), then load the others.",
+                )  # fmt: skip
+            return self._go_on(unfinished)
+        self._free(table.source)
+        return self._plan(table, where)
+
+    def _without_removed(self, loads: dict[TableName, OpenedWindow]) -> dict[TableName, OpenedWindow]:
+        """Loads of tables that the configuration has no more are given up, unless they are merged already."""
+        kept = {}
+        for table, opened in loads.items():
+            if table in self.settings.sources or opened.state is not WindowState.PLANNED:
+                kept[table] = opened
+                continue
+            _LOG.warning(
+                "Window %s is given up: %s is not in the configuration any more.", opened.plan.window_id, table
+            )
+            self.warehouse.drop_staging(opened.plan.window_id)
+            self.ledger.leave_out(opened.plan.window_id, [table])
+            if self.alerts is not None:
+                self.alerts.end_alert(repair_key(self.settings.name, table))
+        return kept
+
+    @property
+    def _repairs(self) -> Repairs:
+        return Repairs(self.settings, self.ledger, self.alerts)
+
+    def _find(self, name: TableName) -> TableSettings:
+        wanted = str(name).casefold()
+        for table in self.settings.tables:
+            if str(table.source).casefold() == wanted:
+                return table
+        there = ", ".join(map(str, self.settings.sources))
+        raise ConfigError(self.settings.name, f"it has no table {name}.", f"There are: {there}.")
+
+    def _free(self, table: TableName) -> None:
+        """Take a table with a gap out of a window of the pipeline that can no longer be read with it."""
+        opened = self.ledger.unfinished_window(self.settings.name)
+        if opened is None or opened.state is not WindowState.PLANNED:
+            return
+        if all(planned.source != table for planned in opened.plan.tables):
+            return
+        _, validities = classify_reads(opened.plan, self.source)
+        if any(validity.table == table and validity.verdict in GAPS for validity in validities):
+            _LOG.warning("%s leaves window %s, which can no longer be read with it.", table, opened.plan.window_id)
+            self.ledger.leave_out(opened.plan.window_id, [table])
+
+    def _plan(self, table: TableSettings, where: str) -> OpenResult:
+        states = self.ledger.read_tables(self.settings.name)
+        pinned = pinned_instances(self.settings, states)
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned, known_positions(states))
+        validities = classify_tables(self.settings, snapshot, states)
+        if self.drift is not None:
+            examined = self.drift.examine(self.settings, snapshot, states)
+            snapshot = examined.snapshot
+            # The one drift whose hold a load is meant to mend.
+            holds = {
+                held: hold for held, hold in examined.holds.items()
+                if hold.event.explained.difference.kind is not DriftClass.INSTANCE_REPLACED
+            }  # fmt: skip
+            validities = held_verdicts(validities, holds)
+        validity = next(each for each in validities if each.table == table.source)
+        state = states.get(table.source)
+        if validity.verdict is Verdict.HELD:
+            raise TableHeldError(str(table.source), f"held: {validity.cause}", validity.hint)
+        if where and (state is None or state.watermark is None or validity.verdict in GAPS):
+            why = "it has not been loaded yet" if validity.verdict not in GAPS else f"it is {validity.verdict.value}"
+            raise OperatorError(str(table.source), f"{why}, so that a part of it is not enough.", "Load all of it.")
+        sighting = next(each for each in snapshot.tables if each.table == table.source)
+        planned = plan_reload(table, sighting, snapshot, state, where)
+        if isinstance(planned, Validity):
+            raise incident(self.settings.name, (planned,)) or NotHarvestedYetError(str(table.source), planned.cause)
+        plan = self._repairs.open(planned, snapshot, state, validity)
+        return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+
+    def _has_changed(self, plan: WindowPlan) -> bool:
+        if self.drift is None:
+            return False
+        states = self.ledger.read_tables(self.settings.name)
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        examined = self.drift.examine(self.settings, snapshot, states)
+        return has_changed(plan.tables[0], examined.snapshot, self.settings)
+
+    def _replan(self, plan: WindowPlan) -> OpenResult:
+        """The table has other columns by now, so that what was planned can never be read."""
+        table = plan.tables[0]
+        _LOG.warning("Window %s is given up: %s has other columns by now.", plan.window_id, table.source)
+        self.warehouse.drop_staging(plan.window_id)
+        self.ledger.leave_out(plan.window_id, [table.source])
+        if table.where:
+            # The condition may name a column that is gone.
+            raise OperatorError(
+                str(table.source), f"window {plan.window_id}, which was to load the rows where {table.where}, was "
+                "given up: the table has other columns by now.", "Ask for the rows again.",
+            )  # fmt: skip
+        return self._plan(self._find(table.source), "")
+
+    def _go_on(self, opened: OpenedWindow) -> OpenResult:
+        plan, table = opened.plan, opened.plan.tables[0]
+        if opened.state is WindowState.PLANNED:
+            _, validities = classify_reads(plan, self.source)
+            if validities[0].verdict in GAPS:
+                # Changes since it began are gone as well: its end can no longer be met by the windows that follow.
+                _LOG.warning("Window %s is given up: %s", plan.window_id, validities[0])
+                self.warehouse.drop_staging(plan.window_id)
+                self.ledger.leave_out(plan.window_id, [table.source])
+                return self._plan(self._find(table.source), table.where)
+            if error := incident(self.settings.name, validities):
+                raise error
+            if self._has_changed(plan):
+                return self._replan(plan)
+            rules = {each.source: each.rules for each in self.settings.tables}
+            self.ledger.replace_rules(plan.window_id, rules)
+        reason = f"window {plan.window_id} on lane {plan.lane} is unfinished: {opened.state.value}."
+        _LOG.info("%s This run goes on with it.", reason)
+        return OpenResult(plan.window_id, reason, opened.state, plan.to_lsn)

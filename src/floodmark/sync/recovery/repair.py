@@ -1,0 +1,155 @@
+"""Repairs: a table with a gap leaves the windows of its pipeline, and a window on a lane of its own loads it anew. A
+table that was added to a pipeline is loaded in the same way, where its configuration says so.
+
+The window is only opened here; the DAG ``cdc_load_<pipeline>``, or ``floodmark reload``, does the work. The other
+tables go on meanwhile, and the old rows of the table stay readable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import OnGap, WhenAdded
+from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert, repair_key, repairing
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import GAPS
+from floodmark.core.window.chunks import LoadProgress
+from floodmark.core.window.lane import is_load_lane, load_lane
+from floodmark.core.window.plan import TablePlan, WindowPlan
+from floodmark.core.window.planning import plan_reload
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.ports.run import Ledger, OpenedWindow
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """Of one pipeline. alerts None: nobody is told."""
+
+    settings: PipelineSettings
+    ledger: Ledger
+    alerts: Alerts | None = None
+
+    def list_loads(self) -> dict[TableName, OpenedWindow]:
+        """The unfinished loads, by source table, the oldest first."""
+        opened = self.ledger.list_unfinished(self.settings.name)
+        return {window.plan.tables[0].source: window for window in opened if is_load_lane(window.plan.lane)}
+
+    def leave_out(
+        self, validities: Sequence[Validity], snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+    ) -> tuple[Validity, ...]:
+        """The verdicts, with ``repairing`` for the tables that are loaded anew, or are from now on."""
+        loads = self.list_loads()
+        left = []
+        for validity in validities:
+            window, state = loads.get(validity.table), states.get(validity.table)
+            if window is not None:
+                left.append(self._under_way(validity, window, snapshot, state))
+            elif self.is_to_repair(validity):
+                left.append(self._repaired(validity, snapshot, state))
+            elif self._is_added(validity, states):
+                left.append(self._loaded_beside(validity, snapshot, state))
+            else:
+                left.append(validity)
+        return tuple(left)
+
+    def is_to_repair(self, validity: Validity) -> bool:
+        policies = {table.source: table.on_gap for table in self.settings.tables}
+        return validity.verdict in GAPS and policies.get(validity.table) is OnGap.REPAIR
+
+    def _is_added(self, validity: Validity, states: Mapping[TableName, TableState]) -> bool:
+        """Whether it is to be loaded beside others that have been loaded."""
+        if validity.verdict is not Verdict.NOT_STARTED:
+            return False
+        beside = {each.source for each in self.settings.tables if each.first_load_when_added is WhenAdded.BESIDE}
+        loaded = {name for name, state in states.items() if state.watermark is not None}
+        return validity.table in beside and not loaded.isdisjoint(self.settings.sources)
+
+    def open(
+        self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
+    ) -> WindowPlan:
+        """A window on the table's load lane; a gap enters the ledger and is told. Raises WindowBusyError."""
+        assert isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (plan_reload saw to it)
+        name = self.settings.name
+        gap = None
+        if validity.verdict in GAPS and not table.where:
+            gap = _find_gap(validity, snapshot, state)
+            # Before the window: a run that dies in between finds the table as it was.
+            self.ledger.record_gap(name, gap, table.watermark)
+        plan = self.ledger.open_window(
+            name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source)
+        )  # fmt: skip
+        _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
+        if gap is not None:
+            self._tell(gap, plan)
+        return plan
+
+    def _under_way(
+        self, validity: Validity, window: OpenedWindow, snapshot: SourceSnapshot, state: TableState | None
+    ) -> Validity:
+        plan = window.plan
+        if validity.verdict in GAPS and not plan.tables[0].where:
+            # Again, for whom the run that opened the window could not tell, or had no time to.
+            self._tell(_find_gap(validity, snapshot, state), plan)
+        return tell_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
+
+    def _tell(self, gap: Gap, plan: WindowPlan) -> None:
+        if self.alerts is not None:
+            self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
+
+    def _plan(
+        self, table: TableName, snapshot: SourceSnapshot, state: TableState | None
+    ) -> TablePlan | Validity:  # fmt: skip
+        settings = next(each for each in self.settings.tables if each.source == table)
+        sighting = next(each for each in snapshot.tables if each.table == table)
+        return plan_reload(settings, sighting, snapshot, state)
+
+    def _loaded_beside(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
+        planned = self._plan(validity.table, snapshot, state)
+        if isinstance(planned, Validity):
+            return planned
+        plan = self.open(planned, snapshot, state, validity)
+        cause = f"window {plan.window_id} loads it for the first time, beside the others: {_who_loads(plan)}"
+        _LOG.warning("%s: %s", validity.table, cause)
+        return repairing(validity, cause, is_first=True)
+
+    def _repaired(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
+        planned = self._plan(validity.table, snapshot, state)
+        if isinstance(planned, Validity):
+            cause = f"{validity.verdict.value}: {validity.cause} The repair waits: {planned.cause}"
+            return repairing(validity, cause)
+        plan = self.open(planned, snapshot, state, validity)
+        found = f"{validity.verdict.value}: {validity.cause}"
+        _LOG.warning("%s: %s Window %s loads it anew.", validity.table, found, plan.window_id)
+        return repairing(validity, f"window {plan.window_id} loads it anew. It was {found}")
+
+
+def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
+    sighting = next(each for each in snapshot.tables if each.table == validity.table)
+    return build_gap(validity, sighting, snapshot, state)
+
+
+def tell_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
+    """The verdict on a table that an unfinished window loads beside the others."""
+    plan = window.plan
+    how_far = f"{progress} are staged." if progress else f"its reading has not begun. {_who_loads(plan)}"
+    where, is_first = plan.tables[0].where, plan.tables[0].watermark is None
+    what = f"loads the rows where {where}" if where else "loads it for the first time" if is_first else "loads it anew"
+    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {how_far}", is_first=is_first)
+
+
+def _who_loads(plan: WindowPlan) -> str:
+    return f"The DAG cdc_load_{plan.pipeline} does it, or floodmark reload {plan.pipeline} {plan.tables[0].source}."
+
+
+def end_repair(plan: WindowPlan, alerts: Alerts) -> None:
+    """After the window has been published. Harmless for any other window."""
+    if is_load_lane(plan.lane) and not plan.tables[0].where:
+        alerts.end_alert(repair_key(plan.pipeline, plan.tables[0].source))

@@ -1,0 +1,197 @@
+"""Replaying an interval: which one is meant, what it holds, and its window in the ledger, on a lane of its own.
+
+From there on a replay is a window like any other: it is loaded, checked and finished by the same steps; only that no
+watermark moves at its end. Two replays of one interval meet in one window, and the second finishes what the first left;
+unless what that was planned on is not true any more: then it is given up, and planned anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from floodmark.core.errors import CdcNotEnabledError, InstanceReplacedError, SourceRewoundError, WindowExpiredError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.recovery.replay import ReplayPlan, ReplayRecords, WholeLoad, explain_stale, plan_replay
+from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes, NoInterval, covering_times, interval_of
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.window.lane import is_load_lane, replay_lane
+from floodmark.core.window.plan import TablePlan, WindowPlan, WindowState
+from floodmark.core.window.planning import known_positions, pinned_instances
+from floodmark.sync.drift.watch import DriftWatch
+from floodmark.sync.ports.run import Ledger, OpenedWindow, Source
+from floodmark.sync.run.open_window import OpenResult
+from floodmark.sync.run.retry import look_again
+from floodmark.sync.run.verify_reads import verify_reads
+
+_LOG = logging.getLogger(__name__)
+_GONE = (WindowExpiredError, InstanceReplacedError, SourceRewoundError, CdcNotEnabledError)
+"""What was planned before can never be read any more."""
+
+
+class ReplaySource(Protocol):
+    """What a replay asks of the source beside a snapshot. Every method raises from ``core.errors``."""
+
+    def read_local_time(self, at: datetime) -> LocalSpan:
+        """What the source's clock shows, or showed, at a moment with a time zone."""
+
+    def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
+        """Two times of the source's clock as positions of its log."""
+
+    def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
+        """Change rows by capture instance, each in its interval."""
+
+
+class ReplayLedger(Ledger, Protocol):
+    """What a replay asks of the ledger beside what every run does."""
+
+    def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        """Of each table, the newest published load of all its rows."""
+
+    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+        """Of each table whose net changes the server computed in a window that ``lsn`` lies inside of, its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCount:
+    """What a replay of one table would read, in change rows."""
+
+    table: TableName
+    interval: Interval
+    rows: int
+
+
+class StagingOwner(Protocol):
+    """What a replay asks of the warehouse."""
+
+    def drop_staging(self, window_id: int) -> None: ...
+
+
+class Replay:
+    """Of one pipeline. drift: None to plan without a look for schema drift."""
+
+    def __init__(
+        self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: ReplayLedger,
+        warehouse: StagingOwner, *, drift: DriftWatch | None = None,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._source = source
+        self._log = log
+        self._ledger = ledger
+        self._warehouse = warehouse
+        self._drift = drift
+
+    def find_moments(self, begin: datetime, end: datetime) -> Interval | NoInterval:
+        """Of two moments with a time zone. Raises as ``find_times``."""
+        spans = self._log.read_local_time(begin), self._log.read_local_time(end)
+        return self.find_times(*covering_times(*spans))
+
+    def find_times(self, from_at: datetime, to_at: datetime) -> Interval | NoInterval:
+        """Of two times of the source's own clock, both included. Raises WindowExpiredError, ConfigError."""
+        from_at, to_at = covering_times(LocalSpan(from_at, from_at), LocalSpan(to_at, to_at))
+        found = interval_of(self._settings.name, from_at, to_at, self._log.map_times(from_at, to_at))
+        if isinstance(found, Interval):
+            _LOG.info("%s to %s of the source's clock is %s.", from_at, to_at, found)
+        return found
+
+    def count(self, interval: Interval) -> tuple[ReplayCount, ...]:
+        """The dry run. Raises as ``open`` does."""
+        self._ledger.ensure_schema()
+        plan = self._plan(interval)
+        return tuple(
+            ReplayCount(table.source, table.interval, rows)
+            for table, rows in self._counted(plan)
+            if table.interval is not None
+        )
+
+    def open(self, interval: Interval) -> OpenResult:
+        """window_id None: there is nothing to merge again, and the reason says why. Raises the error of the gravest
+        verdict; WindowExpiredError for an interval that reaches below a validity interval."""
+        self._ledger.ensure_schema()
+        lane = replay_lane(interval)
+        return look_again(lambda: self._open(interval, lane))
+
+    def _open(self, interval: Interval, lane: str) -> OpenResult:
+        unfinished = self._ledger.unfinished_window(self._settings.name, lane)
+        if unfinished is not None and unfinished.state is not WindowState.PLANNED:
+            return self._go_on(unfinished)
+        try:
+            plan = self._plan(interval)
+        except _GONE as error:
+            if unfinished is not None:
+                self._give_up(unfinished.plan, str(error))
+            raise
+        if unfinished is not None:
+            stale = explain_stale(unfinished.plan, plan)
+            if stale is None:
+                return self._go_on(unfinished)
+            self._give_up(unfinished.plan, stale)
+        return self._open_new(plan, lane)
+
+    def _open_new(self, plan: ReplayPlan, lane: str) -> OpenResult:
+        tables = [replace(table, quiet=rows == 0) for table, rows in self._counted(plan)]
+        if all(table.quiet for table in tables):
+            reason = " | ".join((f"no table has a change to replay in {plan.interval}.", *plan.left_out))
+            _LOG.info("Nothing to replay: %s", reason)
+            return OpenResult(None, reason)
+        opened = self._ledger.open_window(self._settings.name, plan.to_lsn, tables, lane=lane)
+        _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, plan.interval)
+        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to_lsn)
+
+    def _go_on(self, unfinished: OpenedWindow) -> OpenResult:
+        plan, state = unfinished.plan, unfinished.state
+        reason = f"window {plan.window_id}, a replay of the same interval, is unfinished: {state.value}."
+        _LOG.info("%s This run finishes it.", reason)
+        for table in plan.tables:
+            _LOG.info("%s: %s, as it was planned.", table.source, table.interval)
+        if state is WindowState.PLANNED:
+            self._ledger.replace_rules(plan.window_id, {table.source: table.rules for table in self._settings.tables})
+        return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+
+    def _give_up(self, window: WindowPlan, why: str) -> None:
+        """Nothing was merged of it. A load of it that is at work finds it gone."""
+        _LOG.warning("Window %s, a replay of the same interval, is given up. %s", window.window_id, why)
+        self._warehouse.drop_staging(window.window_id)
+        self._ledger.leave_out(window.window_id, [table.source for table in window.tables])
+
+    def _plan(self, interval: Interval) -> ReplayPlan:
+        settings = self._settings
+        left_out = {
+            table.source: "it is being loaded anew."
+            for opened in self._ledger.list_unfinished(settings.name)
+            if is_load_lane(opened.plan.lane)
+            for table in opened.plan.tables
+        }
+        # In this order: a load that ends in between moves the watermark, and the window is refused.
+        states = self._ledger.read_tables(settings.name)
+        whole_loads = self._ledger.list_whole_loads(settings.name)
+        net_ends = self._ledger.list_server_net_ends(settings.name, interval.to_lsn)
+        snapshot = self._source.read_snapshot(
+            settings.sources, pinned_instances(settings, states), known_positions(states)
+        )
+        if self._drift is not None:
+            examined = self._drift.examine(settings, snapshot, states)
+            snapshot = examined.snapshot
+            left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
+        left_out = {table: why for table, why in left_out.items() if table in settings.sources}
+        plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends))
+        for line in plan.left_out:
+            _LOG.info("%s", line)
+        return plan
+
+    def _counted(self, plan: ReplayPlan) -> list[tuple[TablePlan, int]]:
+        """Change rows of each table. What cleanup took before they were counted is not mistaken for nothing."""
+        if not plan.tables:
+            return []
+        intervals = {table.instance.identity.name: table.interval for table in plan.tables if table.interval}
+        counts = self._log.count_changes(intervals)
+        verify_reads(WindowPlan(0, self._settings.name, plan.to_lsn, plan.tables), self._source)
+        counted = [(table, counts[table.instance.identity.name]) for table in plan.tables]
+        for table, rows in counted:
+            _LOG.info("%s: %s change rows in %s.", table.source, rows, table.interval)
+        return counted

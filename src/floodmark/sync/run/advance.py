@@ -1,0 +1,40 @@
+"""The last step of a run: the watermarks move, by compare-and-set, and the staging tables go. A replay moves none."""
+
+from __future__ import annotations
+
+import logging
+
+from floodmark.core.window.lane import is_replay_lane
+from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.sync.ports.run import Ledger, Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+
+def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> AdvanceResult:
+    """Raises WatermarkConflictError when somebody else moved a watermark; then none moves. Repeating it is harmless."""
+    counts = ledger.advance(window_id)
+    plan = ledger.read_window(window_id).plan
+    warehouse.drop_staging(window_id)
+    is_replay = is_replay_lane(plan.lane)
+    if is_replay:
+        _LOG.info("Window %s, a replay of %s, is finished; no watermark moved.", window_id, plan.pipeline)
+    else:
+        for table in plan.tables:
+            if table.where:
+                _LOG.info("%s: rows where %s were loaded; the watermark stays.", table.target, table.where)
+                continue
+            _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
+        complete = [str(table.target) for table in plan.tables if not table.where]
+        what = f": complete up to {plan.to_lsn}: {', '.join(complete)}" if complete else ""
+        _LOG.info("Window %s is published%s.", window_id, what)
+    return AdvanceResult(
+        window_id, plan.pipeline, plan.to_lsn,
+        tuple(
+            PublishedTable(table.source, table.target, table.kind,
+                           table.interval.after_lsn if table.interval else None,
+                           table.interval.to_lsn if table.interval else plan.to_lsn, counts[table.source])
+            for table in plan.tables
+        ),
+        is_replay,
+    )  # fmt: skip

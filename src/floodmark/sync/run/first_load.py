@@ -1,0 +1,125 @@
+"""The reading of whole tables: in chunks that outlast the load that staged them.
+
+The bounds of the chunks are asked for once per window and kept in the ledger. A load that goes on where another was
+killed reads only the chunks whose rows are not in staging.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.schema import TableName
+from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks, progress_of, select_lost
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.sync.ports.run import Ledger, StagedRows, Stager, Warehouse
+
+_LOG = logging.getLogger(__name__)
+PROGRESS_SECONDS = 10.0
+
+
+class ReadSlots:
+    """How many reads of whole tables, or of their chunks, go on at the source at a time, for all tables of a window."""
+
+    def __init__(self, slots: int) -> None:
+        self._limit = slots
+        self._free = slots
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, wanted: int) -> Iterator[int]:
+        """As many as are wanted, but not more than there are at all. Waits for them."""
+        slots = min(wanted, self._limit)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= slots)
+            self._free -= slots
+        try:
+            yield slots
+        finally:
+            with self._changed:
+                self._free += slots
+                self._changed.notify_all()
+
+
+def slots_of(plan: WindowPlan) -> ReadSlots:
+    limits = [table.first_load_parallel_reads for table in plan.tables if table.kind is LoadKind.FIRST_LOAD]
+    return ReadSlots(max(limits, default=1))
+
+
+def stage_first_load(
+    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
+) -> StagedRows:  # fmt: skip
+    """All chunks of a table in staging; those that were there already are not read again."""
+    source = plan.tables[index].source
+    stored = _stored_chunks(plan, index, ledger, warehouse, stager, slots=slots)
+    missing = [each.chunk for each in stored if each.staged_rows is None]
+    if len(missing) < len(stored):
+        _LOG.info("%s: %s are staged already; %s of %s chunks are left.", source, progress_of(stored), len(missing),
+                  len(stored))  # fmt: skip
+    if missing:
+        with slots.taken(min(plan.tables[index].first_load_parallel_reads, len(missing))) as reads:
+            stager.stage_chunks(plan, index, missing, reads)
+    rows = progress_of(ledger.list_chunks(plan.window_id, source)).rows
+    return StagedRows(rows, rows)
+
+
+def _stored_chunks(
+    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
+) -> list[StoredChunk]:  # fmt: skip
+    """As the ledger has them, when they are also as staging has them."""
+    source = plan.tables[index].source
+    stored = ledger.list_chunks(plan.window_id, source)
+    if not stored:
+        with slots.taken(1):  # the whole key is read
+            bounds = stager.read_chunk_bounds(plan, index)
+        return list(ledger.store_chunks(plan, source, plan_chunks(bounds)))
+    lost = select_lost(stored, warehouse.count_chunks(plan, index))
+    if lost:
+        _LOG.warning("%s: %s chunks are no longer in staging as they were; they are read again.", source, len(lost))
+        warehouse.clear_chunks(plan, index, lost)
+        ledger.reset_chunks(plan, source, lost)
+        stored = ledger.list_chunks(plan.window_id, source)
+    return list(stored)
+
+
+def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -> None:
+    """The next attempt reads all chunks again."""
+    for index, table in enumerate(plan.tables):
+        if table.kind is LoadKind.FIRST_LOAD:
+            numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
+            warehouse.clear_chunks(plan, index, numbers)
+            ledger.reset_chunks(plan, table.source, numbers)
+
+
+@contextmanager
+def progress_told(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SECONDS) -> Iterator[None]:
+    """While the block runs, how far first loads have come stands in the log every so often, where it has changed."""
+    if all(table.kind is not LoadKind.FIRST_LOAD for table in plan.tables):
+        yield
+        return
+    ended = threading.Event()
+
+    def tell() -> None:
+        known: Mapping[TableName, LoadProgress] = {}
+        while not ended.wait(seconds):
+            try:
+                seen = ledger.read_load_progress(plan.window_id)
+            except FloodmarkError as error:
+                _LOG.warning("How far the load has come cannot be told now: %s", error)
+                continue
+            for source, progress in seen.items():
+                if progress != known.get(source):
+                    _LOG.info("%s: first load %s, %s of %s chunks.", source, progress, progress.staged_chunks,
+                              progress.chunks)  # fmt: skip
+            known = seen
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()

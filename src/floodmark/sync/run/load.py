@@ -1,0 +1,142 @@
+"""The second step of a run: bring the window's rows to staging, and merge them in one transaction.
+
+May be killed anywhere and run again: until the merge nothing is visible, and the merge happens once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from floodmark.core.errors import ConfigError, DataQualityError, DuplicateKeyError, FloodmarkBugError
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
+from floodmark.sync.ports.run import Ledger, Source, StagedRows, Stager, Warehouse
+from floodmark.sync.run.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
+from floodmark.sync.run.verify_reads import verify_reads
+
+_LOG = logging.getLogger(__name__)
+TABLES_AT_ONCE = 4
+"""Most of a small table's time is waiting: for a plan, a worker, an answer. Rows and memory are bounded by the tasks
+that the engine runs at once, not by this."""
+
+
+def load_window(
+    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
+) -> Mapping[TableName, TableCounts]:
+    """Rows per table. A window that is merged already is left alone, and its counts are returned.
+
+    Raises WindowBusyError while another load of the window is at work.
+    """
+    with ledger.hold_load(window_id):
+        return _load(window_id, ledger, warehouse, source, stager)
+
+
+def _load(
+    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
+) -> Mapping[TableName, TableCounts]:
+    opened = ledger.begin_load(window_id)
+    if opened.state is not WindowState.PLANNED:
+        _LOG.info("Window %s is %s already; there is nothing to load.", window_id, opened.state.value)
+        return ledger.read_counts(window_id)
+    plan = opened.plan
+    _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
+    warehouse.prepare_window(plan)
+    with progress_told(plan, ledger):
+        staged = _stage_all(plan, ledger, warehouse, stager)
+    snapshot = verify_reads(plan, source)
+    _LOG.info("The source still had all of it when the read ended.")
+    ledger.record_reads(
+        plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.latest_commit_at,
+        snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None, snapshot.max_lsn_at,
+    )  # fmt: skip
+    try:
+        counts = _merge(plan, {name: rows.staged_rows for name, rows in staged.items()}, warehouse, stager)
+    except (ConfigError, DataQualityError, FloodmarkBugError):
+        # The rows may be mended at the source: what outlasts the attempt must not be the rows that were refused.
+        forget_first_loads(plan, ledger, warehouse)
+        raise
+    for name, rows in counts.items():
+        _log_counts(name, rows)
+    merged = f"all {len(counts)} tables" if len(counts) > 1 else "its table"
+    _LOG.info("Window %s is merged: %s in one transaction.", window_id, merged)
+    return counts
+
+
+def _merge(
+    plan: WindowPlan, staged_rows: dict[TableName, int], warehouse: Warehouse, stager: Stager
+) -> Mapping[TableName, TableCounts]:  # fmt: skip
+    """Of rows that a first load has read twice, one of each is merged, whichever: a scan meets a row again that was
+    moved while it ran, and of that move, committed after L0, a later window has the change."""
+    for _ in plan.tables:
+        try:
+            return warehouse.merge_window(plan, staged_rows)
+        except DuplicateKeyError as error:
+            index = next(index for index, table in enumerate(plan.tables) if str(table.source) == error.subject)
+            if plan.tables[index].kind is not LoadKind.FIRST_LOAD:
+                raise
+            _refuse_double_key(plan, index, stager)
+            twins = warehouse.drop_twins(plan, index)
+            _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, twins)
+            staged_rows[plan.tables[index].source] -= twins
+    return warehouse.merge_window(plan, staged_rows)
+
+
+def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:
+    table = plan.tables[index]
+    if found := stager.find_double_key(plan, index):
+        key, rows = found
+        raise ConfigError(
+            str(table.source), f"the declared key ({', '.join(table.instance.table.key)}) is not unique: "
+            f"{rows} rows have one and the same.",
+            "Declare columns that tell every row from all others (key: [..] in pipelines.yaml).",
+            f"({', '.join(map(str, key))})",
+        )  # fmt: skip
+
+
+def _stage_all(
+    plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager
+) -> dict[TableName, StagedRows]:  # fmt: skip
+    slots = slots_of(plan)
+
+    def stage(index: int) -> StagedRows:
+        if plan.tables[index].kind is LoadKind.FIRST_LOAD:
+            return _told(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
+        return _stage_changes(plan, index, stager)
+
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
+        rows = pool.map(stage, range(len(plan.tables)))
+        try:
+            return dict(zip((table.source for table in plan.tables), rows, strict=True))
+        except BaseException:
+            # Those under way end first: an error of one must not leave a task of another writing behind our back.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _stage_changes(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
+    table = plan.tables[index]
+    if table.quiet:
+        _LOG.info("%s: no change in %s.", table.source, table.interval)
+        return StagedRows(0, 0)
+    return _told(plan, index, stager.stage_table(plan, index))
+
+
+def _told(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
+    _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
+    return rows
+
+
+def _log_counts(name: TableName, rows: TableCounts) -> None:
+    _LOG.info(
+        "%s: %s inserted, %s updated, %s deleted, %s unchanged.",
+        name, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
+    )  # fmt: skip
+    if rows.swept_rows:
+        _LOG.info("%s: %s rows that the source has no more were swept.", name, rows.swept_rows)
+    if rows.quarantined_rows:
+        _LOG.warning("%s: %s rows broke a rule and are in floodmark.quarantine.", name, rows.quarantined_rows)
+    if rows.warned_rows:
+        _LOG.warning("%s: %s rows broke a rule that only warns; they were merged.", name, rows.warned_rows)

@@ -1,0 +1,36 @@
+"""The second look at the source: what was read (or is about to be, by a later try) must still have been all there."""
+
+from __future__ import annotations
+
+from floodmark.core.source.snapshot import SourceSnapshot, Validity
+from floodmark.core.source.verdicts import classify_read, incident
+from floodmark.core.window.plan import WindowPlan
+from floodmark.sync.ports.run import Source
+
+
+def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
+    """Raises as ``open_window`` does when a capture instance was cleaned up beyond the window, replaced or taken away,
+    or when the source was taken back to before the window's end.
+
+    A first load is held to its ``to_lsn``: the changes after it are what makes it consistent.
+    """
+    snapshot, validities = classify_reads(plan, source)
+    if error := incident(plan.pipeline, validities):
+        raise error
+    return snapshot
+
+
+def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
+    """What the source says now of each table of the plan."""
+    pinned = {table.source: table.instance.identity.name for table in plan.tables}
+    snapshot = source.read_snapshot(list(pinned), pinned, [plan.to_lsn] if plan.to_lsn_at else [])
+    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    validities = tuple(
+        classify_read(
+            sightings[table.source], snapshot, table.instance,
+            table.interval.after_lsn if table.interval else plan.to_lsn,
+            to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at, pipeline=plan.pipeline,
+        )
+        for table in plan.tables
+    )  # fmt: skip
+    return snapshot, validities

@@ -1,0 +1,239 @@
+"""How a pipeline is doing, from what the ledger says and, if it was asked, what the source says.
+
+Without the source the verdict is that of the last run, and lag and headroom are unknown. With it, everything is of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from floodmark.core.alerts.runs import RUN_FAILED
+from floodmark.core.drift.messages import describe, describe_hold
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import DriftPolicy, OnGap
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import GAPS
+from floodmark.core.status.measures import TableMark, lag_of
+from floodmark.core.status.progress import SourceProgress, Standing, headroom_seconds, judge
+from floodmark.core.status.report import (
+    NEVER_RUN,
+    AlertStatus,
+    ChangeTableStatus,
+    PipelineStatus,
+    TableStatus,
+)
+from floodmark.core.status.under_way import StopStatus, stop_status, switch_status
+from floodmark.core.upkeep.change_table import sizes_of
+from floodmark.core.window.lane import MAIN_LANE, is_load_lane
+from floodmark.core.window.planning import classify_tables
+from floodmark.sync.alerts import OpenAlert
+from floodmark.sync.ports.drift import DriftEvent
+from floodmark.sync.ports.run import Ledger
+from floodmark.sync.ports.status import RecordedTable, StatusLedger
+from floodmark.sync.recovery.repair import tell_load
+
+_REPAIR = (
+    "The next run begins to load the table anew by itself (on_gap: repair). See that the DAGs cdc_%s and cdc_load_%s "
+    "are not paused, and find out what led to it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSource:
+    """What the source said."""
+
+    snapshot: SourceSnapshot
+    progress: SourceProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a pipeline's configuration says that its settings do not."""
+
+    source: str
+    """Its name in the configuration."""
+    lag_seconds: float
+    now: datetime
+    planned_stop: PlannedStop | None = None
+    """Of the capture job, the one that is on at ``now`` or is just over."""
+
+
+class StatusReader:
+    """Reads the status of one pipeline. Makes no ledger where no run has made one yet."""
+
+    def __init__(self, settings: PipelineSettings, limits: Limits, ledger: Ledger, status_ledger: StatusLedger) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._record = status_ledger.read_status(settings.name, limits.source)
+        self._drift = _undecided(self._record.events, settings.name)
+        is_made = bool(self._record.tables)
+        self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if is_made else {}
+        unfinished = ledger.list_unfinished(settings.name) if is_made else ()
+        self._main = next((window for window in unfinished if window.plan.lane == MAIN_LANE), None)
+        self._loads = {window.plan.tables[0].source: window for window in unfinished if is_load_lane(window.plan.lane)}
+        self._progress = {
+            table: progress
+            for window in (*self._loads.values(), *([self._main] if self._main else []))
+            for table, progress in ledger.read_load_progress(window.plan.window_id).items()
+        }
+
+    @property
+    def watermarks(self) -> list[Lsn]:
+        return [state.watermark for state in self.states.values() if state.watermark]
+
+    def read_status(self, live: LiveSource | None = None) -> PipelineStatus:
+        """Return the status. live: asked with the tables' pinned instances and ``watermarks``."""
+        validities = self._classify(live) if live else ()
+        by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
+        rows = self._record.tables
+        tables = [
+            self._table_status(table, rows.get(table.source), by_table.get(table.source), live)
+            for table in self._settings.tables
+        ]
+        alerts = tuple(_alert_status(alert) for alert in self._record.alerts if self._concerns(alert))
+        standings = [Standing[table.standing.upper()] for table in tables]
+        return PipelineStatus(
+            self._settings.name,
+            self._main.plan.window_id if self._main else None,
+            self._main.state.value if self._main else None,
+            tuple(tables),
+            alerts,
+            max([*standings, *map(_standing_of, alerts), Standing.FINE]).name.lower(),
+            self._stop(live),
+        )
+
+    def _stop(self, live: LiveSource | None) -> StopStatus | None:
+        """A source without an Agent cannot be stopped, whatever is planned."""
+        if live and not live.snapshot.has_agent:
+            return None
+        job_runs = live.snapshot.capture_running if live else None
+        return stop_status(self._limits.planned_stop, self._limits.now, job_runs=job_runs)
+
+    def _classify(self, live: LiveSource) -> tuple[Validity, ...]:
+        return classify_tables(self._settings, live.snapshot, self.states, self._limits.planned_stop)
+
+    def _held(self) -> dict[TableName, Validity]:
+        """A hold counts from the moment it is made, and until it is ended, whatever the last run saw."""
+        return {
+            table: Validity(table, Verdict.HELD, *describe_hold(hold.difference, hold.event_id, hold.held_at))
+            for table, hold in self._record.holds.items()
+        }
+
+    def _loading(self) -> dict[TableName, Validity]:
+        return {
+            table: tell_load(Validity(table, Verdict.REPAIRING, ""), window, self._progress.get(table))
+            for table, window in self._loads.items()
+        }
+
+    def _concerns(self, opened: OpenAlert) -> bool:
+        """An alert about a table of the source that only other pipelines read is theirs."""
+        if opened.alert.subject not in (self._settings.name, self._limits.source):
+            return False
+        table = opened.alert.table
+        return table is None or table.folded in {each.folded for each in self._settings.sources}
+
+    def _table_status(
+        self,
+        table: TableSettings,
+        recorded: RecordedTable | None,
+        validity: Validity | None,
+        live: LiveSource | None,
+    ) -> TableStatus:
+        watermark = recorded.watermark if recorded else None
+        watermark_at = recorded.watermark_at if recorded else None
+        verdict = validity.verdict if validity else recorded.verdict if recorded else None
+        lag = headroom = retention = None
+        progress, state = self._progress.get(table.source), self.states.get(table.source)
+        if live and verdict:
+            retention = live.progress.retention_minutes
+            lag = lag_of(TableMark(table.source, watermark, watermark_at, verdict), live.snapshot)
+            headroom = headroom_seconds(watermark_at, live.snapshot.taken_at, retention, verdict)
+        is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
+        standing, reason = judge(
+            verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention,
+            mends_itself=is_to_repair,
+        )  # fmt: skip
+        return TableStatus(
+            source=str(table.source),
+            target=str(table.target),
+            watermark=str(watermark) if watermark else None,
+            watermark_at=watermark_at,
+            verdict=verdict.value if verdict else NEVER_RUN,
+            cause=validity.cause if validity else recorded.cause if recorded else "",
+            hint=self._hint(recorded, validity, is_to_repair=is_to_repair),
+            lag_seconds=lag,
+            state=_state(recorded),
+            transactions_behind=live.progress.transactions_behind.get(watermark) if live and watermark else None,
+            headroom_seconds=headroom,
+            last_window=recorded.last_window if recorded else None,
+            standing=standing.name.lower(),
+            reason=reason,
+            load_percent=progress.percent if progress else None,
+            load_rows=progress.rows if progress else None,
+            drift=tuple(self._drift.get(table.source.folded, ())),
+            change_tables=_change_tables(table.source, live),
+            switch=switch_status(
+                self._record.switches, self._settings.name, table.source, state.identity if state else None
+            ),
+            **{name: getattr(recorded, name) for name in _COPIED if recorded},
+        )
+
+    def _hint(self, recorded: RecordedTable | None, validity: Validity | None, *, is_to_repair: bool) -> str:
+        if is_to_repair:
+            return _REPAIR % (self._settings.name, self._settings.name)
+        return validity.hint if validity else recorded.hint if recorded else ""
+
+
+_COPIED = (
+    "consistent",
+    "windows",
+    "read_rows",
+    "inserted_rows",
+    "updated_rows",
+    "deleted_rows",
+    "quarantined_rows",
+    "advanced_at",
+    "verdict_since",
+    "verdict_seen_at",
+)
+"""Fields that a status has in common with what is recorded."""
+
+
+def _state(recorded: RecordedTable | None) -> str:
+    if recorded is None:
+        return NEVER_RUN
+    if recorded.watermark is None:
+        return "first_load"
+    return "consistent" if recorded.consistent else "settling"
+
+
+def _undecided(events: Iterable[DriftEvent], pipeline: str) -> dict[tuple[str, str], list[str]]:
+    """Return what is not decided of the events that a pipeline reports, in words, by the folded name of the table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        is_reported = event.policies.get(pipeline, DriftPolicy.IGNORE) is not DriftPolicy.IGNORE
+        if event.approved_at is None and not event.is_rejected and is_reported:
+            words = f"{describe(event.explained.difference)} (event {event.event_id})"
+            found.setdefault(event.table.folded, []).append(words)
+    return found
+
+
+def _change_tables(table: TableName, live: LiveSource | None) -> tuple[ChangeTableStatus, ...]:
+    sizes = sizes_of(table, live.progress.sizes) if live else ()
+    return tuple(ChangeTableStatus(size.instance, size.rows, size.size_bytes) for size in sizes)
+
+
+def _standing_of(alert: AlertStatus) -> Standing:
+    return Standing.INCIDENT if alert.kind == RUN_FAILED else Standing.ATTENTION
+
+
+def _alert_status(opened: OpenAlert) -> AlertStatus:
+    alert = opened.alert
+    table = str(alert.table) if alert.table is not None else None
+    return AlertStatus(alert.kind, alert.subject, table, alert.what, alert.do, opened.raised_at, opened.times)

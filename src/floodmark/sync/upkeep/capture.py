@@ -1,0 +1,133 @@
+"""One run of the capture schedule: look, bring the job to the state that is wanted now, look again, and tell.
+
+Nothing is remembered between runs but that a planned stop was ended early; so a run may be missed, killed or repeated.
+The source comes first: a ledger that cannot be reached never keeps a job from being started.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from floodmark.core.alerts.capture import NOT_ALIVE, NOT_RUNNING, STOP_ENDED, not_alive, not_running, stop_ended
+from floodmark.core.errors import CaptureStoppedError, FloodmarkError, SourcePermissionError, WarehouseUnavailableError
+from floodmark.core.source.capture_status import CaptureSighting, PlannedStop
+from floodmark.core.source.liveness import Heartbeat, Liveness, judge_liveness
+from floodmark.core.upkeep.capture_job import Action, CaptureSettings, Step, decide_step, on_replica
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.ports.capture import CaptureControl, StopLedger
+
+_LOG = logging.getLogger(__name__)
+
+
+def keep_capture(
+    source: str, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, *,
+    control: CaptureControl, ledger: StopLedger, alerts: Alerts,
+) -> Step:  # fmt: skip
+    """What was done, and why. stop: the planned one that ``now`` lies in."""
+    sighting = control.read_capture()
+    if sighting.is_replica:
+        raise on_replica(source, "capture")
+    try:
+        _require_job(source, sighting)
+    except FloodmarkError as error:
+        # Whoever wanted it stopped can wait until it is; a job that is wanted and does not run is an incident.
+        if stop is None and not sighting.running:
+            alerts.raise_alert(not_running(source, str(error)))
+        raise
+    step = decide_step(sighting, settings, stop, now, _read_ended(source, stop, ledger))
+    _LOG.info("Source %s, capture job: %s: %s", source, step.action.value, step.reason)
+    try:
+        _take(source, step, sighting, control, alerts)
+    finally:
+        # A stop that was ended is one also where the start fails.
+        if stop is not None and step.guard:
+            alerts.raise_alert(stop_ended(source, stop, step.guard))
+            ledger.record_ended_stop(source, stop.since, step.guard)
+    alerts.end_alerts(NOT_RUNNING, source)
+    if stop is None:
+        alerts.end_alerts(STOP_ENDED, source)
+    heartbeat = _beat(source, settings, step, control, wanted=stop is None or bool(step.guard))
+    liveness = judge_liveness(sighting, settings.lag_limit_seconds, heartbeat)
+    _tell_liveness(source, step, liveness, alerts, wanted=stop is None)
+    return step
+
+
+def _beat(
+    source: str, settings: CaptureSettings, step: Step, control: CaptureControl, *, wanted: bool
+) -> Heartbeat | None:  # fmt: skip
+    """What became of the beats so far; then writes the next one. While the job is not wanted, or was started only now,
+    nobody waits for beats."""
+    if settings.heartbeat is None:
+        return None
+    try:
+        found = control.read_heartbeat(settings.heartbeat)
+        control.beat(settings.heartbeat, afresh=found.has_arrived or not wanted or step.action is not Action.NOTHING)
+    except FloodmarkError as error:
+        _LOG.warning("Source %s has no heartbeat: %s", source, error)
+        return None
+    return found
+
+
+def _require_job(source: str, sighting: CaptureSighting) -> None:
+    if not sighting.has_agent:
+        return
+    if sighting.job is None:
+        raise CaptureStoppedError(
+            source, f"database {sighting.database} has no capture job.",
+            "Make it: sys.sp_cdc_add_job @job_type = N'capture'. (Where replication owns the log, there is none.)",
+        )  # fmt: skip
+    if sighting.running is None:
+        raise SourcePermissionError(
+            source, "the login may not see whether the capture job runs.",
+            "Grant it SELECT on msdb.dbo.cdc_jobs and msdb.dbo.sysjobactivity.",
+        )  # fmt: skip
+
+
+def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> str:
+    if stop is None:
+        return ""
+    try:
+        return ledger.read_ended_stop(source, stop.since)
+    except WarehouseUnavailableError as error:
+        _LOG.warning("Whether %s was ended before cannot be read (%s): the source alone decides.", stop, error)
+        return ""
+
+
+def _take(
+    source: str, step: Step, sighting: CaptureSighting, control: CaptureControl, alerts: Alerts
+) -> None:  # fmt: skip
+    """A change comes before the start and after the stop, so that a job that runs has what is written down. The start
+    comes whatever became of the others: their error fails the run, and does not keep the job from running."""
+    try:
+        if step.action in (Action.STOP, Action.RESTART):
+            control.stop_capture()
+        if step.changes and step.action is not Action.WAIT:
+            control.change_capture(step.changes)
+    finally:
+        if step.action in (Action.START, Action.RESTART):
+            _start(source, control, alerts)
+    if sighting.error and step.action is Action.START:
+        _LOG.warning("The newest error of a log scan is %s", sighting.error)
+
+
+def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
+    try:
+        control.start_capture()
+    except FloodmarkError as error:
+        alerts.raise_alert(not_running(source, str(error)))
+        raise
+    alerts.end_alerts(NOT_RUNNING, source)
+
+
+def _tell_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
+    """A job that was started just now has its time until the next run."""
+    if step.action is not Action.NOTHING or not (wanted or step.guard):
+        if not wanted:
+            alerts.end_alerts(NOT_ALIVE, source)
+        return
+    _LOG.log(logging.WARNING if liveness.alive is False else logging.INFO, "Source %s: %s", source, liveness)
+    if liveness.alive is False:
+        alerts.raise_alert(not_alive(source, str(liveness)))
+    elif liveness.alive:
+        alerts.end_alerts(NOT_ALIVE, source)

@@ -1,0 +1,140 @@
+"""One run of the retention guard: look, bring the cleanup job to the state that is wanted now, and tell.
+
+Nothing is remembered between runs, so a run may be missed, killed or repeated. Where the ledger cannot be reached the
+run fails before it changes anything: without the watermarks nobody knows what may be deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from floodmark.core.alerts.retention import (
+    CHANGE_TABLES_LARGE,
+    EXHAUSTED,
+    LOW,
+    change_tables_large,
+    retention_exhausted,
+    retention_low,
+)
+from floodmark.core.errors import CdcNotEnabledError
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.upkeep.capture_job import on_replica
+from floodmark.core.upkeep.change_table import ChangeTableSize, largest_first
+from floodmark.core.upkeep.retention import (
+    Mark,
+    RetentionSettings,
+    RetentionSighting,
+    RetentionStep,
+    decide_retention,
+)
+from floodmark.sync.alerts import Alerts
+
+_LOG = logging.getLogger(__name__)
+_THRESHOLD = 5000
+"""The server's own default."""
+
+
+class RetentionControl(Protocol):
+    """The cleanup of one source. Needs db_owner there. Every method raises from ``core.errors``."""
+
+    def read_retention(self) -> RetentionSighting:
+        """One look."""
+
+    def change_cleanup(self, changes: Mapping[str, int]) -> None:
+        """Parameters of sys.sp_cdc_change_job by name; the job takes them with its next run."""
+
+    def read_low_water_mark(self, watermark: Lsn, margin_seconds: float) -> Lsn | None:
+        """The newest entry of the log not above the watermark and by the margin older than it; None: there is none."""
+
+    def clean_instance(self, instance: str, low_water_mark: Lsn, threshold: int) -> bool:
+        """Delete the changes below the mark. False: some rows are left for the next time."""
+
+
+class MarkLedger(Protocol):
+    def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
+        """Of every table that has a watermark or is being loaded."""
+
+
+def keep_retention(
+    source: str, settings: RetentionSettings, readers: Mapping[str, Collection[TableName]], *,
+    control: RetentionControl, ledger: MarkLedger, alerts: Alerts,
+) -> RetentionStep:  # fmt: skip
+    """What was done, and why. readers: the tables by pipeline, as configured; a table that has been taken out of the
+    configuration holds nothing back."""
+    marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
+    sighting = control.read_retention()
+    if sighting.is_replica:
+        raise on_replica(source, "retention")
+    if sighting.retention_minutes is None:
+        raise CdcNotEnabledError(
+            source, "the database has no cleanup job, so that its changes are kept for ever.",
+            "Make it: sys.sp_cdc_add_job @job_type = N'cleanup'.",
+        )  # fmt: skip
+    for size in largest_first(sighting.sizes):
+        _LOG.info("Source %s, change table of %s: %s", source, size.instance, size)
+    _tell_sizes(source, settings.change_table_limit_bytes, sighting.sizes, alerts)
+    step = decide_retention(sighting, settings, marks)
+    _LOG.info("Source %s: %s", source, step.forecast or "no table has a watermark that could be lost")
+    _LOG.info("Source %s: %s", source, step.reason)
+    _change(step, control)
+    _tell(source, step, alerts)
+    if settings.margin_seconds is not None and marks:
+        _clean(source, settings, marks, sighting, control)
+    return step
+
+
+def _change(step: RetentionStep, control: RetentionControl) -> None:
+    wanted = {"retention": step.retention_minutes, "threshold": step.threshold}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if changes:
+        control.change_cleanup(changes)
+        said = ", ".join(
+            f"{name} {value}{' minutes' if name == 'retention' else ''}" for name, value in changes.items()
+        )
+        _LOG.info("Changed (sys.sp_cdc_change_job): %s", said)
+
+
+def _tell(source: str, step: RetentionStep, alerts: Alerts) -> None:
+    if step.low:
+        alerts.raise_alert(retention_low(source, step))
+    else:
+        alerts.end_alerts(LOW, source, step.reason[:1].upper() + step.reason[1:])
+    if step.exhausted:
+        alerts.raise_alert(retention_exhausted(source, step))
+    else:
+        alerts.end_alerts(EXHAUSTED, source)
+
+
+def _tell_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTableSize], alerts: Alerts) -> None:
+    large = [
+        size
+        for size in sizes
+        if limit_bytes is not None and size.size_bytes is not None and size.size_bytes > limit_bytes
+    ]
+    if limit_bytes is not None and large:
+        alerts.raise_alert(change_tables_large(source, large, limit_bytes))
+    else:
+        alerts.end_alerts(CHANGE_TABLES_LARGE, source)
+
+
+def _clean(
+    source: str, settings: RetentionSettings, marks: Sequence[Mark], sighting: RetentionSighting,
+    control: RetentionControl,
+) -> None:  # fmt: skip
+    """Only instances that pipelines of ours read, and none of them beyond the slowest watermark of all."""
+    assert settings.margin_seconds is not None  # noqa: S101  (keep_retention asked)
+    slowest = min(mark.lsn for mark in marks)
+    low_water_mark = control.read_low_water_mark(slowest, settings.margin_seconds)
+    if low_water_mark is None:
+        _LOG.info("Source %s: nothing is older than the slowest watermark %s by the margin.", source, slowest)
+        return
+    threshold = settings.threshold or sighting.threshold or _THRESHOLD
+    read = {mark.instance.casefold() for mark in marks}
+    for size in sighting.sizes:
+        if size.instance.casefold() in read and size.low_end is not None and size.low_end < low_water_mark:
+            done = control.clean_instance(size.instance, low_water_mark, threshold)
+            rest = "" if done else "; a lock was in the way, the rest goes next time"
+            _LOG.info("Change table of %s: cleaned up to %s%s.", size.instance, low_water_mark, rest)

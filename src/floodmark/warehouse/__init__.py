@@ -1,1 +1,0 @@
-"""The warehouse: target tables, staging, quarantine and the merge."""

@@ -1,0 +1,29 @@
+"""The alerts of a configuration: its ledger and its channels put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from floodmark.sync.alerts import AlertDesk
+from floodmark.wiring.channels import ConnectedChannel
+from floodmark.wiring.pipelines import wire_ledger
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.sync.alerts import AlertLedger, AlertNotes, Alerts, Channel
+
+
+def wire_alerts(config: Config, notes: AlertNotes) -> Alerts:
+    """Return the alerts about the sources and pipelines of the configuration. Nothing is connected to before one is
+    raised or ended."""
+
+    def ledger() -> AlertLedger:
+        return wire_ledger(config).alerts()
+
+    return AlertDesk(ledger, wire_channels(config), notes, {*config.pipelines, *config.sources})
+
+
+def wire_channels(config: Config) -> Sequence[Channel]:
+    """Return the channels besides the log."""
+    return [ConnectedChannel(channel) for channel in config.alerts.channels]

@@ -1,0 +1,106 @@
+"""Airflow's connections as the values that adapters take.
+
+A password is masked in logs from the moment its connection is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from floodmark.core.errors import ConfigError
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+
+if TYPE_CHECKING:
+    from floodmark.postgres.connection import WarehouseConnection
+
+SQL_SERVER_PORT = 1433
+POSTGRES_PORT = 5432
+
+
+def source_connection(conn_id: str) -> SqlServerConnection:
+    """Return an Airflow connection of type mssql; its schema is the database.
+
+    Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file. Raises ConfigError.
+    """
+    found = read_connection(conn_id, "mssql")
+    extras = found.extra_dejson
+    try:
+        return SqlServerConnection(
+            host=required_field(found.host, conn_id, "host"),
+            port=found.port or SQL_SERVER_PORT,
+            database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+            user=required_field(found.login, conn_id, "login"),
+            password=found.password or "",
+            encrypt=extras.get("encrypt", "yes"),
+            trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
+            ca_file=extras.get("ca_file", ""),
+        )
+    except ValueError as error:
+        raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
+
+
+def warehouse_connection(conn_id: str) -> WarehouseConnection:
+    """Return an Airflow connection of type postgres; its schema is the database.
+
+    Extras: sslmode, sslrootcert. Raises ConfigError.
+    """
+    from floodmark.postgres.connection import WarehouseConnection
+
+    found = read_connection(conn_id, "postgres")
+    extras = found.extra_dejson
+    return WarehouseConnection(
+        host=required_field(found.host, conn_id, "host"),
+        port=found.port or POSTGRES_PORT,
+        database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+        user=required_field(found.login, conn_id, "login"),
+        password=found.password or "",
+        sslmode=extras.get("sslmode", "prefer"),
+        sslrootcert=extras.get("sslrootcert", ""),
+    )
+
+
+def spark_master(conn_id: str = "spark_default") -> str | None:
+    """Return the master that an Airflow connection names; None where it is not defined."""
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        found = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+    host = found.host if "://" in (found.host or "") or not found.port else f"spark://{found.host}"
+    return f"{host}:{found.port}" if found.port else host
+
+
+def read_connection(conn_id: str, *conn_types: str) -> Any:
+    """Return an Airflow connection of one of the types. Raises ConfigError."""
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    expected = " or ".join(conn_types)
+    try:
+        found = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise ConfigError(
+            f"connection {conn_id}",
+            "Airflow does not know it.",
+            f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()} (type {expected}).",
+        ) from None
+    if found.conn_type not in conn_types:
+        raise ConfigError(f"connection {conn_id}", f"its type is {found.conn_type}, expected {expected}.")
+    return found
+
+
+def required_field(value: str | None, conn_id: str, field: str) -> str:
+    """Return a field of a connection that must not be empty. Raises ConfigError."""
+    if not value:
+        raise ConfigError(f"connection {conn_id}", f"it has no {field}.", "Complete it in Airflow.")
+    return value
+
+
+def read_flag(value: object, conn_id: str, name: str = "trust_server_certificate") -> bool:
+    """Return an extra as a truth value: typed into a form it arrives as text. Raises ConfigError."""
+    text = str(value).strip().lower()
+    if text not in ("true", "false", "yes", "no", "1", "0", ""):
+        raise ConfigError(f"connection {conn_id}", f"{name} is {value!r}, expected true or false.")
+    return text in ("true", "yes", "1")

@@ -1,0 +1,75 @@
+"""One pipeline with the adapters of its source, its ledger and its warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.wiring.places import data_docs_dir
+from floodmark.wiring.sources import CdcSourceWiring
+from floodmark.wiring.warehouses import PostgresLedgerWiring, PostgresWarehouseWiring
+
+if TYPE_CHECKING:
+    from floodmark.config.models import Config
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.spark.verify import TableVerification
+    from floodmark.sync.ports.run import Quality
+
+
+@dataclass(frozen=True)
+class PipelineWiring:
+    """A pipeline of the configuration. Nothing is connected to before an adapter is asked."""
+
+    settings: PipelineSettings
+    freshness_seconds: float
+    """How old the newest rows may be before the pipeline counts as late."""
+    source: CdcSourceWiring
+    ledger: PostgresLedgerWiring
+    warehouse: PostgresWarehouseWiring
+
+    def job_secrets(self) -> tuple[str, str]:
+        """Return source and warehouse as JSON with their passwords, for the environment of the load job only."""
+        return self.source.connection().to_json(), self.warehouse.connection().to_json()
+
+    def quality(self) -> Quality:
+        from floodmark.quality.great_expectations import GreatExpectationsQuality
+
+        return GreatExpectationsQuality(
+            self.warehouse.connection(), data_docs_dir(), freshness_seconds=self.freshness_seconds
+        )
+
+    def verify_tables(self) -> Iterator[TableVerification]:
+        """Compare every table with its target, row by row, in the order of the configuration."""
+        from floodmark.spark.verify import verify_tables
+
+        return verify_tables(self.settings, self.source.connection(), self.warehouse.connection())
+
+
+def wire(config: Config, pipeline: str) -> PipelineWiring:
+    """Return the wiring of a pipeline. Raises ConfigError where it is not in the configuration."""
+    return PipelineWiring(
+        settings=config.settings(pipeline),
+        freshness_seconds=config.pipeline(pipeline).freshness.total_seconds(),
+        source=wire_source(config, config.pipeline(pipeline).source),
+        ledger=wire_ledger(config),
+        warehouse=wire_warehouse(config),
+    )
+
+
+def wire_source(config: Config, source: str, conn_id: str | None = None) -> CdcSourceWiring:
+    """Return the adapters of a source by its name in the configuration.
+
+    conn_id: of the connection for its upkeep, where that is another one than the source's.
+    """
+    return CdcSourceWiring(conn_id or config.sources[source].conn_id)
+
+
+def wire_ledger(config: Config) -> PostgresLedgerWiring:
+    """Return the adapters of the ledger: it is kept in the warehouse."""
+    return PostgresLedgerWiring(config.warehouse.conn_id)
+
+
+def wire_warehouse(config: Config) -> PostgresWarehouseWiring:
+    """Return the adapters of the warehouse."""
+    return PostgresWarehouseWiring(config.warehouse.conn_id)

@@ -1,0 +1,114 @@
+"""The adapters of a warehouse and of the ledger, by the kind of the warehouse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.wiring.connections import warehouse_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from floodmark.core.status.measures import TableMark
+    from floodmark.postgres.connection import WarehouseConnection
+    from floodmark.sync.alerts import AlertLedger
+    from floodmark.sync.ports.capture import StopLedger
+    from floodmark.sync.ports.drift import DriftLedger
+    from floodmark.sync.ports.run import Ledger, Warehouse
+    from floodmark.sync.ports.status import StatusLedger
+    from floodmark.sync.ports.switch import SwitchLedger, Targets
+    from floodmark.sync.recovery.replay import ReplayLedger
+    from floodmark.sync.upkeep.retention import MarkLedger
+
+
+@dataclass(frozen=True)
+class PostgresLedgerWiring:
+    """The ledger, in a PostgreSQL. Nothing is connected to before an adapter is asked."""
+
+    conn_id: str
+    """Of Airflow's connection."""
+
+    def connection(self) -> WarehouseConnection:
+        """Raises ConfigError."""
+        return warehouse_connection(self.conn_id)
+
+    def windows(self) -> Ledger:
+        from floodmark.postgres.ledger.ledger import PostgresLedger
+
+        return PostgresLedger(self.connection())
+
+    def replays(self) -> ReplayLedger:
+        from floodmark.postgres.ledger.ledger import PostgresLedger
+
+        return PostgresLedger(self.connection())
+
+    def alerts(self) -> AlertLedger:
+        from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+
+        return PostgresAlertLedger(self.connection())
+
+    def drift(self) -> DriftLedger:
+        from floodmark.postgres.ledger.drift import PostgresDriftLedger
+
+        return PostgresDriftLedger(self.connection())
+
+    def switches(self) -> SwitchLedger:
+        from floodmark.postgres.ledger.switches import PostgresSwitchLedger
+
+        return PostgresSwitchLedger(self.connection())
+
+    def stops(self) -> StopLedger:
+        from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
+
+        return PostgresUpkeepLedger(self.connection())
+
+    def marks(self) -> MarkLedger:
+        from floodmark.postgres.ledger.retention import PostgresMarkLedger
+
+        return PostgresMarkLedger(self.connection())
+
+    def status(self) -> StatusLedger:
+        from floodmark.postgres.ledger.status import PostgresStatusLedger
+
+        return PostgresStatusLedger(self.connection())
+
+    def list_alert_parts(self, kind: str, subject: str) -> Sequence[str]:
+        """Return what is left of all open alerts of a kind about a subject."""
+        from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+
+        return PostgresAlertLedger(self.connection()).list_parts(kind, subject)
+
+    def list_table_marks(self, pipeline: str) -> Sequence[TableMark]:
+        """Return how far each table is that a run has seen."""
+        from floodmark.postgres.ledger.measures import list_table_marks
+
+        return list_table_marks(self.connection(), pipeline)
+
+    def read_window_seconds(self, window_id: int) -> float | None:
+        """Return how long a window took from planning to publication; None while it is unfinished."""
+        from floodmark.postgres.ledger.measures import read_window_seconds
+
+        return read_window_seconds(self.connection(), window_id)
+
+
+@dataclass(frozen=True)
+class PostgresWarehouseWiring:
+    """A warehouse of kind ``postgres``. Nothing is connected to before an adapter is asked."""
+
+    conn_id: str
+    """Of Airflow's connection."""
+
+    def connection(self) -> WarehouseConnection:
+        """Raises ConfigError."""
+        return warehouse_connection(self.conn_id)
+
+    def windows(self) -> Warehouse:
+        from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+
+        return PostgresWarehouse(self.connection())
+
+    def targets(self) -> Targets:
+        from floodmark.postgres.warehouse.targets import PostgresTargets
+
+        return PostgresTargets(self.connection())
