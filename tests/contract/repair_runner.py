@@ -18,7 +18,8 @@ from floodmark.sync.recovery.repair import end_repair
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 
 REPAIR = {"on_gap": OnGap.REPAIR}
 

@@ -30,7 +30,8 @@ from floodmark.sync.drift.watch import DriftWatch
 from floodmark.sync.recovery.reload import LoadDesk
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
 

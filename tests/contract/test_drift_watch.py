@@ -26,7 +26,8 @@ from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.drift.watch import DriftWatch, Examined
 from floodmark.sync.ports.drift import DriftEvent
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")

@@ -16,7 +16,7 @@ from floodmark.core.errors import WatermarkConflictError
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
-from floodmark.sync.run.retry import look_again
+from floodmark.sync.window.retry import look_again
 
 
 class Overtaken:

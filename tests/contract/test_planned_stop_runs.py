@@ -23,7 +23,8 @@ from floodmark.sync.alerts import Alerts
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 from floodmark.wiring import warehouses
 from open_alerts import OpenAlerts
 

@@ -29,7 +29,8 @@ from floodmark.sync.recovery.gaps import find_stopped
 from floodmark.sync.recovery.reload import LoadDesk
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 
 ORDERS, PLAIN = TableName("dbo", "Orders"), TableName("dbo", "Plain")

@@ -21,7 +21,8 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 
 
 class KilledError(Exception):

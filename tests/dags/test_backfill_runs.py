@@ -21,7 +21,7 @@ from floodmark.core.recovery.replay_interval import NoInterval
 from floodmark.core.window.plan import WindowState
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.cdc import build_dag
-from floodmark.sync.run.open_window import OpenResult
+from floodmark.sync.window.opened import OpenResult
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -31,7 +31,7 @@ from floodmark.core.window.lane import MAIN_LANE, load_lane, replay_lane
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowState
 from floodmark.core.window.published import AdvanceResult, PublishedTable
 from floodmark.orchestration import tasks
-from floodmark.sync.run.open_window import OpenResult
+from floodmark.sync.window.opened import OpenResult
 
 ORDERS = TableName("dbo", "Orders")
 CONFIG = """

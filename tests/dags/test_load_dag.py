@@ -15,7 +15,7 @@ from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.load import build_load_dags
 from floodmark.orchestration.load_operator import LoadWindow
-from floodmark.sync.run.open_window import OpenResult
+from floodmark.sync.window.opened import OpenResult
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -15,7 +15,7 @@ from floodmark.wiring.pipelines import wire
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
     from floodmark.core.window.plan import WindowPlan
-    from floodmark.sync.run.open_window import OpenResult
+    from floodmark.sync.window.opened import OpenResult
     from floodmark.wiring.pipelines import PipelineWiring
 
 

@@ -18,7 +18,8 @@ from floodmark.core.window.plan import WindowState
 from floodmark.sync.recovery.gaps import end_mended, find_stopped
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
-from floodmark.sync.run.open_window import OpenResult, open_window
+from floodmark.sync.run.open_window import open_window
+from floodmark.sync.window.opened import OpenResult
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:

@@ -42,6 +42,22 @@ class Alerts(Protocol):
         """One part of the open alerts of a kind about a subject is over; and so is an alert that has none left."""
 
 
+class NoAlerts:
+    """``Alerts`` that notify nobody."""
+
+    def raise_alert(self, alert: Alert) -> None:
+        """Do nothing."""
+
+    def end_alert(self, event_key: str, outcome: str = "") -> None:
+        """Do nothing."""
+
+    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
+        """Do nothing."""
+
+    def end_part(self, kind: str, subject: str, part: str) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
     """An alert that is not over. times: how often it was raised."""

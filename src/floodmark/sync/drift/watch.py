@@ -25,17 +25,10 @@ from floodmark.core.window.planning import pinned_instances
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
 from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+from floodmark.sync.ports.drift_watch import Examined
 from floodmark.sync.ports.run import Source
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """snapshot: without the columns that the tables have lost. holds: of the pipeline."""
-
-    snapshot: SourceSnapshot
-    holds: Mapping[TableName, Hold]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +74,10 @@ class DriftWatch:
         self._source = source
         self._ledger = ledger
         self._alerts = alerts
-        self.drop_staging = drop_staging
-        """Of a window that is given up or planned anew."""
+        self._drop_staging = drop_staging
+
+    def drop_staging(self, window_id: int) -> None:
+        self._drop_staging(window_id)
 
     def examine(
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]

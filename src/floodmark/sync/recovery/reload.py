@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
 from floodmark.core.policies import DriftClass
@@ -14,13 +14,14 @@ from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import GAPS, incident
 from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.core.window.planning import classify_tables, has_changed, known_positions, pinned_instances, plan_reload
-from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift.watch import DriftWatch, held_verdicts
+from floodmark.sync.alerts import Alerts, NoAlerts
+from floodmark.sync.drift.watch import held_verdicts
+from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.run import Ledger, OpenedWindow, Source, Warehouse
 from floodmark.sync.recovery.repair import Repairs
-from floodmark.sync.run.open_window import OpenResult
-from floodmark.sync.run.retry import look_again
-from floodmark.sync.run.verify_reads import classify_reads
+from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.verify_reads import classify_reads
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ class LoadDesk:
     source: Source
     ledger: Ledger
     warehouse: Warehouse
-    drift: DriftWatch | None = None
-    alerts: Alerts | None = None
+    drift: DriftCheck = field(default_factory=NoDriftCheck)
+    alerts: Alerts = field(default_factory=NoAlerts)
 
     def open_pending(self) -> OpenResult:
         """An unfinished load: of several, one that has been tried the least, so that one that fails again and again
@@ -88,8 +89,7 @@ class LoadDesk:
             )
             self.warehouse.drop_staging(opened.plan.window_id)
             self.ledger.leave_out(opened.plan.window_id, [table])
-            if self.alerts is not None:
-                self.alerts.end_alert(repair_key(self.settings.name, table))
+            self.alerts.end_alert(repair_key(self.settings.name, table))
         return kept
 
     @property
@@ -121,15 +121,14 @@ class LoadDesk:
         pinned = pinned_instances(self.settings, states)
         snapshot = self.source.read_snapshot(self.settings.sources, pinned, known_positions(states))
         validities = classify_tables(self.settings, snapshot, states)
-        if self.drift is not None:
-            examined = self.drift.examine(self.settings, snapshot, states)
-            snapshot = examined.snapshot
-            # The one drift whose hold a load is meant to mend.
-            holds = {
-                held: hold for held, hold in examined.holds.items()
-                if hold.event.explained.difference.kind is not DriftClass.INSTANCE_REPLACED
-            }  # fmt: skip
-            validities = held_verdicts(validities, holds)
+        examined = self.drift.examine(self.settings, snapshot, states)
+        snapshot = examined.snapshot
+        # The one drift whose hold a load is meant to mend.
+        holds = {
+            held: hold for held, hold in examined.holds.items()
+            if hold.event.explained.difference.kind is not DriftClass.INSTANCE_REPLACED
+        }  # fmt: skip
+        validities = held_verdicts(validities, holds)
         validity = next(each for each in validities if each.table == table.source)
         state = states.get(table.source)
         if validity.verdict is Verdict.HELD:
@@ -145,8 +144,6 @@ class LoadDesk:
         return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
 
     def _has_changed(self, plan: WindowPlan) -> bool:
-        if self.drift is None:
-            return False
         states = self.ledger.read_tables(self.settings.name)
         snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
         examined = self.drift.examine(self.settings, snapshot, states)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import OnGap, WhenAdded
@@ -23,7 +23,7 @@ from floodmark.core.window.chunks import LoadProgress
 from floodmark.core.window.lane import is_load_lane, load_lane
 from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.core.window.planning import plan_reload
-from floodmark.sync.alerts import Alerts
+from floodmark.sync.alerts import Alerts, NoAlerts
 from floodmark.sync.ports.run import Ledger, OpenedWindow
 
 _LOG = logging.getLogger(__name__)
@@ -31,11 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """Of one pipeline. alerts None: nobody is told."""
+    """The repairs of one pipeline."""
 
     settings: PipelineSettings
     ledger: Ledger
-    alerts: Alerts | None = None
+    alerts: Alerts = field(default_factory=NoAlerts)
 
     def list_loads(self) -> dict[TableName, OpenedWindow]:
         """The unfinished loads, by source table, the oldest first."""
@@ -101,8 +101,7 @@ class Repairs:
         return tell_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
 
     def _tell(self, gap: Gap, plan: WindowPlan) -> None:
-        if self.alerts is not None:
-            self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
+        self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
 
     def _plan(
         self, table: TableName, snapshot: SourceSnapshot, state: TableState | None

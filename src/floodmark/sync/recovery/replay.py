@@ -23,11 +23,11 @@ from floodmark.core.settings import PipelineSettings
 from floodmark.core.window.lane import is_load_lane, replay_lane
 from floodmark.core.window.plan import TablePlan, WindowPlan, WindowState
 from floodmark.core.window.planning import known_positions, pinned_instances
-from floodmark.sync.drift.watch import DriftWatch
+from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.run import Ledger, OpenedWindow, Source
-from floodmark.sync.run.open_window import OpenResult
-from floodmark.sync.run.retry import look_again
-from floodmark.sync.run.verify_reads import verify_reads
+from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
 _GONE = (WindowExpiredError, InstanceReplacedError, SourceRewoundError, CdcNotEnabledError)
@@ -73,18 +73,18 @@ class StagingOwner(Protocol):
 
 
 class Replay:
-    """Of one pipeline. drift: None to plan without a look for schema drift."""
+    """The replays of one pipeline."""
 
     def __init__(
         self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: ReplayLedger,
-        warehouse: StagingOwner, *, drift: DriftWatch | None = None,
+        warehouse: StagingOwner, *, drift: DriftCheck | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._source = source
         self._log = log
         self._ledger = ledger
         self._warehouse = warehouse
-        self._drift = drift
+        self._drift = drift or NoDriftCheck()
 
     def find_moments(self, begin: datetime, end: datetime) -> Interval | NoInterval:
         """Of two moments with a time zone. Raises as ``find_times``."""
@@ -174,10 +174,9 @@ class Replay:
         snapshot = self._source.read_snapshot(
             settings.sources, pinned_instances(settings, states), known_positions(states)
         )
-        if self._drift is not None:
-            examined = self._drift.examine(settings, snapshot, states)
-            snapshot = examined.snapshot
-            left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
+        examined = self._drift.examine(settings, snapshot, states)
+        snapshot = examined.snapshot
+        left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
         left_out = {table: why for table, why in left_out.items() if table in settings.sources}
         plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends))
         for line in plan.left_out:

@@ -15,7 +15,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.run import Ledger, Source, StagedRows, Stager, Warehouse
 from floodmark.sync.run.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
-from floodmark.sync.run.verify_reads import verify_reads
+from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
 TABLES_AT_ONCE = 4

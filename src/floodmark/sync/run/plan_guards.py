@@ -1,0 +1,123 @@
+"""The guards of an unfinished window: each takes tables out of its plan that would keep the others from being finished.
+
+The rows of such a table are still at the source, and a later window, or a load of the table alone, has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.source.snapshot import SourceSnapshot, Verdict
+from floodmark.core.source.state import TableState
+from floodmark.core.source.verdicts import GAPS, incident
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.core.window.planning import classify_tables, has_changed, pinned_instances
+from floodmark.sync.drift.watch import held_verdicts
+from floodmark.sync.ports.drift_watch import DriftCheck, Examined
+from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.recovery.repair import Repairs
+from floodmark.sync.window.verify_reads import classify_reads
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the opening of a pipeline's next window works with."""
+
+    settings: PipelineSettings
+    source: Source
+    ledger: Ledger
+    drift: DriftCheck
+    repairs: Repairs
+
+    def examine(self, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]) -> Examined:
+        """Compare a snapshot with what is known of the tables."""
+        return self.drift.examine(self.settings, snapshot, states)
+
+    def leave_out(self, plan: WindowPlan, tables: Sequence[TableName]) -> WindowPlan | None:
+        """Return the plan without some tables; None where nothing is left of it."""
+        if not tables:
+            return plan
+        left = self.ledger.leave_out(plan.window_id, tables)
+        # Where something is left, its next load drops what is in the way, and keeps the chunks of first loads.
+        if left is None:
+            self.drift.drop_staging(plan.window_id)
+        return left
+
+
+PlanGuard = Callable[[Opening, WindowPlan], WindowPlan | None]
+"""Returns the plan without the tables that the guard is about; None where nothing is left of it."""
+
+
+def guard_plan(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Return what all guards leave of the plan of a window that is still PLANNED. Raises as they do."""
+    left: WindowPlan | None = plan
+    for guard in GUARDS:
+        if left is None:
+            return None
+        left = guard(opening, left)
+    return left
+
+
+def leave_out_removed(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Leave out the tables that are no longer in the configuration: nobody would fix what keeps one from being read."""
+    removed = [table.source for table in plan.tables if table.source not in opening.settings.sources]
+    for name in removed:
+        _LOG.warning("Left out of window %s: %s is no longer in the configuration.", plan.window_id, name)
+    return opening.leave_out(plan, removed)
+
+
+def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Leave out the tables that drifted since the plan was made, be they held or first loads of other columns."""
+    settings = opening.settings
+    states = opening.ledger.read_tables(settings.name)
+    snapshot = opening.source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    examined = opening.examine(snapshot, states)
+    held = [table.source for table in plan.tables if table.source in examined.holds]
+    others = [table for table in plan.tables if table.source not in held]
+    changed = [table.source for table in others if has_changed(table, examined.snapshot, settings)]
+    if not held and not changed:
+        return plan
+    for name in changed:
+        why = "has other columns or another key now; it is planned again."
+        _LOG.warning("Left out of window %s: %s %s", plan.window_id, name, why)
+    validities = held_verdicts(classify_tables(settings, examined.snapshot, states), examined.holds)
+    out = [validity for validity in validities if validity.table in held]
+    opening.ledger.record_verdicts(settings.name, out)
+    for validity in out:
+        _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
+    return opening.leave_out(plan, [*held, *changed])
+
+
+def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Leave out the tables whose changes are gone. Raises for other verdicts as ``verify_reads`` does.
+
+    A plan whose end is no longer in the source's log is given up: what the target has of the lost time, if anything,
+    shows at the watermarks. First loads whose changes are gone are planned again: nothing was lost of them yet.
+    """
+    snapshot, validities = classify_reads(plan, opening.source)
+    if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
+        _LOG.warning("Window %s is given up: %s", plan.window_id, rewound[0])
+        return opening.leave_out(plan, [table.source for table in plan.tables])
+    first = {table.source for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
+    again = [validity for validity in validities if validity.table in first and validity.verdict in GAPS]
+    gaps = [validity for validity in validities if validity not in again and validity.verdict in GAPS]
+    for validity in (*again, *gaps):
+        _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
+    left = opening.leave_out(plan, [validity.table for validity in (*again, *gaps)])
+    name = opening.settings.name
+    if gaps:
+        states = opening.ledger.read_tables(name)
+        snapshot = opening.examine(snapshot, states).snapshot
+        opening.ledger.record_verdicts(name, opening.repairs.leave_out(gaps, snapshot, states))
+    if error := incident(name, tuple(each for each in validities if each not in (*again, *gaps))):
+        raise error
+    return left
+
+
+GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_drifted, leave_out_gaps)

@@ -1,0 +1,1 @@
+"""What every opening of a window shares: what comes of it, a second try, a second check of the source."""
