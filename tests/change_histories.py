@@ -1,5 +1,6 @@
-"""A table in plain Python, and the change rows that SQL Server writes for what happens to it (reference cdc.md, B.2 to
-B.7). The truth that net changes are held to is the table itself."""
+"""A table in plain Python, and the change rows that SQL Server writes for what happens to it
+(docs/reference/sqlserver_cdc.md, "Row shapes" to "Types"). The truth that net changes are held to is the table
+itself."""
 
 from __future__ import annotations
 

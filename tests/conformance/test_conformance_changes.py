@@ -1,4 +1,5 @@
-"""Reference cdc.md B.1, B.2, B.3, B.7: which rows a statement leaves, in which order, with which values."""
+"""See docs/reference/sqlserver_cdc.md, "LSN", "Row shapes", "Order of changes", "Types": which rows a statement leaves,
+in which order, with which values."""
 
 from __future__ import annotations
 
@@ -162,7 +163,7 @@ def test_delete_and_insert_in_a_transaction_have_their_own_sequence_values(serve
 
 
 def test_commands_are_counted_over_all_instances_of_a_transaction(server_database: Source) -> None:
-    """B.3 (MCP23)."""
+    """See docs/reference/sqlserver_cdc.md, "Order of changes" (MCP23)."""
     table = Table(server_database, _KEYED)
     server_database.enable(table.name, capture_instance=f"N'second_{table.name}'")
     first = table.run("BEGIN TRAN; INSERT dbo.t VALUES (1, 'a'); UPDATE dbo.t SET v = 'b'; DELETE dbo.t; COMMIT")
@@ -204,7 +205,7 @@ def test_identity_and_not_null_are_plain_nullable_columns(server_database: Sourc
 
 
 def test_rowversion_is_eight_bytes_whose_bit_every_update_sets(server_database: Source) -> None:
-    """EST; reference cdc.md B.7."""
+    """EST; docs/reference/sqlserver_cdc.md, "Types"."""
     table = Table(server_database, "id int NOT NULL PRIMARY KEY, data varchar(10), rv rowversion")
     rows = table.run("INSERT dbo.t (id, data) VALUES (1, 'a')", "UPDATE dbo.t SET data = 'b'")
     assert shape(rows) == [(2, "07"), (3, "06"), (4, "06")]

@@ -1,4 +1,4 @@
-"""Reference cdc.md A.10: what one cleanup of a change table checks and does."""
+"""See docs/reference/sqlserver_cdc.md, "Cleanup": what one cleanup of a change table checks and does."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_mark_raises_the_low_end_then_removes_what_is_below_it(history: Source) 
 
 
 def test_mark_below_the_low_end_is_outside_the_timeline(history: Source) -> None:
-    """A.10; the page of the procedure says when 22957 comes."""
+    """See docs/reference/sqlserver_cdc.md, "Cleanup"; the page of the procedure says when 22957 comes."""
     first, second, last = _commits(history)
     history.admin.run(f"{_CLEAN} N'dbo_t', {text_of(second)}")
     error = history.admin.error(f"{_CLEAN} N'dbo_t', {text_of(first)}")
@@ -126,7 +126,7 @@ def test_cleanup_of_no_instance_is_refused(refusing: Source) -> None:
 
 
 def test_time_line_that_cannot_be_trimmed_has_its_own_message(history: Source) -> None:
-    """A.10: 22853."""
+    """See docs/reference/sqlserver_cdc.md, "Cleanup": 22853."""
     last = _commits(history)[-1]
     history.admin.run(f"{_CLEAN} N'dbo_t', {text_of(last)}")
     blocking = history.server.connect(history.name)
@@ -142,7 +142,7 @@ def test_time_line_that_cannot_be_trimmed_has_its_own_message(history: Source) -
 
 
 def test_failed_delete_is_a_message_and_the_low_end_is_raised_all_the_same(history: Source) -> None:
-    """A.10: 22852 of severity 10, and the flag."""
+    """See docs/reference/sqlserver_cdc.md, "Cleanup": 22852 of severity 10, and the flag."""
     commits = _commits(history)
     blocking = history.server.connect(history.name)
     blocking.run("BEGIN TRAN", f"DELETE cdc.dbo_t_CT WHERE [__$start_lsn] = {text_of(commits[0])}")

@@ -1,4 +1,5 @@
-"""Reference cdc.md E: what the consumers of change data capture that people run ask for, statement by statement."""
+"""See docs/reference/sqlserver_cdc.md, "Consumers": what the consumers of change data capture that people run ask for,
+statement by statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reference cdc.md A.1 and A.2: where change data capture of a database begins and ends.
+"""See docs/reference/sqlserver_cdc.md, "Enabling a database" and "Disabling a database": where change data capture of a
+database begins and ends.
 
 A server sends messages of severity 10 with severity 0.
 """
@@ -98,7 +99,7 @@ def test_database_procedures_have_no_parameters(plain: Source, call: str) -> Non
 
 
 def test_rights_are_checked_before_the_database(plain: Source) -> None:
-    """A.1: authorised, then enabled already."""
+    """See docs/reference/sqlserver_cdc.md, "Enabling a database": authorised, then enabled already."""
     plain.admin.run("EXEC sys.sp_cdc_enable_db")
     owner = plain.log_in()
     plain.admin.run(f"ALTER ROLE db_owner ADD MEMBER [{plain.logins[-1]}]")

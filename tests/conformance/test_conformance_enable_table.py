@@ -1,4 +1,5 @@
-"""Reference cdc.md A.3 and A.4: making and dropping capture instances, what is checked, what is said, what is made."""
+"""See docs/reference/sqlserver_cdc.md, "Enabling a table" and "Disabling a table": making and dropping capture
+instances, what is checked, what is said, what is made."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_nine_parameters_are_given_by_position(source: Source) -> None:
 
 
 def test_extended_handling_of_ddl_is_refused_after_rights_and_database(source: Source, server: Server) -> None:
-    """A.3: undocumented, and behind a switch."""
+    """See docs/reference/sqlserver_cdc.md, "Enabling a table": undocumented, and behind a switch."""
     call = f"{_ENABLE} N'dbo', N'absent', @role_name = NULL, @enable_extended_ddl_handling = 1"
     assert source.admin.error(call).number == 22874
     reader = source.log_in()
@@ -145,7 +146,8 @@ def test_partition_switch_is_ignored_with_a_warning_where_there_are_no_partition
 
 
 def test_defaults_of_an_instance(source: Source) -> None:
-    """A.3: net changes where there is a key, the name made of schema and table, the key's index."""
+    """See docs/reference/sqlserver_cdc.md, "Enabling a table": net changes where there is a key, the name made of
+    schema and table, the key's index."""
     source.admin.run(
         "CREATE TABLE dbo.keyed (id int NOT NULL, CONSTRAINT pk_keyed PRIMARY KEY (id))",
         "CREATE TABLE dbo.loose (id int NOT NULL)",
@@ -239,7 +241,7 @@ def test_disabled_instance_is_gone_at_once_with_its_history(source: Source) -> N
 
 
 def test_metadata_is_changed_by_one_session_at_a_time(source: Source) -> None:
-    """A.16: 22840 when the lock is not granted in time."""
+    """See docs/reference/sqlserver_cdc.md, "Errors": 22840 when the lock is not granted in time."""
     source.admin.run(*(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)" for name in "ab"))
     source.enable("a")
     first = source.server.connect(source.name)
@@ -264,7 +266,8 @@ def test_metadata_is_changed_by_one_session_at_a_time(source: Source) -> None:
 def test_disabling_waits_for_a_reader_and_quotes_why_it_failed(
     source: Source, call: str, number: int, subject: str
 ) -> None:
-    """A.2, A.4: a long open reader is in the way."""
+    """See docs/reference/sqlserver_cdc.md, "Disabling a database", "Disabling a table": a long open reader is in the
+    way."""
     source.admin.run("CREATE TABLE dbo.a (id int NOT NULL PRIMARY KEY)")
     source.enable("a")
     reader = source.server.connect(source.name)
@@ -279,7 +282,7 @@ def test_disabling_waits_for_a_reader_and_quotes_why_it_failed(
 
 
 def test_enabling_waits_for_a_transaction_that_wrote_the_table(source: Source) -> None:
-    """A.3 (MCP23)."""
+    """See docs/reference/sqlserver_cdc.md, "Enabling a table" (MCP23)."""
     source.admin.run(*(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)" for name in "ab"))
     source.enable("a")
     writer = source.server.connect(source.name)

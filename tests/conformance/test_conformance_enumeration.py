@@ -1,4 +1,5 @@
-"""Reference cdc.md A.12, B.4, B.5: the functions that list changes, their windows, net changes with every option."""
+"""See docs/reference/sqlserver_cdc.md, "Change functions", "Windows", "Net changes": the functions that list changes,
+their windows, net changes with every option."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_option_of_one_function_is_none_of_the_other(table: Source) -> None:
 
 
 def test_error_in_an_insert_ends_the_statement(table: Source) -> None:
-    """A.16 (CTEST): 3621 follows."""
+    """See docs/reference/sqlserver_cdc.md, "Errors" (CTEST): 3621 follows."""
     call = _CALL.format("all", "NULL", _HIGH, "N'all'").replace("*", "[__$operation]")
     reply = table.admin.send(f"CREATE TABLE #o (o int); INSERT #o {call}; SELECT COUNT(*) FROM #o; DROP TABLE #o")
     assert [m.number for m in reply.messages] == [313, 3621]
@@ -111,7 +112,7 @@ def test_direct_read_is_never_validated(table: Source) -> None:
 
 
 def test_functions_do_not_wait_for_who_writes_the_change_table(table: Source) -> None:
-    """A.12: it is read NOLOCK."""
+    """See docs/reference/sqlserver_cdc.md, "Change functions": it is read NOLOCK."""
     blocking = table.server.connect(table.name)
     blocking.run("BEGIN TRAN", "UPDATE cdc.dbo_t_CT SET d = 0")
     found = table.admin.rows("SET LOCK_TIMEOUT 50; " + _CALL.format("all", _LOW, _HIGH, "N'all'"))
@@ -143,7 +144,7 @@ _NET = {
     1: (2, "a"), 2: (2, "b"), 4: (4, "new"), 5: (1, "old"), 6: (4, "again"), 7: (1, "doomed"), 8: (2, "again"),
     10: (4, "x"), 11: (1, "old"), 12: (2, "old"),
 }  # fmt: skip
-"""Reference cdc.md B.5: the operation and the value of each key with the option all."""
+"""See docs/reference/sqlserver_cdc.md, "Net changes": the operation and the value of each key with the option all."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""Reference cdc.md A.8 and A.9: the capture and the cleanup job, what the Agent says, a scan by hand."""
+"""See docs/reference/sqlserver_cdc.md, "Job procedures" and "Scan by hand": the capture and the cleanup job, what the
+Agent says, a scan by hand."""
 
 from __future__ import annotations
 
@@ -149,7 +150,8 @@ def test_dropped_job_is_gone_and_can_be_added_with_other_settings(tracked: Sourc
 
 
 def test_agent_s_refusal_reaches_the_client_past_every_catch(tracked: Source) -> None:
-    """A.8, G50 (R) FAB 10.2: the Agent raises 22022, not the engine."""
+    """See docs/reference/sqlserver_cdc.md, "Job procedures", G50 (R) FAB 10.2: the Agent raises 22022, not the
+    engine."""
     admin = tracked.admin
     wait_until(lambda: not admin.rows(_RUNNING.format(tracked.name)))
     reply = admin.send(
@@ -178,7 +180,8 @@ def test_stopping_is_asynchronous_and_shows_in_the_agent_s_table(tracked: Source
 
 
 def test_settings_are_those_of_when_the_job_started(tracked: Source) -> None:
-    """A.8: a change takes effect after a restart; a job that is not continuous ends by itself."""
+    """See docs/reference/sqlserver_cdc.md, "Job procedures": a change takes effect after a restart; a job that is not
+    continuous ends by itself."""
     admin = tracked.admin
     is_running = lambda: admin.rows(_RUNNING.format(tracked.name)) != []  # noqa: E731
     admin.run("EXEC sys.sp_cdc_start_job")

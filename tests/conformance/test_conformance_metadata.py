@@ -1,4 +1,5 @@
-"""Reference cdc.md A.14, A.15, B.10: tables and views of change data capture, column by column."""
+"""See docs/reference/sqlserver_cdc.md, "Metadata tables", "Dynamic views", "Time mapping": tables and views of change
+data capture, column by column."""
 
 from __future__ import annotations
 
@@ -120,7 +121,7 @@ def test_scans_are_shown_with_text_lsns_and_an_aggregate(tables: Source) -> None
 
 
 def test_32_scans_are_kept_and_the_aggregate_counts_all(source: Source) -> None:
-    """A.15."""
+    """See docs/reference/sqlserver_cdc.md, "Dynamic views"."""
     source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     source.enable("t")
     for i in range(34):
@@ -133,7 +134,7 @@ def test_32_scans_are_kept_and_the_aggregate_counts_all(source: Source) -> None:
 
 
 def test_scans_that_find_nothing_share_a_row(source: Source) -> None:
-    """A.15 (DBZ)."""
+    """See docs/reference/sqlserver_cdc.md, "Dynamic views" (DBZ)."""
     source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)",
                      "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")  # fmt: skip
     empty = (
@@ -146,7 +147,8 @@ def test_scans_that_find_nothing_share_a_row(source: Source) -> None:
 
 
 def test_job_table_is_missing_while_no_database_has_cdc(server: Server) -> None:
-    """A.14: real servers have it only while there is a database with change data capture."""
+    """See docs/reference/sqlserver_cdc.md, "Metadata tables": real servers have it only while there is a database with
+    change data capture."""
     master = server.connect("master")
     enabled = master.rows("SELECT 1 FROM sys.databases WHERE is_cdc_enabled = 1")
     reply = master.send("SELECT COUNT(*) FROM msdb.dbo.cdc_jobs")

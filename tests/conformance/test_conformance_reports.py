@@ -1,4 +1,4 @@
-"""Reference cdc.md A.5 to A.7: what describes instances, column by column, and to whom."""
+"""See docs/reference/sqlserver_cdc.md, "Reports": what describes instances, column by column, and to whom."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_help_lists_instances_with_quoted_column_lists(tables: Source) -> None:
 
 
 def test_help_without_arguments_repeats_the_key_of_the_row_before_where_there_is_no_index(tables: Source) -> None:
-    """A.5, a quirk of the real procedure (FAB 15.14)."""
+    """See docs/reference/sqlserver_cdc.md, "Reports", a quirk of the real procedure (FAB 15.14)."""
     shown = {row["source_table"]: row for row in tables.admin.query("EXEC sys.sp_cdc_help_change_data_capture")}
     assert (shown["loose"]["index_name"], shown["loose"]["index_column_list"]) == (None, "[id]")
     (alone,) = tables.admin.query("EXEC sys.sp_cdc_help_change_data_capture N'dbo', N'loose'")

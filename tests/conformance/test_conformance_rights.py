@@ -1,4 +1,5 @@
-"""Reference cdc.md A.14, B.4 and G52: who may read what, and what others are told."""
+"""See docs/reference/sqlserver_cdc.md, "Metadata tables", "Windows" and G52: who may read what, and what others are
+told."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def test_select_on_the_change_table_opens_it_alone(stranger: Client) -> None:
 def test_changes_of_what_one_may_not_read_are_denied_on_a_placeholder(
     tables: Source, stranger: Client, kind: str
 ) -> None:
-    """A.16: with literal dots."""
+    """See docs/reference/sqlserver_cdc.md, "Errors": with literal dots."""
     error = stranger.error(_call(kind))
     assert (error.number, error.severity, error.state) == (229, 14, 5)
     assert error.text == (
@@ -121,7 +122,7 @@ def test_gating_role_is_needed_beside_select(tables: Source) -> None:
 
 @pytest.mark.parametrize("kind", ["all", "net"])
 def test_select_on_the_function_without_its_columns_gives_one_row_of_nulls(tables: Source, kind: str) -> None:
-    """B.4 (EST, GEN)."""
+    """See docs/reference/sqlserver_cdc.md, "Windows" (EST, GEN)."""
     granted = tables.log_in(f"SELECT ON cdc.fn_cdc_get_{kind}_changes_dbo_t")
     (row,) = granted.rows(_call(kind))
     assert set(row) == {None}
@@ -180,7 +181,8 @@ def test_report_on_all_instances_is_empty_for_a_caller_without_rights(nobody: Cl
 
 
 def test_scalar_functions_answer_everyone_and_know_of_no_instance(tables: Source, nobody: Client) -> None:
-    """A.13: the low end of what one may not read is zero; the time line is for all."""
+    """See docs/reference/sqlserver_cdc.md, "Scalar functions": the low end of what one may not read is zero; the time
+    line is for all."""
     assert nobody.scalar("sys.fn_cdc_get_min_lsn(N'dbo_t')") == bytes(10)
     newest = tables.admin.scalar("sys.fn_cdc_get_max_lsn()")
     assert nobody.scalar("sys.fn_cdc_get_max_lsn()") == newest
@@ -192,7 +194,7 @@ def test_scalar_functions_answer_everyone_and_know_of_no_instance(tables: Source
 
 @pytest.mark.parametrize("view", ["dm_cdc_log_scan_sessions", "dm_cdc_errors"])
 def test_management_views_are_for_who_may_view_the_database_s_state(tables: Source, view: str) -> None:
-    """A.15."""
+    """See docs/reference/sqlserver_cdc.md, "Dynamic views"."""
     client = tables.log_in("SELECT ON dbo.t")
     error = client.error(f"SELECT * FROM sys.{view}")
     assert (error.number, error.severity) == (262, 14)
@@ -213,7 +215,7 @@ def test_management_views_are_for_who_may_view_the_database_s_state(tables: Sour
 
 
 def test_right_to_alter_one_table_is_not_enough_where_it_is_tracked(source: Source) -> None:
-    """A.16, B.8: 22914; a member of db_ddladmin may."""
+    """See docs/reference/sqlserver_cdc.md, "Errors", "DDL": 22914; a member of db_ddladmin may."""
     source.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", "CREATE TABLE dbo.free (id int NOT NULL)")
     source.enable("t")
     client = source.log_in("ALTER ON dbo.t", "ALTER ON dbo.free")

@@ -1,4 +1,5 @@
-"""Reference cdc.md A.13 and B.6: the scalar functions of schema sys, at their edges."""
+"""See docs/reference/sqlserver_cdc.md, "Scalar functions" and "Update mask": the scalar functions of schema sys, at
+their edges."""
 
 from __future__ import annotations
 
@@ -150,7 +151,7 @@ def test_entries_of_one_time_give_the_lowest_or_the_highest(source: Source) -> N
 
 
 def test_new_instance_has_its_low_end_only_when_the_log_was_read(source: Source) -> None:
-    """FAB, ING, RPC, MCP16; the report of instances shows it at once (A.5)."""
+    """FAB, ING, RPC, MCP16; the report of instances shows it at once (docs/reference/sqlserver_cdc.md, "Reports")."""
     admin = source.admin
     admin.run("CREATE TABLE dbo.a (id int NOT NULL PRIMARY KEY)", "CREATE TABLE dbo.b (id int NOT NULL PRIMARY KEY)")
     source.enable("a")

@@ -1,4 +1,4 @@
-"""Reference cdc.md B.8: DDL on a tracked table."""
+"""See docs/reference/sqlserver_cdc.md, "DDL": DDL on a tracked table."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_retyped_column_is_converted_by_the_capture_job_in_every_instance(databa
 
 
 def test_scan_by_hand_fails_where_a_change_table_cannot_follow_and_goes_on_when_it_can(source: Source) -> None:
-    """B.8, A.16: narrowing, while the change table holds what is too long."""
+    """See docs/reference/sqlserver_cdc.md, "DDL", "Errors": narrowing, while the change table holds what is too
+    long."""
     source.admin.run("CREATE TABLE dbo.narrow (id int NOT NULL PRIMARY KEY, v varchar(10))")
     source.enable("narrow")
     source.admin.run("INSERT dbo.narrow VALUES (1, 'long value')", "DELETE dbo.narrow")
@@ -180,7 +181,7 @@ def test_several_statements_of_one_transaction_are_recorded_one_by_one(database:
 
 
 def test_second_instance_begins_with_the_columns_of_then(database: Source, name: str) -> None:
-    """B.9."""
+    """See docs/reference/sqlserver_cdc.md, "Two instances"."""
     database.admin.run(f"ALTER TABLE dbo.{name} ADD c int NULL", f"INSERT dbo.{name} (id, u, c) VALUES (1, 1, 1)")
     database.enable(name, capture_instance=f"N'second_{name}'")
     database.admin.run(f"INSERT dbo.{name} (id, u, c) VALUES (2, 2, 2)")

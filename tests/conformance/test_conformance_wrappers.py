@@ -1,4 +1,4 @@
-"""Reference cdc.md A.11: scripts of functions that ask for changes by time."""
+"""See docs/reference/sqlserver_cdc.md, "Wrapper functions": scripts of functions that ask for changes by time."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def shop(engine: Engine) -> Iterator[Shop]:
 
 
 def test_idle_row_marks_how_far_the_log_was_read_after_300_seconds(shop: Shop) -> None:
-    """G47; reference cdc.md B.10."""
+    """G47; docs/reference/sqlserver_cdc.md, "Time mapping"."""
     capture = shop.capture()
     try:
         shop.run("INSERT dbo.t VALUES (1, 'a')")
@@ -124,7 +124,8 @@ def test_scan_takes_no_more_than_maxtrans_transactions(shop: Shop) -> None:
 
 
 def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Shop) -> None:
-    """Reference cdc.md B.11: what is left stays in the log until the polling interval is over."""
+    """See docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs": what is left stays in the log until the polling
+    interval is over."""
     shop.run("EXEC sys.sp_cdc_change_job @maxtrans = 2, @maxscans = 2",
              *(f"INSERT dbo.t VALUES ({i}, 'a')" for i in range(10)))  # fmt: skip
     (job,) = list_jobs(runner(shop.sql), shop.database_id)[:1]
@@ -207,7 +208,7 @@ def _received(capture: Capture) -> bool:
 
 
 def test_cleanup_job_keeps_the_retention(shop: Shop) -> None:
-    """Reference cdc.md B.11."""
+    """See docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs"."""
     capture = shop.capture()
     for i in range(3):
         shop.run(f"INSERT dbo.t VALUES ({i}, 'a')")
@@ -236,7 +237,7 @@ def test_cleanup_job_keeps_the_retention(shop: Shop) -> None:
 
 
 def test_failing_scan_is_shown_and_nothing_is_lost_when_the_cause_is_gone(shop: Shop) -> None:
-    """Reference cdc.md B.8: narrowing can break capture."""
+    """See docs/reference/sqlserver_cdc.md, "DDL": narrowing can break capture."""
     shop.run("INSERT dbo.t VALUES (1, 'long value')", "DELETE dbo.t", "EXEC sys.sp_cdc_scan")
     shop.run("ALTER TABLE dbo.t ALTER COLUMN v int", "INSERT dbo.t VALUES (2, 5)")
     shop.run("EXEC sys.sp_cdc_start_job")
@@ -258,7 +259,8 @@ def test_failing_scan_is_shown_and_nothing_is_lost_when_the_cause_is_gone(shop: 
 def test_change_table_that_cannot_take_a_new_type_says_so_by_number(
     shop: Shop, declared: str, value: str, altered: str, cause: int
 ) -> None:
-    """Reference cdc.md B.8: stored rows are converted by the capture job, long after the statement succeeded."""
+    """See docs/reference/sqlserver_cdc.md, "DDL": stored rows are converted by the capture job, long after the
+    statement succeeded."""
     shop.run(f"CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, v {declared})",
              "EXEC sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL", f"INSERT dbo.x VALUES (1, {value})",
              "DELETE dbo.x", "EXEC sys.sp_cdc_scan", f"ALTER TABLE dbo.x ALTER COLUMN v {altered}")  # fmt: skip
@@ -284,7 +286,7 @@ def test_change_table_that_cannot_take_a_new_type_says_so_by_number(
 def test_statement_that_assigns_a_key_is_deferred_when_a_merge_or_of_many_rows(
     shop: Shop, statement: str, update: str, expected: list[tuple[int, int]]
 ) -> None:
-    """Reference cdc.md B.2 and G05, on the messages that the engine puts into the log."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes" and G05, on the messages that the engine puts into the log."""
     shop.run("INSERT dbo.t VALUES (1, 'a'), (2, 'a')")
     ((table,),) = shop.run("SELECT OBJECT_ID('dbo.t')")
     with shop.sql.transaction():
@@ -346,7 +348,7 @@ def test_two_databases_see_their_own_changes_only(shop: Shop) -> None:
 
 
 def test_reading_while_captured_never_sees_a_commit_below_an_observed_maximum(shop: Shop) -> None:
-    """Reference cdc.md B.10: what is below max_lsn is complete."""
+    """See docs/reference/sqlserver_cdc.md, "Time mapping": what is below max_lsn is complete."""
     shop.run("EXEC sys.sp_cdc_start_job")
     ended = threading.Event()
 

@@ -1,4 +1,5 @@
-"""What of change data capture a restart of the server forgets (reference cdc.md A.15), and what it keeps."""
+"""What of change data capture a restart of the server forgets (docs/reference/sqlserver_cdc.md, "Dynamic views"), and
+what it keeps."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def _log_reuse(client: Client) -> object:
 
 
 def test_g25_table_is_enabled_without_the_agent_and_says_so_four_times(source: Source) -> None:
-    """G25 (R) FAB; reference cdc.md A.1, A.3, A.8, B.11."""
+    """G25 (R) FAB; docs/reference/sqlserver_cdc.md, "Enabling a database", "Enabling a table", "Job procedures",
+    "Capture and cleanup jobs"."""
     admin = source.admin
     admin.run("EXEC emulator.stop_agent")
     assert _agent(admin) == (1, "Stopped")
@@ -58,7 +59,7 @@ def test_g25_table_is_enabled_without_the_agent_and_says_so_four_times(source: S
 
 
 def test_scan_by_hand_works_without_the_agent_and_running_jobs_end_with_it(source: Source) -> None:
-    """Reference cdc.md A.9."""
+    """See docs/reference/sqlserver_cdc.md, "Scan by hand"."""
     admin = source.admin
     admin.run("EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL", "INSERT dbo.t VALUES (1)")
     wait_until(lambda: len(source.changes("dbo_t")) == 1)

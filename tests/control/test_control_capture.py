@@ -108,7 +108,8 @@ def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop:
 
 
 def test_cleanup_raises_the_low_end_before_it_removes_changes(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
-    """A reader that looks at the low end again after its read misses nothing (reference cdc.md B.4)."""
+    """A reader that looks at the low end again after its read misses nothing (docs/reference/sqlserver_cdc.md,
+    "Windows")."""
     shop.run(STOP)
     insert(shop, 1)
     shop.run("EXEC emulator.advance_clock 10")

@@ -15,7 +15,7 @@ _NEAR = timedelta(minutes=2)
 
 
 def test_times_of_commits_marks_and_scans_are_local(open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reference cdc.md A.13, B.10."""
+    """See docs/reference/sqlserver_cdc.md, "Scalar functions", "Time mapping"."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     with (
         running_emulator(open_dir / "kolkata", databases=("Shop",)) as emulator,

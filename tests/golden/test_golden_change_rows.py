@@ -1,4 +1,5 @@
-"""Published outputs of real servers: rows, masks, order in change tables. Keys are those of reference cdc_golden.md."""
+"""Published outputs of real servers: rows, masks, order in change tables. Keys are those of
+docs/reference/sqlserver_cdc.md, "Published transcripts"."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ _FOO = ("CREATE TABLE dbo.foo (id int NOT NULL PRIMARY KEY, a varchar(10))", "IN
 
 
 def test_update_of_one_row_that_assigns_the_key_its_own_value_writes_nothing(database: CdcDatabase) -> None:
-    """B.2 (R) VAND: an update, unlike a merge, of one row is deferred only when the key changes."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes" (R) VAND: an update, unlike a merge, of one row is deferred
+    only when the key changes."""
     database.run(*_FOO)
     database.enable("foo")
     database.run("UPDATE dbo.foo SET id = 1 WHERE id = 1")
@@ -123,7 +125,8 @@ def test_update_of_one_row_that_assigns_the_key_its_own_value_writes_nothing(dat
     "between", ["", "SAVE TRAN s; UPDATE dbo.foo SET a = 'undone'; ROLLBACK TRAN s;", "INSERT dbo.foo VALUES (9, 'i');"]
 )
 def test_update_after_one_of_the_key_in_its_transaction_is_in_place(database: CdcDatabase, between: str) -> None:
-    """B.2: each statement of a transaction is deferred or not by itself."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes": each statement of a transaction is deferred or not by
+    itself."""
     database.run(*_FOO)
     database.enable("foo")
     database.run(
@@ -135,7 +138,8 @@ def test_update_after_one_of_the_key_in_its_transaction_is_in_place(database: Cd
 
 
 def test_update_after_a_merge_that_assigns_the_key_is_in_place(database: CdcDatabase) -> None:
-    """B.2: the merge is deferred though nothing changes, the update is not."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes": the merge is deferred though nothing changes, the update is
+    not."""
     database.run(*_FOO)
     database.enable("foo")
     database.run(
@@ -198,7 +202,7 @@ def test_rows_that_take_over_keys_are_all_deleted_before_any_is_inserted(
 
 
 def test_two_swapped_keys_are_two_updates_in_the_net_changes(database: CdcDatabase) -> None:
-    """B.5: a delete and an insert of one key are an update."""
+    """See docs/reference/sqlserver_cdc.md, "Net changes": a delete and an insert of one key are an update."""
     database.run(*_MOVED)
     database.enable("foo")
     database.run("UPDATE dbo.foo SET id = 3 - id WHERE id < 3")
@@ -208,7 +212,8 @@ def test_two_swapped_keys_are_two_updates_in_the_net_changes(database: CdcDataba
 
 
 def test_two_swapped_values_of_a_unique_column_are_a_pair_each(database: CdcDatabase) -> None:
-    """B.2 (PSYNC): the row keeps its primary key, by which its pair is known."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes" (PSYNC): the row keeps its primary key, by which its pair is
+    known."""
     database.run(*_MOVED)
     database.enable("foo")
     database.run("UPDATE dbo.foo SET code = CASE id WHEN 1 THEN 'y' ELSE 'x' END WHERE id < 3")
@@ -219,7 +224,8 @@ def test_two_swapped_values_of_a_unique_column_are_a_pair_each(database: CdcData
 
 
 def test_rows_that_move_to_free_keys_are_a_pair_each_in_their_transaction(database: CdcDatabase) -> None:
-    """B.2: the pairs of one statement, beside others of its transaction that are none."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes": the pairs of one statement, beside others of its transaction
+    that are none."""
     database.run(*_MOVED)
     database.enable("foo")
     database.run(

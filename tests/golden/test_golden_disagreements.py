@@ -1,4 +1,5 @@
-"""docs/emulator.md, "Where sources disagree" (reference cdc.md F), where no other test says what the emulator does."""
+"""docs/emulator.md, "Where sources disagree" (docs/reference/sqlserver_cdc.md, "Contradictions"), where no other test
+says what the emulator does."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_database_is_none_of_azure(database: CdcDatabase, emulator: Emulator) ->
 
 
 def test_large_values_have_no_limit_and_only_that_can_be_set(database: CdcDatabase) -> None:
-    """Reference cdc.md B.7: no error 7139."""
+    """See docs/reference/sqlserver_cdc.md, "Types": no error 7139."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(max))")
     database.enable("t")
     database.run("INSERT dbo.t VALUES (1, REPLICATE(CAST('x' AS varchar(max)), 200000))",

@@ -1,4 +1,5 @@
-"""Published transcripts with their own tables and values, statement by statement. Keys are those of cdc_golden.md."""
+"""Published transcripts with their own tables and values, statement by statement. Keys are those of
+docs/reference/sqlserver_cdc.md, "Published transcripts"."""
 
 from __future__ import annotations
 

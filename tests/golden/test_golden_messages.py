@@ -1,4 +1,5 @@
-"""Published messages and errors, word for word, through python-tds. Keys are those of cdc_golden.md."""
+"""Published messages and errors, word for word, through python-tds. Keys are those of docs/reference/sqlserver_cdc.md,
+"Published transcripts"."""
 
 from __future__ import annotations
 

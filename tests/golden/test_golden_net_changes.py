@@ -1,4 +1,5 @@
-"""Published net changes: nine scenarios in one window. Keys are those of reference cdc_golden.md."""
+"""Published net changes: nine scenarios in one window. Keys are those of docs/reference/sqlserver_cdc.md, "Published
+transcripts"."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_g23_net_all_with_merge(scenarios: CdcDatabase) -> None:
 
 
 def test_net_changes_of_a_moved_key_are_a_delete_and_an_insert(database: CdcDatabase) -> None:
-    """Reference cdc.md B.5, last line."""
+    """See docs/reference/sqlserver_cdc.md, "Net changes", last line of the table."""
     database.run("CREATE TABLE dbo.n (id int NOT NULL PRIMARY KEY, v varchar(20))", "INSERT dbo.n VALUES (1, 'x')")
     database.enable("n")
     database.run("UPDATE dbo.n SET id = 6 WHERE id = 1")
@@ -73,7 +74,7 @@ def test_net_changes_of_a_moved_key_are_a_delete_and_an_insert(database: CdcData
 
 
 def test_net_changes_have_no_sequence_value_and_no_command_id(scenarios: CdcDatabase) -> None:
-    """Reference cdc.md A.12."""
+    """See docs/reference/sqlserver_cdc.md, "Change functions"."""
     assert list(scenarios.net_changes("dbo_n")[0]) == ["__$start_lsn", "__$operation", "__$update_mask", "id", "v"]
     assert list(scenarios.all_changes("dbo_n")[0]) == [
         "__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "id", "v",

@@ -1,4 +1,5 @@
-"""Net changes of random histories over random windows, against the algorithm that reference cdc.md B.5 gives (GEN)."""
+"""Net changes of random histories over random windows, against the algorithm that docs/reference/sqlserver_cdc.md, "Net
+changes" gives (GEN)."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def _asked(database: CdcDatabase, option: str, window: tuple[bytes, bytes]) -> d
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_net_changes_follow_the_published_algorithm(database: CdcDatabase, seed: int) -> None:
-    """B.5: per key over the whole window, whatever happened before it."""
+    """See docs/reference/sqlserver_cdc.md, "Net changes": per key over the whole window, whatever happened before
+    it."""
     database.run("CREATE TABLE dbo.n (id int NOT NULL PRIMARY KEY, v int, w int)",
                  "INSERT dbo.n VALUES (1, 9, 0), (2, 9, 0), (3, 9, 0), (4, 9, 0)")  # fmt: skip
     database.enable("n")

@@ -1,4 +1,4 @@
-"""Rules of reference cdc.md, section B, that no transcript shows whole: keys, resuming, jobs, DDL, two instances."""
+"""Rules of docs/reference/sqlserver_cdc.md that no transcript shows whole: keys, resuming, jobs, DDL, two instances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emulator_process import Emulator
     ],
 )
 def test_update_of_one_row_in_another_key_is_a_delete_and_an_insert(database: CdcDatabase, key: str) -> None:
-    """B.2: a unique or the clustered index."""
+    """See docs/reference/sqlserver_cdc.md, "Row shapes": a unique or the clustered index."""
     database.run(f"CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY NONCLUSTERED, v varchar(5) NOT NULL, {key})",
                  "INSERT dbo.t (id, v, code) VALUES (1, 'a', 1)")  # fmt: skip
     database.enable("t")
@@ -32,7 +32,8 @@ def test_update_of_one_row_in_another_key_is_a_delete_and_an_insert(database: Cd
 
 
 def test_reader_resumes_strictly_after_any_row(database: CdcDatabase) -> None:
-    """B.3 (DBZ, FAB): with the operation a position is one row; without it an update pair is split."""
+    """See docs/reference/sqlserver_cdc.md, "Order of changes" (DBZ, FAB): with the operation a position is one row;
+    without it an update pair is split."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v int)")
     database.enable("t")
     database.run("INSERT dbo.t VALUES (1, 1), (2, 2)", "UPDATE dbo.t SET v = v + 1", "UPDATE dbo.t SET id = id + 10",
@@ -55,7 +56,8 @@ def test_reader_resumes_strictly_after_any_row(database: CdcDatabase) -> None:
 
 
 def test_long_transaction_is_captured_when_it_commits(database: CdcDatabase, emulator: Emulator) -> None:
-    """B.11; what it wrote first comes after what others committed meanwhile."""
+    """See docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs"; what it wrote first comes after what others
+    committed meanwhile."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t")
     with emulator.connect_pymssql(database.name) as long, long.cursor() as cursor:
@@ -72,7 +74,7 @@ def test_long_transaction_is_captured_when_it_commits(database: CdcDatabase, emu
 
 @pytest.mark.parametrize(("scan", "captured"), [("@maxtrans = 2, @maxscans = 2", 4), ("3, 1", 3), ("", 10)])
 def test_scan_takes_maxtrans_transactions_maxscans_times(database: CdcDatabase, scan: str, captured: int) -> None:
-    """A.9, B.11."""
+    """See docs/reference/sqlserver_cdc.md, "Scan by hand", "Capture and cleanup jobs"."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t")
     database.run(*(f"INSERT dbo.t VALUES ({i})" for i in range(10)), f"EXEC sys.sp_cdc_scan {scan}")
@@ -82,7 +84,8 @@ def test_scan_takes_maxtrans_transactions_maxscans_times(database: CdcDatabase, 
 
 
 def test_history_is_written_by_the_capture_job_and_not_for_instances_made_later(database: CdcDatabase) -> None:
-    """B.8 (MCP23): a row for each statement and each instance that existed then."""
+    """See docs/reference/sqlserver_cdc.md, "DDL" (MCP23): a row for each statement and each instance that existed
+    then."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t")
     database.run("ALTER TABLE dbo.t ADD a int")
@@ -98,7 +101,7 @@ def test_history_is_written_by_the_capture_job_and_not_for_instances_made_later(
 
 
 def test_column_that_is_added_again_has_another_id(database: CdcDatabase) -> None:
-    """B.8 (MCP23): what is captured is told apart by column_id."""
+    """See docs/reference/sqlserver_cdc.md, "DDL" (MCP23): what is captured is told apart by column_id."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, a int)")
     database.enable("t")
     database.run("ALTER TABLE dbo.t DROP COLUMN a", "ALTER TABLE dbo.t ADD a int")
@@ -109,7 +112,8 @@ def test_column_that_is_added_again_has_another_id(database: CdcDatabase) -> Non
 
 
 def test_two_instances_hand_over_each_commit_once_beside_a_writer(database: CdcDatabase, emulator: Emulator) -> None:
-    """B.9 (MCP23): the old one below the start of the new one, the new one from there."""
+    """See docs/reference/sqlserver_cdc.md, "Two instances" (MCP23): the old one below the start of the new one, the new
+    one from there."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t")
     written: list[int] = []
@@ -141,7 +145,7 @@ def test_two_instances_hand_over_each_commit_once_beside_a_writer(database: CdcD
 
 
 def test_instances_that_cleanup_made_equal_are_told_apart_by_their_date(database: CdcDatabase) -> None:
-    """B.9 (DBZ)."""
+    """See docs/reference/sqlserver_cdc.md, "Two instances" (DBZ)."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t", capture_instance="N'older'")
     database.run("WAITFOR DELAY '00:00:00.010'")

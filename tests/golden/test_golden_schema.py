@@ -1,4 +1,5 @@
-"""Published behaviour of types and DDL under CDC. Keys are those of reference cdc_golden.md."""
+"""Published behaviour of types and DDL under CDC. Keys are those of docs/reference/sqlserver_cdc.md, "Published
+transcripts"."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def test_g26_deleted_text_is_null(database: CdcDatabase) -> None:
 
 
 def test_max_types_are_null_in_the_before_image_unless_changed(database: CdcDatabase) -> None:
-    """Reference cdc.md B.7 (measured, FAB); long enough to be stored out of line."""
+    """See docs/reference/sqlserver_cdc.md, "Types" (measured, FAB); long enough to be stored out of line."""
     database.run(
         "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, n int, big nvarchar(max), bin varbinary(max))",
         "INSERT dbo.t VALUES (1, 1, REPLICATE(CAST(N'x' AS nvarchar(max)), 50000), 0x0102)",
@@ -42,7 +43,7 @@ def test_max_types_are_null_in_the_before_image_unless_changed(database: CdcData
 
 
 def test_g28_computed_primary_key_is_null_and_its_bit_set_on_insert_and_delete(database: CdcDatabase) -> None:
-    """G28 (R) EST; reference cdc.md B.7: not set on updates."""
+    """G28 (R) EST; docs/reference/sqlserver_cdc.md, "Types": not set on updates."""
     database.run(
         "CREATE TABLE dbo.t (actual_id int NOT NULL, data varchar(10), id AS (actual_id + 0) PERSISTED NOT NULL,"
         " CONSTRAINT pk_t PRIMARY KEY (id))"
@@ -164,7 +165,8 @@ def test_g37_dropped_column_is_null_from_then_on_even_if_added_again(database: C
 
 
 def test_altered_column_is_converted_in_every_instance(database: CdcDatabase) -> None:
-    """Reference cdc.md B.8: asynchronously, stored rows too; also when retyped twice before the scan."""
+    """See docs/reference/sqlserver_cdc.md, "DDL": asynchronously, stored rows too; also when retyped twice before the
+    scan."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, a int)")
     database.enable("t")
     database.enable("t", capture_instance="N'second'")
@@ -184,7 +186,7 @@ def test_altered_column_is_converted_in_every_instance(database: CdcDatabase) ->
 
 
 def test_g38_captured_column_cannot_be_renamed_and_the_table_not_truncated(database: CdcDatabase) -> None:
-    """G38 (R) FAB, CW; reference cdc.md B.8."""
+    """G38 (R) FAB, CW; docs/reference/sqlserver_cdc.md, "DDL"."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL, a int, CONSTRAINT pk_t PRIMARY KEY (id))")
     database.enable("t", captured_column_list="N'id'")
     assert database.error_of("EXEC sp_rename N'dbo.t.id', N'x', N'COLUMN'") == 4928

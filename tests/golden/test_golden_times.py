@@ -1,4 +1,5 @@
-"""Published transcripts that ask by time, or that a clock runs through. Keys are those of cdc_golden.md."""
+"""Published transcripts that ask by time, or that a clock runs through. Keys are those of
+docs/reference/sqlserver_cdc.md, "Published transcripts"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Published answers to windows, cleanup, instances, jobs and rights. Keys are those of reference cdc_golden.md."""
+"""Published answers to windows, cleanup, instances, jobs and rights. Keys are those of docs/reference/sqlserver_cdc.md,
+"Published transcripts"."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ def table(database: CdcDatabase) -> CdcDatabase:
     ],
 )
 def test_g44_invalid_window_is_error_313(table: CdcDatabase, low: str, high: str, option: str) -> None:
-    """G44 (R) FAB 2.1, CTEST; reference cdc.md B.4."""
+    """G44 (R) FAB 2.1, CTEST; docs/reference/sqlserver_cdc.md, "Windows"."""
     assert table.error_of(_CALL.format(low, high, option)) == 313
     net = _CALL.replace("all_changes", "net_changes").format(low, high, option)
     assert table.error_of(net) == 313
 
 
 def test_g44_option_is_trimmed_and_not_case_sensitive(table: CdcDatabase) -> None:
-    """Reference cdc.md A.12."""
+    """See docs/reference/sqlserver_cdc.md, "Change functions"."""
     assert len(table.query(_CALL.format(_LOW, _HIGH, " ALL Update OLD "))) == 4
 
 
@@ -80,7 +81,7 @@ def test_g46_cleanup_of_two_tables_trims_the_time_line_only_below_both(database:
 
 
 def test_cleanup_refuses_what_is_no_entry_and_never_lowers(table: CdcDatabase) -> None:
-    """Reference cdc.md A.10."""
+    """See docs/reference/sqlserver_cdc.md, "Cleanup"."""
     clean = "EXEC sys.sp_cdc_cleanup_change_table N'dbo_t', {0}"
     assert table.error_of(clean.format("0x00000022000000010001")) == 22964
     assert table.error_of(clean.format("NULL, 0")) == 22850
@@ -140,7 +141,7 @@ def test_stop_of_a_stopped_job_is_refused_by_the_agent(table: CdcDatabase) -> No
 
 
 def test_min_lsn_is_null_until_the_enabling_is_captured_though_help_shows_it(database: CdcDatabase) -> None:
-    """Reference cdc.md A.5, A.13."""
+    """See docs/reference/sqlserver_cdc.md, "Reports", "Scalar functions"."""
     database.run("CREATE TABLE dbo.a (id int NOT NULL PRIMARY KEY)", "CREATE TABLE dbo.b (id int NOT NULL PRIMARY KEY)")
     database.enable("a")
     database.run("EXEC sys.sp_cdc_enable_table N'dbo', N'b', @role_name = NULL")
@@ -191,7 +192,7 @@ def test_g52_select_on_the_change_table_alone_opens_only_it(table: CdcDatabase, 
 
 
 def test_gating_role_is_needed_beside_select(database: CdcDatabase, emulator: Emulator) -> None:
-    """Reference cdc.md A.3, A.5."""
+    """See docs/reference/sqlserver_cdc.md, "Enabling a table", "Reports"."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))",
                  "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = N'cdc_readers'")  # fmt: skip
     database.run("EXEC sys.sp_cdc_stop_job")

@@ -33,8 +33,8 @@ def bits_by_byte(ordinals: Iterable[int]) -> tuple[tuple[int, int], ...]:
 def is_changed(mask: bytes, ordinal: int) -> bool:
     """Whether the bit of a column is set in an update mask. ordinal: 1-based, of the capture instance.
 
-    The bits are counted from the right: ordinal 1 is the lowest bit of the last byte (cdc.md B.6). An ordinal beyond
-    the mask is not set.
+    The bits are counted from the right: ordinal 1 is the lowest bit of the last byte (docs/reference/sqlserver_cdc.md,
+    "Update mask"). An ordinal beyond the mask is not set.
     """
     byte, bit = divmod(ordinal - 1, 8)
     return byte < len(mask) and bool(mask[len(mask) - 1 - byte] >> bit & 1)

@@ -1,4 +1,4 @@
-"""The retention of change tables (reference cdc.md A.10, B.11).
+"""The retention of change tables (docs/reference/sqlserver_cdc.md, "Cleanup", "Capture and cleanup jobs").
 
 First the low end is raised, then changes are deleted, then the time line is trimmed: that order makes a reader's second
 look at ``fn_cdc_get_min_lsn`` after its read safe. Deletes go in small batches, each a transaction of its own where the

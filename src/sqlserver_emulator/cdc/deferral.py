@@ -1,9 +1,9 @@
 """A statement that assigns key columns: its rows wait here until it has ended, and are then put in order. Pure.
 
-Such a statement is carried out as deletes and inserts (reference cdc.md B.2). As long as no row takes over a key that
-another row of the statement gives up, each row is a pair of its own. Otherwise (SET id = id + 1, two keys swapped) all
-deletes come before all inserts: whoever applies the changes one after another never meets a key twice, and never
-deletes a row that has just come. What the changes look like is ``row_changes``'.
+Such a statement is carried out as deletes and inserts (docs/reference/sqlserver_cdc.md, "Row shapes"). As long as no
+row takes over a key that another row of the statement gives up, each row is a pair of its own. Otherwise (SET id = id +
+1, two keys swapped) all deletes come before all inserts: whoever applies the changes one after another never meets a
+key twice, and never deletes a row that has just come. What the changes look like is ``row_changes``'.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class InstancePlan:
 
 
 def plan_instance(run: Run, database: CdcDatabase, table: SourceTable, request: InstanceRequest) -> InstancePlan:
-    """Check a request against the table and the instances there are. Raises the errors of reference cdc.md A.3."""
+    """Check a request against the table and the instances there are. Raises the errors of
+    docs/reference/sqlserver_cdc.md, "Enabling a table"."""
     name = _instance_name(run, database, table, request.capture_instance)
     if any(column.name in _RESERVED for column in table.columns):
         raise cdc_error(22975, table.name)

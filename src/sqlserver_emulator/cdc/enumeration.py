@@ -33,9 +33,10 @@ FROM (SELECT :sys.cdc_check_window(:object_id, 'all', $1, $2, $3) AS is_open OFF
 LEFT JOIN :view AS c ON g.is_open AND :window AND (c."__$operation" <> 3 OR :option = 'all update old')
 WHERE c."__$operation" IS NOT NULL OR NOT g.is_open"""
 
-# One row a key: its last change in the window, its operation told by the first and the last one (cdc.md B.5). Rows of
-# a key come in order of commit, command, sequence and operation; an update pair is 3 before 4, so a key whose first row
-# is a 3 begins with an update. The mask is that of a result 4 only.
+# One row a key: its last change in the window, its operation told by the first and the last one
+# (docs/reference/sqlserver_cdc.md, "Net changes"). Rows of a key come in order of commit, command, sequence and
+# operation; an update pair is 3 before 4, so a key whose first row is a 3 begins with an update. The mask is that of a
+# result 4 only.
 _NET_CHANGES = """\
 SELECT n."__$start_lsn",
        CASE WHEN n."__$operation" IS NULL THEN NULL WHEN n."__$operation" = 1 THEN 1

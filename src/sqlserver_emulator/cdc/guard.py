@@ -1,4 +1,5 @@
-"""What CDC says to DDL on tracked tables (reference cdc.md B.8): refusals by number, and the end of instances.
+"""What CDC says to DDL on tracked tables (docs/reference/sqlserver_cdc.md, "DDL"): refusals by number, and the end of
+instances.
 
 The engine asks through ``engine.ddl.hooks`` in the statement's transaction, before the change.
 """

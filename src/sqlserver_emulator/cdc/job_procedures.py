@@ -1,4 +1,5 @@
-"""``sp_cdc_add_job``, ``change``, ``drop``, ``start``, ``stop``, ``help_jobs`` (reference cdc.md A.8)."""
+"""``sp_cdc_add_job``, ``change``, ``drop``, ``start``, ``stop``, ``help_jobs`` (docs/reference/sqlserver_cdc.md, "Job
+procedures")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``sp_cdc_scan`` and ``sp_cdc_cleanup_change_table``: what the jobs do, done by hand (reference cdc.md A.9, A.10)."""
+"""``sp_cdc_scan`` and ``sp_cdc_cleanup_change_table``: what the jobs do, done by hand (docs/reference/sqlserver_cdc.md,
+"Scan by hand", "Cleanup")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CDC's errors by number (reference cdc.md A.16): one table of severities and texts, one way to raise them.
+"""CDC's errors by number (docs/reference/sqlserver_cdc.md, "Errors"): one table of severities and texts, one way to
+raise them.
 
 Texts are those published; guidance sentences that are not known word for word are left out. Clients match numbers.
 """

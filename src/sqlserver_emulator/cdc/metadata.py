@@ -1,4 +1,5 @@
-"""The metadata tables of schema cdc (reference cdc.md A.14) and how CDC's relations enter the emulator's catalog.
+"""The metadata tables of schema cdc (docs/reference/sqlserver_cdc.md, "Metadata tables") and how CDC's relations enter
+the emulator's catalog.
 
 Owns their columns, in order and exactly typed. Who fills them: ``enable`` (change_tables, captured_columns,
 index_columns), ``capture`` (lsn_time_mapping, ddl_history).

@@ -1,7 +1,7 @@
 """``sp_cdc_help_change_data_capture``, ``sp_cdc_get_captured_columns``, ``sp_cdc_get_ddl_history``.
 
-Reference cdc.md A.5 to A.7. They show an instance to who may read it: db_owner, or SELECT on the captured columns and
-the gating role.
+See docs/reference/sqlserver_cdc.md, "Reports". They show an instance to who may read it: db_owner, or SELECT on the
+captured columns and the gating role.
 """
 
 from __future__ import annotations

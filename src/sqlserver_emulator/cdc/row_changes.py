@@ -1,7 +1,8 @@
 """Changes of rows within a logged transaction: who takes them, how they are numbered, when an update is a 1/2 pair.
 
-Owns sequence values (one for each row in the log), command ids (one counter over all instances, reference cdc.md B.3)
-and the deferred update (B.2). Where a transaction begins and ends is ``transactions``'; bytes are ``rows``'.
+Owns sequence values (one for each row in the log), command ids (one counter over all instances,
+docs/reference/sqlserver_cdc.md, "Order of changes") and the deferred update ("Row shapes" there). Where a transaction
+begins and ends is ``transactions``'; bytes are ``rows``'.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of a change table: which rows one logged change becomes, their masks, and their bytes for COPY BINARY. Pure.
 
-Owns the shapes of reference cdc.md B.2 (what a statement writes), B.6 (update masks) and B.7 (which values are NULL).
-Positions, transactions and tables are ``capture``'s.
+Owns the shapes of docs/reference/sqlserver_cdc.md: "Row shapes" (what a statement writes), "Update mask" and "Types"
+(which values are NULL). Positions, transactions and tables are ``capture``'s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a scan that failed says (reference cdc.md B.8): the cause by SQL Server's number, then that the scan failed.
+"""What a scan that failed says (docs/reference/sqlserver_cdc.md, "DDL"): the cause by SQL Server's number, then that
+the scan failed.
 
 A change table that cannot follow a new type of its source column is the usual cause: what it holds does not fit.
 """

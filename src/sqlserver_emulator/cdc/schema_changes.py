@@ -1,4 +1,5 @@
-"""What the capture job does when the log tells of DDL (reference cdc.md B.8): history, and retyped columns.
+"""What the capture job does when the log tells of DDL (docs/reference/sqlserver_cdc.md, "DDL"): history, and retyped
+columns.
 
 Runs in the capture job's transaction.
 

@@ -1,7 +1,7 @@
 """``sp_cdc_enable_db``, ``sp_cdc_disable_db``, ``sp_cdc_enable_table``, ``sp_cdc_disable_table``.
 
-Owns arguments, rights, the order of checks, messages (reference cdc.md A.1 to A.4). The work is in ``enable_database``,
-``enable_table`` and ``disable``.
+Owns arguments, rights, the order of checks, messages (docs/reference/sqlserver_cdc.md, "Enabling a database" to
+"Disabling a table"). The work is in ``enable_database``, ``enable_table`` and ``disable``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""``cdc.lsn_time_mapping``: which transaction was committed when. Owns its rows (reference cdc.md B.10), their order.
+"""``cdc.lsn_time_mapping``: which transaction was committed when. Owns its rows (docs/reference/sqlserver_cdc.md, "Time
+mapping"), their order.
 
 Rows of one scan gather here and are written with the changes. Times are the server's local time, as datetime rounds it.
 """

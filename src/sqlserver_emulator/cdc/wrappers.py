@@ -1,4 +1,5 @@
-"""``sp_cdc_generate_wrapper_function`` (reference cdc.md A.11): scripts of functions that ask for changes by time.
+"""``sp_cdc_generate_wrapper_function`` (docs/reference/sqlserver_cdc.md, "Wrapper functions"): scripts of functions
+that ask for changes by time.
 
 Owns what those functions do; who runs a script makes the function, in a schema of his own.
 """

@@ -57,7 +57,8 @@ def _mend_verdict(settings: TableSettings, validity: Validity, facts: ServerFact
 
 
 def _role(subject: str, sighting: TableSighting, facts: ServerFacts) -> Iterator[Finding]:
-    """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner (cdc.md A.13)."""
+    """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner
+    (docs/reference/sqlserver_cdc.md, "Scalar functions")."""
     assert sighting.instance is not None  # noqa: S101  (examine_table saw to it)
     name = sighting.instance.identity.name
     role = facts.roles.get(name)

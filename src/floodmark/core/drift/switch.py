@@ -1,7 +1,8 @@
 """A switch of capture instances: from the one that lacks a column to a second one that has it, without a change lost.
 
-Both instances capture every change from their own start on, under the same LSNs (reference cdc.md B.9). So a pipeline
-may go over as soon as its watermark has reached the start of the second: what comes after it is in both.
+Both instances capture every change from their own start on, under the same LSNs (docs/reference/sqlserver_cdc.md, "Two
+instances"). So a pipeline may go over as soon as its watermark has reached the start of the second: what comes after it
+is in both.
 """
 
 from __future__ import annotations

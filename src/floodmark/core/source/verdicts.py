@@ -2,8 +2,9 @@
 
 Nothing is ever skipped to make a window readable. Two facts of the server shape the rules: ``fn_cdc_get_min_lsn`` is
 NULL, or zero, until the capture job has processed the enabling of the table, and zero for who may not see the instance
-(cdc.md A.13); and an idle source still makes an entry in ``cdc.lsn_time_mapping`` every five minutes, so that a log
-without new entries means a capture job that does not run, and not a database without work.
+(docs/reference/sqlserver_cdc.md, "Scalar functions"); and an idle source still makes an entry in
+``cdc.lsn_time_mapping`` every five minutes, so that a log without new entries means a capture job that does not run,
+and not a database without work.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def classify_read(
 ) -> Validity:  # fmt: skip
     """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.
 
-    Cleanup raises the low end before it deletes, so a low end that is still low enough proves it (cdc.md B.4).
+    Cleanup raises the low end before it deletes, so a low end that is still low enough proves it
+    (docs/reference/sqlserver_cdc.md, "Windows").
     to_lsn: where the window ends, with the commit time that it had when it was planned: the log must be that one still.
     """
     state = TableState(sighting.table, after_lsn, instance.identity, consistent=False)

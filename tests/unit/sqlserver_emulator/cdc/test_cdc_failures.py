@@ -1,4 +1,5 @@
-"""How a failure below CDC is told (reference cdc.md A.16): 22830 to 22833 quote it; CDC's own errors stay theirs."""
+"""How a failure below CDC is told (docs/reference/sqlserver_cdc.md, "Errors"): 22830 to 22833 quote it; CDC's own
+errors stay theirs."""
 
 from __future__ import annotations
 

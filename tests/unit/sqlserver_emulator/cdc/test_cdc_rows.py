@@ -124,7 +124,7 @@ def test_max_type_is_null_in_the_before_image_unless_changed() -> None:
 
 
 def test_masks_are_those_of_real_servers() -> None:
-    """Reference cdc.md B.6."""
+    """See docs/reference/sqlserver_cdc.md, "Update mask"."""
     assert mask_bytes(range(1, 14), 13).hex() == "1fff"
     assert mask_bytes([4], 13).hex() == "0008"
     assert mask_bytes(range(1, 10), 9).hex() == "01ff"
