@@ -1,0 +1,123 @@
+"""Every document that the repository refers to exists, with the headings, anchors and decisions that are named."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SUFFIXES = {".cfg", ".json", ".md", ".mjs", ".py", ".sh", ".sql", ".toml", ".yaml", ".yml", ""}
+MADE_BY_TESTS = {"build/conformance.md"}
+SKIPPED = {".git", "__pycache__", "build", "corpus", "dist", "found", "node_modules"}
+KEPT_HIDDEN = {".ci", ".devcontainer", ".github"}
+
+_DOCUMENT = re.compile(
+    r"(?<![\w./:*-])(?<!/ \")(?P<path>(?:(?:[\w-]+|\.{1,2}|\.github)/)*[\w-]+\.md|README(?=,? \\?\"))\b"
+    r"(?:\#(?P<anchor>[\w-]+))?"
+    r"(?P<headings>(?:(?:,| and|, and| to) \\?\"[^\"\\]+\\?\")*)"
+)
+_DECISION = re.compile(r"\b(?:ADR |adr |docs/adr/)(\d+)\b")
+_LINE_END = re.compile(r"\s*\n\s*(?:(?:#|--|//|\*) )?\s*")
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED and (not name.startswith(".") or name in KEPT_HIDDEN)
+        )
+        yield Path(folder), sorted(names)
+
+
+@cache
+def texts(root: Path) -> list[tuple[Path, str]]:
+    """Return each text file of the repository, with its text on one line."""
+    return [
+        (path, _LINE_END.sub(" ", path.read_text(encoding="utf-8", errors="replace")))
+        for folder, names in _folders(root)
+        for path in (folder / name for name in names)
+        if path.suffix in SUFFIXES and path.is_file()
+    ]
+
+
+@cache
+def headings(document: Path) -> list[str]:
+    """Return the headings of a Markdown document, without those in its blocks of code."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^#+ (.+?)\s*$", text, flags=re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that GitHub makes of a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def broken(root: Path, citing: Path, text: str) -> Iterator[str]:
+    """Yield each reference in a text to a document, heading, anchor or decision that does not exist."""
+    for match in _DOCUMENT.finditer(text):
+        name = match["path"] if match["path"].endswith(".md") else match["path"] + ".md"
+        if name in MADE_BY_TESTS:
+            continue
+        document = next((path for path in (citing.parent / name, root / name) if path.is_file()), None)
+        if document is None:
+            yield name
+            continue
+        found = headings(document)
+        if match["anchor"] and match["anchor"] not in {anchor(heading) for heading in found}:
+            yield f"{name}#{match['anchor']}"
+        for heading in re.findall(r"\"([^\"\\]+)\\?\"", match["headings"]):
+            if heading not in found:
+                yield f'{name}, "{heading}"'
+    for number in _DECISION.findall(text):
+        if not any((root / "docs" / "adr").glob(f"{int(number):04d}-*.md")):
+            yield f"ADR {number}"
+
+
+def test_every_reference_to_a_document_leads_somewhere() -> None:
+    lost = [
+        f"{path.relative_to(REPOSITORY)}: {reference}"
+        for path, text in texts(REPOSITORY)
+        if path != Path(__file__).resolve()
+        for reference in broken(REPOSITORY, path, text)
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("text", "references"),
+    [
+        ("see docs/there.md", []),
+        ("see docs/gone.md", ["docs/gone.md"]),
+        ("[a](docs/there.md#its-heading) [b](docs/there.md#other)", ["docs/there.md#other"]),
+        ('docs/there.md, "Its heading" and "Other"', ['docs/there.md, "Other"']),
+        ('docs/there.md,\n    # "Its\n    # heading", "No\n    # such"', ['docs/there.md, "No such"']),
+        ("'(docs/there.md, \\\"Other\\\")'", ['docs/there.md, "Other"']),
+        ('docs/there.md, "In code"', ['docs/there.md, "In code"']),
+        ("https://example.org/docs/gone.md", []),
+        ("ADR 7 and ADR 8, docs/adr/0009", ["ADR 8", "ADR 0009"]),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_found(tmp_path: Path, text: str, references: list[str]) -> None:
+    (tmp_path / "docs" / "adr").mkdir(parents=True)
+    (tmp_path / "docs" / "there.md").write_text("# There\n\n## Its heading\n\n```\n# In code\n```\n", encoding="utf-8")
+    (tmp_path / "docs" / "adr" / "0007-a-decision.md").touch()
+    (tmp_path / "module.py").write_text(text, encoding="utf-8")
+    found = {path.name: list(broken(tmp_path, path, read)) for path, read in texts(tmp_path)}
+    assert found["module.py"] == references
+
+
+def test_every_document_is_referred_to() -> None:
+    """A page that nothing links to is not found by a reader."""
+    cited = {
+        path.resolve()
+        for citing, text in texts(REPOSITORY)
+        for match in _DOCUMENT.finditer(text)
+        for path in (citing.parent / match["path"], REPOSITORY / match["path"])
+        if path.resolve() != citing
+    }
+    pages = {path for path, _ in texts(REPOSITORY) if path.match("docs/*.md") or path.match("docs/reference/*.md")}
+    assert sorted(page.relative_to(REPOSITORY).as_posix() for page in pages - cited) == []
