@@ -38,18 +38,18 @@ def read_by_tedious(address: Address, database: str, statement: str) -> float:
 
 
 def _measure(command: list[str], address: Address, database: str, statement: str) -> float:
-    told = {
+    reported = {
         "host": address.host, "port": address.port, "user": address.user, "password": address.password,
         "ca": str(address.ca_file), "database": database, "statement": statement, "modules": str(_NODE_FOLDER),
     }  # fmt: skip
     done = subprocess.run(
-        command, input=json.dumps(told), capture_output=True, text=True, check=True, timeout=_MOST_SECONDS,
+        command, input=json.dumps(reported), capture_output=True, text=True, check=True, timeout=_MOST_SECONDS,
         cwd=_HERE.parent,
     )  # fmt: skip
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
-def _jdbc(told: dict[str, Any]) -> float:
+def _jdbc(reported: dict[str, Any]) -> float:
     """A scan that Spark throws away. The first one pays for compiling and connecting, so the second is measured."""
     from pyspark.sql import SparkSession
 
@@ -62,9 +62,9 @@ def _jdbc(told: dict[str, Any]) -> float:
     session = SparkSession.builder.getOrCreate()
     try:
         frame = session.read.format("jdbc").options(
-            driver="com.microsoft.sqlserver.jdbc.SQLServerDriver", url=f"jdbc:sqlserver://{told['host']}:{told['port']}",
-            user=told["user"], password=told["password"], databaseName=told["database"], encrypt="true",
-            trustServerCertificate="true", fetchsize="8192", query=told["statement"],
+            driver="com.microsoft.sqlserver.jdbc.SQLServerDriver", url=f"jdbc:sqlserver://{reported['host']}:{reported['port']}",
+            user=reported["user"], password=reported["password"], databaseName=reported["database"], encrypt="true",
+            trustServerCertificate="true", fetchsize="8192", query=reported["statement"],
         ).load()  # fmt: skip
         frame.limit(1000).write.format("noop").mode("overwrite").save()
         begun = time.perf_counter()

@@ -27,7 +27,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.columns import carried_columns
+from floodmark.sources.cdc.columns import supported_columns
 from floodmark.spark.data_source import ChangesPart, SqlServerReader
 from floodmark.spark.stage import StageWriter, staging_batch, staging_schema
 from floodmark_laptop.stack import Stack
@@ -160,7 +160,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     source = source_connection(stack, database)
     bounds = (interval.after_lsn.value, interval.to_lsn.value)
     drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
-    columns = carried_columns(table.instance.table, table.temporal)
+    columns = supported_columns(table.instance.table, table.temporal)
     warehouse = warehouse_connection(stack)
     writer = StageWriter(table, _FLOOR_TABLE, plan.to_lsn, warehouse)
     batches = [

@@ -15,7 +15,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import ChangesPart, SqlServerReader
-from floodmark.spark.error_transport import CarriedError, recover
+from floodmark.spark.error_transport import TransportedError, recover
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
 from floodmark.sync.ports.run import StagedRows
@@ -60,7 +60,7 @@ def _recovered() -> Iterator[None]:
     """As ``SparkStager`` does with what its workers raise."""
     try:
         yield
-    except CarriedError as error:
+    except TransportedError as error:
         found = recover(error)
         assert found is not None
         raise found from None

@@ -64,7 +64,8 @@ class Workload:
         """One transaction."""
         kinds: list[tuple[Callable[[], None], int]] = [
             (self._place_order, 24), (self._pay, 14), (self._change_status, 12), (self._change_customer, 8),
-            (self._change_nothing, 5), (self._change_lob, 8), (self._change_beside_lob, 5), (self._move_product_key, 4),
+            (self._change_nothing, 5), (self._change_lob, 8), (self._change_next_to_lob, 5),
+            (self._move_product_key, 4),
             (self._move_line_key, 4), (self._insert_and_delete, 4), (self._delete_and_insert, 4),
             (self._delete_order, 5), (self._set_nulls, 4), (self._extremes, 2), (self._many_rows, 3),
             (self._rolled_back_work, 6), (self._new_people_and_products, 6),
@@ -239,7 +240,7 @@ class Workload:
             (self._bytes(), self._random.choice(self._products)),
         )
 
-    def _change_beside_lob(self) -> None:
+    def _change_next_to_lob(self) -> None:
         self._execute(
             "UPDATE dbo.Customers SET Email = %s WHERE CustomerID = %s",
             (f"n{self._random.randrange(10**9)}@example.org", self._random.choice(self._customers)),

@@ -13,7 +13,7 @@ from floodmark.core.alert import Alert
 from floodmark.core.policies import OnGap
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.repair import end_repair
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
@@ -50,7 +50,7 @@ class Told:
 class Runner:
     shop: Shop
     source: SmallSource
-    told: Told = field(default_factory=Told)
+    reported: Told = field(default_factory=Told)
     stager: SmallStager = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,23 +58,23 @@ class Runner:
 
     def run(self, **chosen: Any) -> OpenResult:
         """One run of the pipeline, as its DAG does it."""
-        opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.told)
+        opened = open_window(settings(**chosen), self.source, self.shop.ledger, alerts=self.reported)
         self.finish(opened)
         return opened
 
-    def desk(self, **chosen: Any) -> LoadDesk:
-        return LoadDesk(
-            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.told
+    def planner(self, **chosen: Any) -> LoadPlanner:
+        return LoadPlanner(
+            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.reported
         )  # fmt: skip
 
     def load(self, **chosen: Any) -> OpenResult:
         """One run of the load DAG without params."""
-        opened = self.desk(**chosen).open_pending()
+        opened = self.planner(**chosen).open_pending()
         self.finish(opened)
         return opened
 
     def reload(self, where: str = "", **chosen: Any) -> None:
-        self.finish(self.desk(**chosen).open_reload(ORDERS, where))
+        self.finish(self.planner(**chosen).open_reload(ORDERS, where))
 
     def finish(self, opened: OpenResult) -> None:
         if opened.window_id is None:
@@ -83,7 +83,7 @@ class Runner:
         load_window(opened.window_id, ledger, self.shop.warehouse, self.source, self.stager)
         check_window(opened.window_id, ledger, NoChecks())
         advance_window(opened.window_id, ledger, self.shop.warehouse)
-        end_repair(ledger.read_window(opened.window_id).plan, self.told)
+        end_repair(ledger.read_window(opened.window_id).plan, self.reported)
 
     def equal(self) -> bool:
         found = {key: row[0] for key, row in self.shop.target().items()}

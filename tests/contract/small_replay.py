@@ -13,7 +13,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
 from floodmark.core.interval import Interval
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.replay import Replay
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
@@ -81,10 +81,10 @@ class Pipeline:
 
     def reload(self, **chosen: Any) -> None:
         """A load of the whole table."""
-        self.finish(self.desk(**chosen).open_reload(ORDERS))
+        self.finish(self.load_planner(**chosen).open_reload(ORDERS))
 
-    def desk(self, **chosen: Any) -> LoadDesk:
-        return LoadDesk(settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse)
+    def load_planner(self, **chosen: Any) -> LoadPlanner:
+        return LoadPlanner(settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse)
 
     def finish(self, opened: OpenResult) -> None:
         if opened.window_id is not None:

@@ -13,7 +13,7 @@ from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import TableCounts, WindowPlan
 from floodmark.sync.ports.run import StagedRows
@@ -76,7 +76,9 @@ class SmallSource:
     ) -> SourceSnapshot:  # fmt: skip
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
-        sighting = TableSighting(ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last)
+        table_seen = TableSnapshot(
+            ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last
+        )
         now = self.committed_at(self.position)
         there = range(min(START, self.min_lsn), self.position + 1)
         entries = {
@@ -84,7 +86,7 @@ class SmallSource:
             for asked in positions
         }
         return SourceSnapshot(
-            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(sighting, **self.seen),), entries,
+            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(table_seen, **self.seen),), entries,
             clock_back_seconds=self.clock_back_seconds,
         )  # fmt: skip
 

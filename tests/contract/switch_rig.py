@@ -24,10 +24,10 @@ from floodmark.sources.cdc.instances import SqlServerInstances
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.verify import verify_tables
-from floodmark.sync.drift.switch import SwitchDesk
+from floodmark.sync.drift.switch import SwitchPlanner
 from floodmark.sync.drift.switch_steps import SwitchSteps
 from floodmark.sync.drift.watch import DriftWatch
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
@@ -77,8 +77,8 @@ class SwitchRig:
         )  # fmt: skip
 
     @property
-    def desk(self) -> SwitchDesk:
-        return SwitchDesk(
+    def planner(self) -> SwitchPlanner:
+        return SwitchPlanner(
             self.source_name, self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
             self.ledger, self.drift, self.switches, self.alerts,
         )  # fmt: skip
@@ -117,18 +117,18 @@ class SwitchRig:
         return self.finish(self.open(name))
 
     def open_load(self, name: str, table: TableName, where: str) -> int:
-        window_id = self.load_desk(name).open_reload(table, where).window_id
+        window_id = self.load_planner(name).open_reload(table, where).window_id
         assert window_id is not None
         return window_id
 
-    def load_desk(self, name: str = "shop") -> LoadDesk:
-        return LoadDesk(
+    def load_planner(self, name: str = "shop") -> LoadPlanner:
+        return LoadPlanner(
             self._settings(name), SqlServerSource(self.at), self.ledger, self.warehouse, self.watch, self.alerts
         )
 
     def approve(self) -> None:
-        ((event, _),) = self.desk.list_proposed()
-        self.desk.approve(event.event_id, "somebody")
+        ((event, _),) = self.planner.list_proposed()
+        self.planner.approve(event.event_id, "somebody")
 
     def pinned(self, name: str = "shop") -> InstanceIdentity | None:
         return self.ledger.read_tables(name)[self.tables[name]].identity

@@ -15,11 +15,11 @@ from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
 from floodmark.app.context import AppContext
 from floodmark.cli.main import app
 from floodmark.config import Config, load_config
-from floodmark.core.alert import Alert, build_over_message, build_raised_message
+from floodmark.core.alert import Alert, build_ended_message, build_raised_message
 from floodmark.core.errors import AlertNotSentError, ConfigError
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
-from floodmark.sync.alerts import AlertDesk, Channel
+from floodmark.sync.alerts import AlertService, Channel
 from floodmark.wiring.alerts import wire_channels
 
 SECRET = "s3cretTokenOfTheChannel"
@@ -29,7 +29,7 @@ ALERT = Alert(
     event_key="run_failed:shop",
 )  # fmt: skip
 MESSAGE = build_raised_message(ALERT, RAISED)
-OVER = build_over_message(ALERT, RAISED, RAISED.replace(hour=13))
+OVER = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13))
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
 warehouse: {conn_id: warehouse}
@@ -181,17 +181,17 @@ def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     webhook, email = request.getfixturevalue("webhook"), request.getfixturevalue("email")
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), [webhook, email])
+    planner = AlertService(lambda: PostgresAlertLedger(database), [webhook, email])
     mails.login = ("oncall", "another")
-    desk.raise_alert(ALERT)
-    desk.raise_alert(ALERT)
+    planner.raise_alert(ALERT)
+    planner.raise_alert(ALERT)
     assert (len(posts.taken), len(mails.taken)) == (1, 0)
     assert "Channel mail was not told of alert run_failed:shop" in caplog.text
     mails.login = ("oncall", SECRET)
-    desk.raise_alert(ALERT)
-    desk.raise_alert(ALERT)
+    planner.raise_alert(ALERT)
+    planner.raise_alert(ALERT)
     assert (len(posts.taken), len(mails.taken)) == (1, 2)
-    desk.end_alert(ALERT.event_key)
+    planner.end_alert(ALERT.event_key)
     assert posts.texts[1].startswith("*Floodmark: over: run failed: shop*")
     assert len(mails.taken) == 4
     assert SECRET not in caplog.text

@@ -16,7 +16,7 @@ from floodmark.core.errors import AlertNotSentError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
-from floodmark.sync.alerts import AlertDesk, Delivery
+from floodmark.sync.alerts import AlertService, Delivery
 
 ALERT = Alert(
     kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
@@ -51,52 +51,54 @@ def channel() -> ListChannel:
 
 
 @pytest.fixture
-def desk(database: WarehouseConnection, channel: ListChannel) -> AlertDesk:
-    return AlertDesk(lambda: PostgresAlertLedger(database), [channel])
+def service(database: WarehouseConnection, channel: ListChannel) -> AlertService:
+    return AlertService(lambda: PostgresAlertLedger(database), [channel])
 
 
-def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(desk: AlertDesk, channel: ListChannel) -> None:
+def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(
+    service: AlertService, channel: ListChannel
+) -> None:
     for _ in range(3):
-        desk.raise_alert(ALERT)
+        service.raise_alert(ALERT)
     assert channel.titles == [RAISED]
     for _ in range(2):
-        desk.end_alert(ALERT.event_key)
+        service.end_alert(ALERT.event_key)
     assert channel.titles == [RAISED, OVER]
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     assert channel.titles == [RAISED, OVER, RAISED]
 
 
 def test_how_it_ended_is_told_also_to_a_channel_that_hears_of_it_later(
-    desk: AlertDesk, channel: ListChannel
+    service: AlertService, channel: ListChannel
 ) -> None:  # fmt: skip
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     channel.broken = True
-    desk.end_alert(ALERT.event_key, "ada rejected it.")
+    service.end_alert(ALERT.event_key, "ada rejected it.")
     channel.broken = False
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     assert channel.titles == [RAISED, OVER]
     assert channel.outcomes == ["ada rejected it."]
 
 
-def test_events_of_other_keys_are_alerts_of_their_own(desk: AlertDesk, channel: ListChannel) -> None:
-    desk.raise_alert(ALERT)
-    desk.raise_alert(replace(ALERT, event_key="run_failed:hr", subject="hr", table=None))
+def test_events_of_other_keys_are_alerts_of_their_own(service: AlertService, channel: ListChannel) -> None:
+    service.raise_alert(ALERT)
+    service.raise_alert(replace(ALERT, event_key="run_failed:hr", subject="hr", table=None))
     assert channel.titles == [RAISED, "Floodmark: run failed: hr"]
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     assert channel.titles[2:] == [OVER]
 
 
-def test_end_of_what_never_began_is_silent(desk: AlertDesk, channel: ListChannel) -> None:
-    desk.end_alert(ALERT.event_key)
-    desk.end_alerts(ALERT.kind, ALERT.subject)
+def test_end_of_what_never_began_is_silent(service: AlertService, channel: ListChannel) -> None:
+    service.end_alert(ALERT.event_key)
+    service.end_alerts(ALERT.kind, ALERT.subject)
     assert channel.titles == []
 
 
-def test_all_alerts_of_a_kind_about_a_subject_end_together(desk: AlertDesk, channel: ListChannel) -> None:
+def test_all_alerts_of_a_kind_about_a_subject_end_together(service: AlertService, channel: ListChannel) -> None:
     others = [replace(ALERT, event_key="run_failed:shop:2"), replace(ALERT, event_key="lag:shop", kind="lag")]
     for alert in (ALERT, *others):
-        desk.raise_alert(alert)
-    desk.end_alerts(ALERT.kind, ALERT.subject)
+        service.raise_alert(alert)
+    service.end_alerts(ALERT.kind, ALERT.subject)
     assert channel.titles[3:] == [OVER, OVER]
 
 
@@ -104,134 +106,138 @@ def test_channel_that_was_out_of_reach_is_told_the_next_time(
     database: WarehouseConnection, channel: ListChannel
 ) -> None:  # fmt: skip
     other = ListChannel("other", broken=True)
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), [other, channel])
-    desk.raise_alert(ALERT)
+    service = AlertService(lambda: PostgresAlertLedger(database), [other, channel])
+    service.raise_alert(ALERT)
     assert (channel.titles, other.titles) == ([RAISED], [])
     other.broken = False
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     assert (channel.titles, other.titles) == ([RAISED], [RAISED])
     channel.broken = True
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     channel.broken = False
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     assert (channel.titles, other.titles) == ([RAISED, OVER], [RAISED, OVER])
 
 
-def test_channel_that_never_heard_of_an_alert_does_not_hear_of_its_end(desk: AlertDesk, channel: ListChannel) -> None:
+def test_channel_that_never_heard_of_an_alert_does_not_hear_of_its_end(
+    service: AlertService, channel: ListChannel
+) -> None:
     channel.broken = True
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     channel.broken = False
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     assert channel.titles == []
 
 
 def test_channel_that_was_out_of_reach_is_told_although_nobody_raises_the_alert_again(
-    desk: AlertDesk, channel: ListChannel
+    service: AlertService, channel: ListChannel
 ) -> None:
     channel.broken = True
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     channel.broken = False
-    desk.raise_alert(OTHER)
+    service.raise_alert(OTHER)
     assert channel.titles == ["Floodmark: lag: shop", RAISED]
-    desk.raise_alert(OTHER)
+    service.raise_alert(OTHER)
     assert channel.titles == ["Floodmark: lag: shop", RAISED]
 
 
 def test_channel_that_missed_the_end_hears_of_it_with_whatever_is_said_or_over_next(
-    desk: AlertDesk, channel: ListChannel
+    service: AlertService, channel: ListChannel
 ) -> None:
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     channel.broken = True
-    desk.end_alerts(ALERT.kind, ALERT.subject)
+    service.end_alerts(ALERT.kind, ALERT.subject)
     channel.broken = False
-    desk.end_alerts(ALERT.kind, ALERT.subject)
-    desk.end_alerts("lag", "shop")
+    service.end_alerts(ALERT.kind, ALERT.subject)
+    service.end_alerts("lag", "shop")
     assert channel.titles == [RAISED, OVER]
 
 
 def test_channel_that_missed_the_end_of_what_has_come_again_hears_that_it_is_there(
-    desk: AlertDesk, channel: ListChannel
+    service: AlertService, channel: ListChannel
 ) -> None:
-    desk.raise_alert(ALERT)
+    service.raise_alert(ALERT)
     channel.broken = True
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     channel.broken = False
-    desk.raise_alert(ALERT)
-    desk.end_alerts("lag", "shop")
+    service.raise_alert(ALERT)
+    service.end_alerts("lag", "shop")
     assert channel.titles == [RAISED, RAISED]
 
 
-def test_channel_that_stays_silent_is_not_offered_everything_each_time(desk: AlertDesk, channel: ListChannel) -> None:
+def test_channel_that_stays_silent_is_not_offered_everything_each_time(
+    service: AlertService, channel: ListChannel
+) -> None:
     channel.broken = True
     for number in range(8):
-        desk.raise_alert(replace(ALERT, event_key=f"run_failed:{number}"))
+        service.raise_alert(replace(ALERT, event_key=f"run_failed:{number}"))
     channel.tried = 0
-    desk.end_alerts("lag", "shop")
+    service.end_alerts("lag", "shop")
     assert channel.tried == 3
     channel.broken = False
-    desk.end_alerts("lag", "shop")
+    service.end_alerts("lag", "shop")
     assert channel.titles == [RAISED] * 8
 
 
 def test_channels_of_a_configuration_are_owed_nothing_about_the_subjects_of_another(
     database: WarehouseConnection, channel: ListChannel
 ) -> None:
-    AlertDesk(lambda: PostgresAlertLedger(database), []).raise_alert(ALERT)
-    others = AlertDesk(lambda: PostgresAlertLedger(database), [channel], subjects={"hr"})
+    AlertService(lambda: PostgresAlertLedger(database), []).raise_alert(ALERT)
+    others = AlertService(lambda: PostgresAlertLedger(database), [channel], subjects={"hr"})
     others.end_alerts("lag", "hr")
     assert channel.titles == []
 
 
 def test_event_of_several_parts_is_told_once_and_is_over_with_the_last_of_them(
-    desk: AlertDesk, channel: ListChannel
+    service: AlertService, channel: ListChannel
 ) -> None:
     for part in ("a", "b", "a", "c"):
-        desk.raise_alert(replace(ALERT, part=part))
+        service.raise_alert(replace(ALERT, part=part))
     assert channel.titles == [RAISED]
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     for part in ("c", "b", "b"):
-        desk.end_part(ALERT.kind, ALERT.subject, part)
-    desk.end_part(ALERT.kind, "hr", "a")
-    desk.end_part("lag", ALERT.subject, "a")
+        service.end_part(ALERT.kind, ALERT.subject, part)
+    service.end_part(ALERT.kind, "hr", "a")
+    service.end_part("lag", ALERT.subject, "a")
     assert channel.titles == [RAISED]
-    desk.end_part(ALERT.kind, ALERT.subject, "a")
-    desk.end_part(ALERT.kind, ALERT.subject, "a")
+    service.end_part(ALERT.kind, ALERT.subject, "a")
+    service.end_part(ALERT.kind, ALERT.subject, "a")
     assert channel.titles == [RAISED, OVER]
 
 
-def test_open_alerts_are_listed_with_what_was_said_last(desk: AlertDesk, database: WarehouseConnection) -> None:
-    desk.raise_alert(ALERT)
+def test_open_alerts_are_listed_with_what_was_said_last(service: AlertService, database: WarehouseConnection) -> None:
+    service.raise_alert(ALERT)
     changed = replace(ALERT, what="It failed again.", do="Look again.")
-    desk.raise_alert(changed)
+    service.raise_alert(changed)
     (found,) = PostgresAlertLedger(database).list_open()
     assert (found.alert, found.times) == (changed, 2)
     assert found.seen_at > found.raised_at
-    desk.end_alert(ALERT.event_key)
+    service.end_alert(ALERT.event_key)
     assert PostgresAlertLedger(database).list_open() == []
 
 
-def test_of_many_that_find_the_same_event_at_once_one_tells(desk: AlertDesk, channel: ListChannel) -> None:
+def test_of_many_that_find_the_same_event_at_once_one_tells(service: AlertService, channel: ListChannel) -> None:
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: desk.raise_alert(ALERT), range(6)))
+        list(pool.map(lambda _: service.raise_alert(ALERT), range(6)))
     assert channel.titles == [RAISED]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: desk.end_alert(ALERT.event_key), range(6)))
+        list(pool.map(lambda _: service.end_alert(ALERT.event_key), range(6)))
     assert channel.titles == [RAISED, OVER]
 
 
-def test_every_alert_is_in_the_log(desk: AlertDesk, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_alert_is_in_the_log(service: AlertService, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        desk.raise_alert(ALERT)
-        desk.end_alert(ALERT.event_key)
-    told = [(record.levelname, record.message.splitlines()[0]) for record in caplog.records]
-    assert told == [("ERROR", RAISED), ("INFO", OVER)]
+        service.raise_alert(ALERT)
+        service.end_alert(ALERT.event_key)
+    notified = [(record.levelname, record.message.splitlines()[0]) for record in caplog.records]
+    assert notified == [("ERROR", RAISED), ("INFO", OVER)]
 
 
 def test_alert_is_told_although_the_ledger_is_out_of_reach(channel: ListChannel, database: WarehouseConnection) -> None:
-    desk = AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel])
-    desk.raise_alert(ALERT)
-    desk.end_alert(ALERT.event_key)
-    desk.end_alerts(ALERT.kind, ALERT.subject)
+    service = AlertService(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel])
+    service.raise_alert(ALERT)
+    service.end_alert(ALERT.event_key)
+    service.end_alerts(ALERT.kind, ALERT.subject)
     assert channel.titles == [RAISED]
 
 
@@ -245,7 +251,7 @@ def test_alert_is_told_once_although_the_ledger_fails_after_it(
                 yield delivery
                 raise WarehouseUnavailableError("shop", "it is gone.")
 
-    AlertDesk(lambda: Forgetful(database), [channel]).raise_alert(ALERT)
+    AlertService(lambda: Forgetful(database), [channel]).raise_alert(ALERT)
     assert channel.titles == [RAISED]
 
 
@@ -266,8 +272,8 @@ def test_notes_stand_in_for_a_ledger_that_is_away_and_are_handed_over_when_it_is
     channel: ListChannel, database: WarehouseConnection
 ) -> None:
     notes = DictNotes()
-    away = AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes)
-    back = AlertDesk(lambda: PostgresAlertLedger(database), [channel], notes)
+    away = AlertService(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes)
+    back = AlertService(lambda: PostgresAlertLedger(database), [channel], notes)
     away.raise_alert(ALERT)
     away.raise_alert(ALERT)
     assert channel.titles == [RAISED]
@@ -282,14 +288,14 @@ def test_end_of_an_alert_that_only_the_notes_know_is_told_once(
     channel: ListChannel, database: WarehouseConnection, ends_by_kind: bool
 ) -> None:
     notes = DictNotes()
-    AlertDesk(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes).raise_alert(ALERT)
+    AlertService(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel], notes).raise_alert(ALERT)
     other = replace(ALERT, kind="lag", event_key="lag:shop")
-    notes.kept[other.event_key] = Delivery(other, datetime.now(UTC), told={"list"})
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), [channel], notes)
+    notes.kept[other.event_key] = Delivery(other, datetime.now(UTC), notified={"list"})
+    service = AlertService(lambda: PostgresAlertLedger(database), [channel], notes)
     for _ in range(2):
         if ends_by_kind:
-            desk.end_alerts(ALERT.kind, ALERT.subject)
+            service.end_alerts(ALERT.kind, ALERT.subject)
         else:
-            desk.end_alert(ALERT.event_key)
+            service.end_alert(ALERT.event_key)
     assert channel.titles == [RAISED, OVER]
     assert list(notes.kept) == ["lag:shop"]

@@ -44,14 +44,20 @@ class Keeper:
         self.database = database
         self.control = SqlServerJobs(at)
         self.ledger = ledger
-        self.told = OpenAlerts()
+        self.reported = OpenAlerts()
         self.source = SqlServerSource(at)
 
     def keep(
         self, stop: PlannedStop | None = None, settings: CaptureSettings | None = None, now: datetime = NOW
     ) -> Step:  # fmt: skip
         return keep_capture(
-            "shop", settings or CaptureSettings(), stop, now, control=self.control, ledger=self.ledger, alerts=self.told
+            "shop",
+            settings or CaptureSettings(),
+            stop,
+            now,
+            control=self.control,
+            ledger=self.ledger,
+            alerts=self.reported,
         )
 
     def keep_until(self, action: Action, stop: PlannedStop) -> None:
@@ -106,7 +112,7 @@ def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_start
     assert keeper.running is True
     wait_until(lambda: keeper.captured_rows() == 2)
     assert keeper.keep().action is Action.NOTHING
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
 
 
 def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +123,7 @@ def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytes
     with pytest.raises(SourceAdminError, match=r"can only be read.*sources\.shop\.capture"):
         keeper.keep()
     monkeypatch.undo()
-    assert (keeper.running, keeper.told.open) == (False, {})
+    assert (keeper.running, keeper.reported.open) == (False, {})
 
 
 def test_job_that_somebody_stopped_is_started_again(keeper: Keeper) -> None:
@@ -161,14 +167,14 @@ def test_full_log_ends_a_stop_alerts_and_the_stop_is_not_begun_again(keeper: Kee
     step = keeper.keep(STOP)
     assert (step.action, keeper.running) == (Action.START, True)
     assert "the log is 100 % full (limit 70 %)" in step.guard
-    assert keeper.told.kinds == ["capture_stop_ended"]
+    assert keeper.reported.kinds == ["capture_stop_ended"]
     keeper.database.run("EXEC emulator.clear_faults")
     wait_until(lambda: keeper.log_reuse_wait != REPLICATION)
     assert keeper.keep(STOP).action is Action.NOTHING
     assert keeper.running is True
-    assert keeper.told.kinds == ["capture_stop_ended"]
+    assert keeper.reported.kinds == ["capture_stop_ended"]
     keeper.keep()
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
 
 
 def test_log_that_is_held_too_long_ends_a_stop(keeper: Keeper) -> None:
@@ -221,7 +227,7 @@ def test_job_runs_although_its_parameters_cannot_be_changed_however_often(
         with pytest.raises(SourceAdminError, match="it is refused"):
             keeper.keep(settings=CaptureSettings(job={"maxscans": 7}))
         assert keeper.running is True
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
 
 
 def test_start_that_fails_is_an_alert_also_after_a_restart_and_in_a_stop_that_the_log_ended(
@@ -230,12 +236,12 @@ def test_start_that_fails_is_an_alert_also_after_a_restart_and_in_a_stop_that_th
     monkeypatch.setattr(keeper.control, "start_capture", refuse)
     with pytest.raises(SourceAdminError):
         keeper.keep(settings=CaptureSettings(job={"maxscans": 7}))
-    assert keeper.told.kinds == ["capture_not_running"]
-    keeper.told.open.clear()
+    assert keeper.reported.kinds == ["capture_not_running"]
+    keeper.reported.open.clear()
     keeper.database.run("EXEC emulator.fill_log")
     with pytest.raises(SourceAdminError):
         keeper.keep(STOP)
-    assert keeper.told.kinds == ["capture_not_running", "capture_stop_ended"]
+    assert keeper.reported.kinds == ["capture_not_running", "capture_stop_ended"]
     assert "the log is 100 % full" in keeper.ledger.read_ended_stop("shop", STOP.since)
 
 
@@ -247,18 +253,18 @@ def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(
     wait_until(lambda: keeper.running is False)
     with pytest.raises(SourceUnavailableError, match="has not begun"):
         keeper.keep()
-    assert keeper.told.kinds == ["capture_not_running"]
+    assert keeper.reported.kinds == ["capture_not_running"]
     keeper.database.run("EXEC emulator.clear_faults")
     keeper.keep()
     assert keeper.running is True
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
 
 
 def test_database_without_a_capture_job_is_an_alert(keeper: Keeper) -> None:
     keeper.database.run("EXEC sys.sp_cdc_stop_job", "EXEC sys.sp_cdc_drop_job @job_type = N'capture'")
     with pytest.raises(CaptureStoppedError, match="has no capture job"):
         keeper.keep()
-    assert keeper.told.kinds == ["capture_not_running"]
+    assert keeper.reported.kinds == ["capture_not_running"]
 
 
 def test_job_that_runs_and_brings_nothing_is_an_alert_that_names_its_evidence(keeper: Keeper) -> None:
@@ -268,8 +274,8 @@ def test_job_that_runs_and_brings_nothing_is_an_alert_that_names_its_evidence(ke
     keeper.write()
     keeper.database.run("EXEC emulator.advance_clock @seconds = 7200")
     assert keeper.keep().action is Action.NOTHING
-    assert keeper.told.kinds == ["capture_not_alive"]
-    (alert,) = keeper.told.open.values()
+    assert keeper.reported.kinds == ["capture_not_alive"]
+    (alert,) = keeper.reported.open.values()
     assert "evidence: " in alert.what
 
 
@@ -294,20 +300,20 @@ def test_azure_sql_database_is_looked_at_without_msdb_and_left_to_its_own_schedu
 
     def to_azure(session: SourceSession, text: str, parameters: Sequence[object] = ()) -> list[list[tuple[Any, ...]]]:
         sent.append(text)
-        told = text.replace("SERVERPROPERTY('EngineEdition')", "5").replace("msdb.", "nowhere.")
-        return send(session, told, parameters)
+        reported = text.replace("SERVERPROPERTY('EngineEdition')", "5").replace("msdb.", "nowhere.")
+        return send(session, reported, parameters)
 
     monkeypatch.setattr(SourceSession, "fetch_sets", to_azure)
     settings = CaptureSettings(job={"maxtrans": 77, "pollinginterval": 2})
     step = keeper.keep(STOP, settings)
     assert (step.action, dict(step.changes)) == (Action.CHANGE, {"maxtrans": 77})
     assert "no Agent" in step.guard
-    assert keeper.told.kinds == ["capture_stop_ended"]
+    assert keeper.reported.kinds == ["capture_stop_ended"]
     assert (keeper.job("maxtrans"), keeper.running) == (77, None)
     with caplog.at_level(logging.INFO):
         assert keeper.keep(settings=settings).action is Action.NOTHING
     assert "Capture is alive (evidence: scan sessions)" in caplog.text
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
     assert not [text for text in sent if "sp_cdc_start_job" in text or "sp_cdc_stop_job" in text]
     snapshot = keeper.source.read_snapshot([TableName("dbo", "Orders")])
     assert (snapshot.has_agent, snapshot.capture_running) == (False, None)
@@ -336,12 +342,12 @@ def test_heartbeat_that_does_not_arrive_is_an_alert_until_it_does(keeper: Keeper
     keeper.keep(settings=settings)
     keeper.database.run("EXEC emulator.advance_clock @seconds = 1000")
     keeper.keep(settings=settings)
-    (alert,) = keeper.told.open.values()
+    (alert,) = keeper.reported.open.values()
     assert (alert.kind, "evidence: heartbeat" in alert.what) == ("capture_not_alive", True)
     keeper.database.run("EXEC emulator.clear_faults")
     wait_until(lambda: keeper.control.read_heartbeat(HEARTBEAT).has_arrived)
     keeper.keep(settings=settings)
-    assert keeper.told.open == {}
+    assert keeper.reported.open == {}
 
 
 def test_heartbeat_that_is_not_there_is_said_with_its_making_and_other_evidence_is_used(

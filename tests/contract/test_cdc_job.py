@@ -133,7 +133,7 @@ def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Sho
     try:
         wait_until(lambda: len(shop.changes()) >= 4)
         for captured in (8, 10):
-            assert process.tell({"delay_seconds": 0}, 60)  # which also ends the waiting
+            assert process.report({"delay_seconds": 0}, 60)  # which also ends the waiting
             assert len(shop.changes()) == captured
     finally:
         process.ask_to_end()
@@ -155,7 +155,7 @@ class _EndingProcess:
     def poll(self) -> None:
         return None
 
-    def tell(self, _told: object, _limit_seconds: float) -> bool:
+    def report(self, _reported: object, _limit_seconds: float) -> bool:
         return False
 
 
@@ -172,7 +172,7 @@ def test_job_is_told_while_that_of_a_dropped_database_with_its_number_still_ends
         shop.run("EXEC sys.sp_cdc_start_job")
         wait_until(lambda: job.job_id in running)
         shop.run("EXEC emulator.delay_capture @seconds = 3600", "INSERT dbo.t VALUES (1, 'a')")
-        assert running[job.job_id].tell({}, 60)  # a scan is over
+        assert running[job.job_id].report({}, 60)  # a scan is over
         assert shop.changes() == []
     shop.run("EXEC emulator.clear_faults")
     wait_until(lambda: shop.changes() == [(2, 1, "a")])
@@ -267,8 +267,8 @@ def test_change_table_that_cannot_take_a_new_type_says_so_by_number(
     with pytest.raises(SqlServerError) as failed:
         shop.run("EXEC sys.sp_cdc_scan")
     assert failed.value.number == 22976
-    told = shop.run("SELECT error_number, error_message FROM sys.dm_cdc_errors")
-    assert sorted(number for number, _ in told) == [cause, 22976]
+    reported = shop.run("SELECT error_number, error_message FROM sys.dm_cdc_errors")
+    assert sorted(number for number, _ in reported) == [cause, 22976]
     failures = "SELECT error_count FROM sys.dm_cdc_log_scan_sessions WHERE error_count > 0 AND session_id > 0"
     assert shop.run(failures) == [(2,)]
     shop.run("DROP TABLE dbo.x")

@@ -64,18 +64,18 @@ def test_table_that_leaves_a_window_takes_nothing_of_what_another_first_load_has
 
 def test_reload_is_planned_anew_and_the_target_keeps_what_it_has_of_the_dropped_column(rig: SwitchRig) -> None:
     rig.run()
-    planned = rig.load_desk().open_reload(ORDERS).window_id
+    planned = rig.load_planner().open_reload(ORDERS).window_id
     rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
-    assert rig.finish(rig.load_desk().open_pending()).window_id != planned
+    assert rig.finish(rig.load_planner().open_pending()).window_id != planned
     assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [(1, 11, "one"), (2, 20, "two")]
 
 
 def test_load_of_some_rows_is_given_up_as_its_condition_may_name_what_is_gone(rig: SwitchRig) -> None:
     rig.run()
-    rig.load_desk().open_reload(ORDERS, "[Note] IS NOT NULL")
+    rig.load_planner().open_reload(ORDERS, "[Note] IS NOT NULL")
     rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     with pytest.raises(OperatorError, match="given up: the table has other columns by now"):
-        rig.load_desk().open_pending()
-    assert rig.load_desk().open_pending().window_id is None
+        rig.load_planner().open_pending()
+    assert rig.load_planner().open_pending().window_id is None
     rig.run()
     assert rig.rows('SELECT "Amount" FROM shop.orders ORDER BY "Id"') == [(11,), (20,)]

@@ -23,7 +23,7 @@ from floodmark.core.source.snapshot import (
     CaptureInstance,
     InstanceIdentity,
     SourceSnapshot,
-    TableSighting,
+    TableSnapshot,
     Validity,
     Verdict,
 )
@@ -35,8 +35,9 @@ from floodmark.core.window.plan import LoadKind, TablePlan, WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.alerts import AlertDesk
-from floodmark.sync.ports.drift import DriftSight, TableDetails
+from floodmark.sync.alerts import AlertService
+from floodmark.sync.ports.drift import DriftFacts, TableDetails
+from floodmark.wiring.pipelines import PipelineWiring
 from floodmark.wiring.sources import CdcSourceWiring
 
 ORDERS = TableName("dbo", "Orders")
@@ -67,12 +68,12 @@ class IdleSource:
     def read_snapshot(
         self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
     ) -> SourceSnapshot:  # fmt: skip
-        sighting = TableSighting(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
+        table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)
-        return SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (sighting,), entries)
+        return SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (table_seen,), entries)
 
-    def read_drift(self, asked: object) -> DriftSight:
-        return DriftSight({"dbo_Orders": TableDetails()}, ())
+    def read_drift(self, asked: object) -> DriftFacts:
+        return DriftFacts({"dbo_Orders": TableDetails()}, ())
 
 
 @pytest.fixture
@@ -95,6 +96,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CdcSourceWiring, "snapshots", lambda self: IdleSource())
     monkeypatch.setattr(CdcSourceWiring, "drift", lambda self: IdleSource())
+    monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: ("{}", "{}"))
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
         CdcSourceWiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
@@ -270,7 +272,7 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     def fail(secrets: tuple[str, str], master: str | None, window_id: int, path: Path) -> None:
         raise failures.pop(0)
 
-    def told() -> list[tuple[str, str, int]]:
+    def reported() -> list[tuple[str, str, int]]:
         with psycopg.connect(database.conninfo()) as session:
             statement = "SELECT event_key, what, times FROM floodmark.alerts WHERE ended_at IS NULL ORDER BY alert_id"
             return session.execute(statement).fetchall()  # type: ignore[return-value]
@@ -278,7 +280,7 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     monkeypatch.setattr("floodmark.cli.runs.run_load", fail)
     ends = [cli.invoke(app, ["run", "shop"]) for _ in range(4)]
     assert [end.exit_code for end in ends] == [75, 75, 75, 1]
-    assert told() == [
+    assert reported() == [
         ("run_failed:shop:LoadKilledError:window 1", "window 1: killed.", 2),
         ("run_failed:shop:FloodmarkBugError:shop", "shop: the run ended with ValueError.", 1),
     ]
@@ -286,9 +288,9 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     ledger.leave_out(opened.plan.window_id, [ORDERS])
     publish_first_load(ledger, database)
     assert cli.invoke(app, ["run", "shop"]).exit_code == 0
-    assert told() == []
+    assert reported() == []
     assert cli.invoke(app, ["run", "nope"]).exit_code == 2
-    assert told() == []
+    assert reported() == []
 
 
 @pytest.mark.usefixtures("idle_source")
@@ -321,27 +323,27 @@ def test_status_check_ends_with_4_while_a_table_gets_no_new_rows(
 def test_status_check_ends_with_3_while_an_alert_about_the_pipeline_or_its_source_is_open(
     cli: CliRunner, database: WarehouseConnection
 ) -> None:
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
+    planner = AlertService(lambda: PostgresAlertLedger(database), ())
     drift = Alert(kind="drift", subject="other", what="A [b]column[/b] went.", means="-", do="-", event_key="drift:1")
-    desk.raise_alert(drift)
+    planner.raise_alert(drift)
     assert cli.invoke(app, ["status", "--check"]).exit_code == 0
-    desk.raise_alert(replace(drift, subject="shop", event_key="drift:2"))
+    planner.raise_alert(replace(drift, subject="shop", event_key="drift:2"))
     result = cli.invoke(app, ["status", "--check"])
     assert result.exit_code == 3
     assert "drift: A [b]column[/b] went." in result.stdout
-    desk.end_alert("drift:2")
+    planner.end_alert("drift:2")
     assert cli.invoke(app, ["status", "--check"]).exit_code == 0
 
 
 def test_status_check_ends_with_4_while_runs_fail_of_whatever(cli: CliRunner, database: WarehouseConnection) -> None:
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
+    planner = AlertService(lambda: PostgresAlertLedger(database), ())
     failed = Alert(
         kind="run_failed", subject="shop", what="A check failed.", means="-", do="-", event_key="run_failed:1"
     )
-    desk.raise_alert(failed)
+    planner.raise_alert(failed)
     assert cli.invoke(app, ["status", "--check"]).exit_code == 4
-    desk.end_alerts("run_failed", "shop")
-    desk.raise_alert(replace(failed, kind="replay_failed", event_key="replay_failed:1"))
+    planner.end_alerts("run_failed", "shop")
+    planner.raise_alert(replace(failed, kind="replay_failed", event_key="replay_failed:1"))
     assert cli.invoke(app, ["status", "--check"]).exit_code == 3
 
 
@@ -349,8 +351,8 @@ def test_drift_that_nobody_has_decided_about_is_shown_with_its_table_and_not_wit
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
     alert = Alert(kind="schema_drift", subject="shop", what="w", means="-", do="-", event_key="drift:1", table=ORDERS)
-    desk = AlertDesk(lambda: PostgresAlertLedger(database), ())
-    desk.raise_alert(replace(alert, table=TableName("dbo", "Of another pipeline")))
+    planner = AlertService(lambda: PostgresAlertLedger(database), ())
+    planner.raise_alert(replace(alert, table=TableName("dbo", "Of another pipeline")))
     assert cli.invoke(app, ["status", "--check"]).exit_code == 0
     publish_first_load(ledger, database)
     with psycopg.connect(database.conninfo()) as session:
@@ -367,7 +369,7 @@ def test_drift_that_nobody_has_decided_about_is_shown_with_its_table_and_not_wit
     assert "New" in words
     assert words.endswith("(event 1)")
     assert "(event 1)" in " ".join(cli.invoke(app, ["status"]).stdout.split())
-    desk.raise_alert(replace(alert, event_key="drift:2"))
+    planner.raise_alert(replace(alert, event_key="drift:2"))
     assert cli.invoke(app, ["status", "--check"]).exit_code == 3
 
 

@@ -18,7 +18,8 @@ from emulator_process import Emulator
 from floodmark.app.context import AppContext
 from floodmark.app.drift import watch_drift
 from floodmark.app.switch import list_proposed
-from floodmark.cli.main import _out, app
+from floodmark.cli.main import app
+from floodmark.cli.process import out
 from floodmark.config.loading import load_config
 from floodmark.core.naming import quote_table
 from floodmark.core.window.staging_names import staging_table
@@ -55,7 +56,7 @@ def config(
     path.write_text(CONFIG, encoding="utf-8")
     set_connections(monkeypatch, emulator, source.name, database, "s3cret")
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
-    monkeypatch.setattr(_out, "width", 200)
+    monkeypatch.setattr(out, "width", 200)
     return path
 
 
@@ -131,10 +132,10 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
     source.scan()
     watch_drift(AppContext(loaded), "shop")
     with psycopg.connect(database.conninfo()) as session:
-        told = [what for (what,) in session.execute("SELECT what FROM floodmark.alerts ORDER BY what")]
+        reported = [what for (what,) in session.execute("SELECT what FROM floodmark.alerts ORDER BY what")]
     note, colour = "column Note nvarchar(20) (event 1)", "column Colour int (event 2)"
     for what, column, others in zip(
-        told, ("Colour int", "Late bit", "Note nvarchar(20)"), (note, f"{note} and {colour}", colour), strict=True
+        reported, ("Colour int", "Late bit", "Note nvarchar(20)"), (note, f"{note} and {colour}", colour), strict=True
     ):
         assert what.startswith(f"dbo.Orders: column {column} was added; the capture instance does not capture it. ")
         assert f" It would be taken along together with {others}. " in what

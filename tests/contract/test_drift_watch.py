@@ -24,8 +24,9 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sources.cdc.drift import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.drift.watch import DriftWatch, Examined
+from floodmark.sync.drift.watch import DriftWatch
 from floodmark.sync.ports.drift import DriftEvent
+from floodmark.sync.ports.drift_watch import Examined
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
 

@@ -59,9 +59,9 @@ def test_window_of_nothing_but_tables_that_left_the_configuration_is_given_up(ru
 def test_load_of_a_table_that_left_the_configuration_is_given_up_and_its_alert_ends(runner: Runner) -> None:
     ledger, key = runner.shop.ledger, repair_key(PIPELINE, ITEMS)
     ledger.open_window(PIPELINE, lsn(runner.source.position), [items()], lane=load_lane(ITEMS))
-    runner.told.raise_alert(
+    runner.reported.raise_alert(
         Alert(kind="repair", subject=PIPELINE, table=ITEMS, what="expired", means="-", do="-", event_key=key)
     )
     assert runner.load().window_id is None
     assert ledger.list_unfinished(PIPELINE) == []
-    assert (runner.told.open, runner.told.ended) == ({}, [key])
+    assert (runner.reported.open, runner.reported.ended) == ({}, [key])

@@ -36,7 +36,7 @@ from floodmark.core.policies import Deletes, NetSource
 from floodmark.core.window.plan import WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.replay import Replay
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
@@ -143,7 +143,7 @@ class Stage:
 
     def reload(self, actor: Actor) -> None:
         ledger, warehouse = actor.port(self.shop.ledger), actor.port(self.shop.warehouse)
-        opened = LoadDesk(settings(**self.chosen), actor.port(self.source), ledger, warehouse).open_reload(ORDERS)
+        opened = LoadPlanner(settings(**self.chosen), actor.port(self.source), ledger, warehouse).open_reload(ORDERS)
         if opened.window_id is not None:
             self.seen_windows.append(opened.window_id)
             self.finish(actor, opened.window_id)

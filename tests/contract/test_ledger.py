@@ -22,6 +22,7 @@ from floodmark.core.window.plan import TableCounts, WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresStatusLedger
 
 NOON = datetime(2026, 5, 1, 12)
 
@@ -104,6 +105,19 @@ def test_ledger_of_version_4_is_upgraded_and_runs_on(shop: Shop) -> None:
     shop.ledger.record_reads(plan, {ORDERS: 0}, NOON, lsn(20), NOON)
     assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
     assert PostgresAlertLedger(shop.connection).list_open() == []
+
+
+def test_verdicts_of_a_ledger_of_version_5_get_their_new_name(shop: Shop) -> None:
+    validity = Validity(ORDERS, Verdict.NOT_CAPTURED_YET, "the capture job has not read the log yet.")
+    shop.ledger.record_verdicts(PIPELINE, [validity])
+    with session(shop) as opened:
+        opened.execute("UPDATE floodmark.verdicts SET verdict = 'not_harvested_yet'")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 5")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 5")
+    status = PostgresStatusLedger(shop.connection).read_status(PIPELINE, "shop")
+    assert status.tables == {}
+    with session(shop) as opened:
+        assert opened.execute("SELECT verdict FROM floodmark.verdicts").fetchall() == [("not_captured_yet",)]
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:

@@ -28,7 +28,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stage_chunks import ChunkWriter
-from floodmark.sync.run.first_load import ReadSlots, progress_told, stage_first_load
+from floodmark.sync.run.first_load import ReadSlots, progress_logged, stage_first_load
 from floodmark.sync.run.load import load_window
 
 BOUNDS = [(2,), (4,)]
@@ -191,7 +191,7 @@ def test_progress_stands_in_the_log_while_it_changes(
     shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = planned(shop)
-    with caplog.at_level(logging.INFO), progress_told(plan, shop.ledger, seconds=0.01):
+    with caplog.at_level(logging.INFO), progress_logged(plan, shop.ledger, seconds=0.01):
         SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
         wait_until(lambda: "66 %, 4 rows, 2 of 3 chunks" in caplog.text)
 

@@ -37,7 +37,7 @@ def test_key_twice_in_staging_is_told_from_a_constraint_where_postgres_shortened
     with pytest.raises(DuplicateKeyError, match=r"dbo\.Orders: a key stands twice in staging\.$") as raised:
         shop.merge(plan)
     assert "=(1)" in raised.value.detail
-    assert shop.warehouse.drop_twins(plan, 0) == 1
+    assert shop.warehouse.drop_duplicates(plan, 0) == 1
     assert shop.merge(plan).inserted_rows == 1
 
 

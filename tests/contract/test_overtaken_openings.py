@@ -16,7 +16,7 @@ from floodmark.core.errors import WatermarkConflictError
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.retry import retry_on_conflict
 
 
 class Overtaken:
@@ -63,8 +63,8 @@ def test_run_goes_on_with_a_window_that_another_has_opened_meanwhile(runner: Run
 def test_reload_goes_on_with_a_load_that_another_has_opened_meanwhile(runner: Runner) -> None:
     runner.run()
     ledger = runner.shop.ledger
-    overtaken: Any = Overtaken(ledger, lambda: runner.desk().open_reload(ORDERS))
-    opened = replace(runner.desk(), ledger=overtaken).open_reload(ORDERS)
+    overtaken: Any = Overtaken(ledger, lambda: runner.planner().open_reload(ORDERS))
+    opened = replace(runner.planner(), ledger=overtaken).open_reload(ORDERS)
     (unfinished,) = ledger.list_unfinished(PIPELINE)
     assert opened.window_id == unfinished.plan.window_id
 
@@ -74,4 +74,4 @@ def test_opening_that_is_always_overtaken_says_so() -> None:
         raise WatermarkConflictError("shop", "another run has an unfinished window.")
 
     with pytest.raises(WatermarkConflictError, match="unfinished window"):
-        look_again(overtaken)
+        retry_on_conflict(overtaken)

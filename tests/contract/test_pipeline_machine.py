@@ -21,7 +21,7 @@ from switch_rig import SwitchRig
 from cdc_database import cdc_database
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
-from floodmark.core.errors import CaptureStoppedError, FloodmarkError, NotHarvestedYetError
+from floodmark.core.errors import CaptureStoppedError, FloodmarkError, NotCapturedYetError
 from floodmark.core.policies import OnGap
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
@@ -144,11 +144,11 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule()
     def load_pending(self) -> None:
-        self._try(lambda: self.rig.finish(self.rig.load_desk().open_pending()))
+        self._try(lambda: self.rig.finish(self.rig.load_planner().open_pending()))
 
     @rule()
     def load_pending_and_die_after_the_merge(self) -> None:
-        self._try(lambda: self._load(self.rig.load_desk().open_pending().window_id))
+        self._try(lambda: self._load(self.rig.load_planner().open_pending().window_id))
 
     @rule()
     def watch(self) -> None:
@@ -156,8 +156,8 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule()
     def approve(self) -> None:
-        for event, _ in self.rig.desk.list_proposed():
-            self.rig.desk.approve(event.event_id, "somebody")
+        for event, _ in self.rig.planner.list_proposed():
+            self.rig.planner.approve(event.event_id, "somebody")
 
     @rule()
     def step(self) -> None:
@@ -189,9 +189,9 @@ class PipelineMachine(RuleBasedStateMachine):
             self.rig.watch_closely()
             self.approve()
             said = self.rig.steps.take()
-            self.rig.finish(self.rig.load_desk().open_pending())
+            self.rig.finish(self.rig.load_planner().open_pending())
             arrived = self.rig.rows('SELECT "Amount" FROM shop.orders WHERE "Id" = 100') == [(number,)]
-            if arrived and not said and not self.rig.desk.list_proposed():
+            if arrived and not said and not self.rig.planner.list_proposed():
                 break
         else:
             raise AssertionError(f"it never came to an end: {said}")
@@ -211,7 +211,7 @@ class PipelineMachine(RuleBasedStateMachine):
         """What a run says while the capture job stands still, or has not come to the table, is no fault of its own."""
         try:
             work()
-        except (CaptureStoppedError, NotHarvestedYetError):
+        except (CaptureStoppedError, NotCapturedYetError):
             pass
         except FloodmarkError as error:
             if not error.retryable:

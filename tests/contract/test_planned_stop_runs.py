@@ -89,21 +89,21 @@ class SilentSource(SmallSource):
 def test_job_that_runs_and_brings_nothing_is_told_by_runs_that_end_as_skipped_until_rows_come_again(
     database: WarehouseConnection, ledger: PostgresLedger
 ) -> None:
-    source, shop, told = SilentSource(), Shop(database, ledger), OpenAlerts()
+    source, shop, reported = SilentSource(), Shop(database, ledger), OpenAlerts()
     source.write(1, 10)
-    run(source, shop, None, told)
-    assert told.kinds == []
+    run(source, shop, None, reported)
+    assert reported.kinds == []
     source.behind = 5000.0
     for _ in range(2):
-        assert run(source, shop, None, told).window_id is None
-        assert told.kinds == ["capture_lagging"]
-    (alert,) = told.open.values()
+        assert run(source, shop, None, reported).window_id is None
+        assert reported.kinds == ["capture_lagging"]
+    (alert,) = reported.open.values()
     assert alert.subject == PIPELINE
     assert "5000 s old" in alert.what
     source.write(2, 20)
     source.behind = 0.0
-    assert run(source, shop, None, told).window_id is not None
-    assert told.kinds == []
+    assert run(source, shop, None, reported).window_id is not None
+    assert reported.kinds == []
 
 
 def test_who_only_looks_makes_no_ledger(database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch) -> None:

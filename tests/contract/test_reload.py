@@ -49,14 +49,14 @@ def test_reload_takes_a_table_out_of_a_window_that_can_no_longer_be_read(runner:
 
 def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner: Runner) -> None:
     runner.run()
-    opened = runner.desk().open_reload(ORDERS)
+    opened = runner.planner().open_reload(ORDERS)
     runner.source.write(1, 11)
     result = runner.run()
     assert result.window_id is None
     assert "window 2 (planned) loads it anew: its reading has not begun" in result.reason
-    assert runner.desk().open_reload(ORDERS).window_id == opened.window_id
+    assert runner.planner().open_reload(ORDERS).window_id == opened.window_id
     runner.load()
-    assert runner.told.open == {}
+    assert runner.reported.open == {}
     runner.run()
     assert runner.equal()
 
@@ -88,7 +88,7 @@ def test_part_of_a_table_with_a_gap_is_refused(runner: Runner) -> None:
 
 def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
     runner.run()
-    runner.desk().open_reload(ORDERS, "[Id] < 3")
+    runner.planner().open_reload(ORDERS, "[Id] < 3")
     with pytest.raises(OperatorError, match=r"window 2 is unfinished and loads the rows where \[Id\] < 3"):
         runner.reload("[Id] > 3")
     runner.stager.kept = lambda key, where: key < 3
@@ -98,7 +98,7 @@ def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
 
 def test_table_that_the_pipeline_has_not_is_refused_by_name(runner: Runner) -> None:
     with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. There are: dbo\.Orders"):
-        runner.desk().open_reload(TableName("dbo", "Nope"))
+        runner.planner().open_reload(TableName("dbo", "Nope"))
 
 
 def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Runner) -> None:
@@ -112,10 +112,10 @@ def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Ru
         for name in names
     )  # fmt: skip
     tables = tuple(TableSettings(name, TableName("shop", name.name)) for name in names)
-    desk = replace(runner.desk(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
-    assert desk.open_pending().window_id == first
+    planner = replace(runner.planner(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
+    assert planner.open_pending().window_id == first
     ledger.begin_load(first)
-    assert desk.open_pending().window_id == second
+    assert planner.open_pending().window_id == second
 
 
 @dataclass

@@ -15,7 +15,7 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, changes, first
 
 from floodmark.core.errors import (
     InstanceReplacedError,
-    NotHarvestedYetError,
+    NotCapturedYetError,
     OperatorError,
     SourceRewoundError,
     WindowExpiredError,
@@ -94,20 +94,20 @@ def test_repair_that_ends_while_a_run_looks_leaves_no_open_gap(runner: Runner, m
     monkeypatch.setattr(runner.source, "read_snapshot", look_slowly)
     runner.run(**REPAIR)
     assert runner.shop.rows("SELECT * FROM floodmark.gaps WHERE repaired_at IS NULL") == []
-    assert runner.told.open == {}
+    assert runner.reported.open == {}
 
 
 def test_repair_whose_beginning_nobody_was_told_of_is_told_by_the_next_run(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)
-    runner.told.open.clear()  # as after a death between the opening of the window and the telling
+    runner.reported.open.clear()  # as after a death between the opening of the window and the telling
     runner.run(**REPAIR)
-    (alert,) = runner.told.open.values()
+    (alert,) = runner.reported.open.values()
     assert alert.event_key == repair_key(PIPELINE, ORDERS)
     assert "expired" in alert.what
     runner.load(**REPAIR)
-    assert (runner.told.open, runner.told.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
+    assert (runner.reported.open, runner.reported.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
 
 
 def test_repair_is_told_when_it_begins_and_when_it_is_done(runner: Runner) -> None:
@@ -115,12 +115,12 @@ def test_repair_is_told_when_it_begins_and_when_it_is_done(runner: Runner) -> No
     runner.expire()
     for _ in range(2):
         runner.run(**REPAIR)
-    (alert,) = runner.told.open.values()
+    (alert,) = runner.reported.open.values()
     assert (alert.kind, alert.subject, alert.table) == ("repair", PIPELINE, ORDERS)
     assert "expired: changes after the watermark" in alert.what
     assert f"floodmark reload {PIPELINE} dbo.Orders" in alert.do
     runner.load(**REPAIR)
-    assert (runner.told.open, runner.told.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
+    assert (runner.reported.open, runner.reported.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
 
 
 def test_without_the_policy_a_gap_fails_the_run_and_a_reload_mends_it(runner: Runner) -> None:
@@ -154,7 +154,7 @@ def test_replaced_instance_is_repaired_once_the_new_one_is_harvested(runner: Run
         runner.run(**REPAIR)
         assert runner.load(**REPAIR).window_id is None
         assert "The repair waits: the capture job has not processed" in runner.verdict()[1]
-        with pytest.raises(NotHarvestedYetError):
+        with pytest.raises(NotCapturedYetError):
             runner.reload(**REPAIR)
     with replaced(runner.source):
         runner.run(**REPAIR)
@@ -214,7 +214,7 @@ def test_repair_whose_own_changes_expire_begins_anew(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)
-    first = runner.desk(**REPAIR).open_pending().window_id
+    first = runner.planner(**REPAIR).open_pending().window_id
     runner.source.write(2, 22)
     runner.expire()
     second = runner.load(**REPAIR).window_id
@@ -265,7 +265,7 @@ def test_source_that_is_restored_to_before_what_a_load_has_read_is_noticed_until
     runner.run()
     runner.source.write(6, 60)
     runner.run()
-    opened = runner.desk().open_reload(ORDERS, where)
+    opened = runner.planner().open_reload(ORDERS, where)
     point = runner.source.position
     runner.source.write(7, 70)  # after L0, and read all the same
     runner.finish(opened)

@@ -26,7 +26,7 @@ from floodmark.sources.sqlserver.condition import parse_condition
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.verify import verify_tables
 from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
@@ -57,8 +57,8 @@ class Runner:
         return PostgresLedger(self.connection)
 
     @property
-    def desk(self) -> LoadDesk:
-        return LoadDesk(SETTINGS, SqlServerSource(self.at), self.ledger, PostgresWarehouse(self.connection))
+    def planner(self) -> LoadPlanner:
+        return LoadPlanner(SETTINGS, SqlServerSource(self.at), self.ledger, PostgresWarehouse(self.connection))
 
     def change(self, *statements: str) -> None:
         self.database.run(*statements)
@@ -149,7 +149,7 @@ def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on
     assert runner.rows("SELECT verdict FROM floodmark.verdicts ORDER BY source_name") == [("repairing",), ("ready",)]
     # Both go on while the table is loaded anew; nothing is captured meanwhile.
     runner.database.run("UPDATE dbo.Orders SET V = 10 WHERE Id = 1", "DELETE FROM dbo.Plain WHERE Id = 1")
-    assert runner.finish(runner.desk.open_pending()).window_id is not None
+    assert runner.finish(runner.planner.open_pending()).window_id is not None
     assert not runner.ledger.read_tables("tests")[ORDERS].consistent
     runner.database.scan()
     runner.run()
@@ -177,8 +177,8 @@ def test_table_that_is_not_to_be_repaired_stops_alone_until_it_is_loaded_anew(ru
     with pytest.raises(WindowExpiredError, match=r"dbo\.Orders"):
         runner.open(FAILING)
 
-    desk = replace(runner.desk, settings=FAILING)
-    opened = desk.open_reload(ORDERS, "")
+    planner = replace(runner.planner, settings=FAILING)
+    opened = planner.open_reload(ORDERS, "")
     assert find_stopped(FAILING, runner.ledger) is None
     runner.finish(opened)
     assert find_stopped(FAILING, runner.ledger) is None
@@ -206,7 +206,7 @@ def test_added_table_that_is_loaded_on_demand_does_not_keep_the_others_waiting(r
     runner.database.enable("Added")
     runner.database.scan()
     settings = replace(SETTINGS, tables=(*SETTINGS.tables, TableSettings(added, TableName("shop", "added"))))
-    load = replace(runner.desk, settings=settings).open_reload(added, "")
+    load = replace(runner.planner, settings=settings).open_reload(added, "")
     runner.change("INSERT INTO dbo.Plain VALUES (2, 2)", "INSERT INTO dbo.Added VALUES (4)")
     runner.finish(runner.open(settings))
     assert runner.differing() == []
@@ -221,7 +221,7 @@ def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Ru
     runner.database.run("CREATE TABLE dbo.Added (Id int PRIMARY KEY)", "INSERT INTO dbo.Added VALUES (1), (2), (3)")
     runner.database.enable("Added")
     runner.change("INSERT INTO dbo.Plain VALUES (2, 2)")
-    table = TableSettings(added, TableName("shop", "added"), first_load_when_added=WhenAdded.BESIDE)
+    table = TableSettings(added, TableName("shop", "added"), first_load_when_added=WhenAdded.IN_PARALLEL)
     settings = replace(SETTINGS, tables=(*SETTINGS.tables, table))
     opened = runner.open(settings)
     said = "SELECT verdict, cause FROM floodmark.verdicts WHERE source_name = 'Added'"
@@ -236,9 +236,9 @@ def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Ru
     assert runner.differing() == []
     ((_, cause),) = runner.rows(said)
     assert "(planned) loads it for the first time: its reading has not begun." in cause
-    desk = replace(runner.desk, settings=settings)
-    runner.finish(desk.open_pending())
-    assert desk.open_pending().window_id is None
+    planner = replace(runner.planner, settings=settings)
+    runner.finish(planner.open_pending())
+    assert planner.open_pending().window_id is None
     runner.change("INSERT INTO dbo.Added VALUES (5)", "UPDATE dbo.Plain SET V = 4")
     runner.finish(runner.open(settings))
     assert all(each.equal for each in verify_tables(settings, runner.at, runner.connection))
@@ -248,7 +248,7 @@ def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Ru
 
 def test_tables_of_a_new_pipeline_are_loaded_together_whatever_is_said_of_added_ones(runner: Runner) -> None:
     tables = tuple(
-        TableSettings(name, TableName("new", name.name.lower()), first_load_when_added=WhenAdded.BESIDE)
+        TableSettings(name, TableName("new", name.name.lower()), first_load_when_added=WhenAdded.IN_PARALLEL)
         for name in SETTINGS.sources
     )
     new = replace(SETTINGS, name="new", tables=tables)
@@ -268,9 +268,9 @@ def test_source_that_was_restored_wins_over_what_the_target_has_of_the_lost_time
     assert runner.run().window_id is None
     assert runner.differing() == [ORDERS, PLAIN]
     for _ in range(2):
-        assert runner.finish(runner.desk.open_pending()).window_id is not None
+        assert runner.finish(runner.planner.open_pending()).window_id is not None
     assert runner.differing() == []
-    assert runner.desk.open_pending().window_id is None
+    assert runner.planner.open_pending().window_id is None
     runner.change(
         "UPDATE dbo.Orders SET V = 50", "INSERT INTO dbo.Orders VALUES (7, N's', 70)", "DELETE FROM dbo.Plain"
     )
@@ -318,7 +318,7 @@ def test_repair_of_a_source_that_was_restored_and_has_grown_ends_equal(runner: R
     assert runner.rows("SELECT DISTINCT verdict FROM floodmark.verdicts") == [("repairing",)]
     runner.change("UPDATE dbo.Orders SET V = 6 WHERE Id = 5")
     for _ in range(2):
-        assert runner.finish(runner.desk.open_pending()).window_id is not None
+        assert runner.finish(runner.planner.open_pending()).window_id is not None
     runner.change("UPDATE dbo.Orders SET V = 50", "INSERT INTO dbo.Orders VALUES (7, N's', 70)")
     runner.run()
     assert runner.differing() == []
@@ -353,7 +353,7 @@ def test_cleanup_up_to_the_watermark_is_no_restore(runner: Runner) -> None:
         low = f"0x{watermark.value.hex()}"
         runner.database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'{instance}', {low}, 100")
     snapshot = SqlServerSource(runner.at).read_snapshot([ORDERS, PLAIN], None, known_positions(states))
-    assert {sighting.min_lsn for sighting in snapshot.tables} == {watermark}
+    assert {table_seen.min_lsn for table_seen in snapshot.tables} == {watermark}
     assert snapshot.entries == {watermark: states[ORDERS].watermark_at}
     runner.run()
     assert runner.differing() == []
@@ -363,7 +363,7 @@ def test_condition_is_the_servers_and_bounds_what_is_read(runner: Runner) -> Non
     with psycopg.connect(runner.connection.conninfo()) as session:
         session.execute('UPDATE shop.orders SET "V" = 0')
     condition = parse_condition("Region = N'n' AND Id % 2 = 1", ORDERS)
-    opened = runner.desk.open_reload(ORDERS, condition)
+    opened = runner.planner.open_reload(ORDERS, condition)
     runner.finish(opened)
     assert runner.rows('SELECT "Id", "V" FROM shop.orders ORDER BY 1') == [(1, 1), (2, 0), (3, 3), (4, 0), (5, 5)]
     chunks = f"SELECT rows::int FROM floodmark.load_chunks WHERE window_id = {opened.window_id} ORDER BY chunk_no"

@@ -66,8 +66,8 @@ def test_what_came_after_a_load_is_replayed_and_what_came_before_is_said_to_be_c
     with caplog.at_level("INFO"):
         assert pipeline.replay(loaded_at - 4, loaded_at + 1).window_id is not None
     assert pipeline.equal()
-    told = f"dbo.Orders: from {lsn(loaded_at)} (2026-05-01 12:00:10) on, at which the whole table was read"
-    assert told in caplog.text
+    reported = f"dbo.Orders: from {lsn(loaded_at)} (2026-05-01 12:00:10) on, at which the whole table was read"
+    assert reported in caplog.text
 
 
 def test_a_load_makes_up_for_what_was_cleaned_up_before_it(pipeline: Pipeline) -> None:
@@ -114,7 +114,7 @@ def test_a_load_that_begins_while_a_replay_is_planned_takes_the_table_out_of_it(
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
             if name == "open_window" and not begun:
-                begun.append(pipeline.desk().open_reload(ORDERS).window_id)
+                begun.append(pipeline.load_planner().open_reload(ORDERS).window_id)
             method: Callable[..., Any] = getattr(pipeline.shop.ledger, name)
             return method
 
@@ -140,8 +140,8 @@ def test_a_row_that_came_and_went_in_one_window_stays_away_also_if_the_server_co
         with caplog.at_level("INFO"):
             assert pipeline.replay(before, before + 1, net=net).window_id is not None
         assert pipeline.equal()
-        told = f"dbo.Orders: up to {lsn(before + 3)}, the end of a window whose net changes the server computed."
-        assert told in caplog.text
+        reported = f"dbo.Orders: up to {lsn(before + 3)}, the end of a window whose net changes the server computed."
+        assert reported in caplog.text
         caplog.clear()
 
 

@@ -36,12 +36,12 @@ class Guard:
     database: CdcDatabase
     control: SqlServerRetention
     warehouse: WarehouseConnection
-    told: OpenAlerts = field(default_factory=OpenAlerts)
+    reported: OpenAlerts = field(default_factory=OpenAlerts)
 
     def keep(self, settings: RetentionSettings = RAISE) -> RetentionStep:
         return keep_retention(
             "shop", settings, {"sales": {ORDERS}}, control=self.control, ledger=PostgresMarkLedger(self.warehouse),
-            alerts=self.told,
+            alerts=self.reported,
         )  # fmt: skip
 
     @property
@@ -105,17 +105,17 @@ def test_mark_that_stands_still_is_told_of_before_it_is_lost_and_given_time(guar
     guard.read_all()
     guard.write(hours_later=40)
     assert not guard.keep().low
-    assert (guard.retention_minutes, guard.told.kinds) == (3 * DAY, [])
+    assert (guard.retention_minutes, guard.reported.kinds) == (3 * DAY, [])
     guard.write(hours_later=10)
     step = guard.keep()
     assert step.low
-    assert (guard.retention_minutes, guard.told.kinds) == (3 * DAY + 3 * DAY // 4, ["retention_low"])
-    what = guard.told.open["retention_low:shop"].what
+    assert (guard.retention_minutes, guard.reported.kinds) == (3 * DAY + 3 * DAY // 4, ["retention_low"])
+    what = guard.reported.open["retention_low:shop"].what
     assert "dbo.Orders in pipeline sales" in what
     assert what.startswith("The headroom is below `headroom_limit`.")
     guard.read_all()
     assert guard.keep().retention_minutes == 3 * DAY
-    assert (guard.retention_minutes, guard.told.kinds) == (3 * DAY, [])
+    assert (guard.retention_minutes, guard.reported.kinds) == (3 * DAY, [])
 
 
 def test_guarded_mark_survives_a_cleanup_that_would_have_passed_it(guard: Guard) -> None:
@@ -140,7 +140,7 @@ def test_held_cleanup_deletes_nothing_and_is_given_back(guard: Guard) -> None:
     guard.read_all()
     guard.keep(hold)
     assert guard.retention_minutes == 3 * DAY
-    assert guard.told.outcomes == {"retention_low:shop": "The retention is 3 days, as configured."}
+    assert guard.reported.outcomes == {"retention_low:shop": "The retention is 3 days, as configured."}
 
 
 def test_ceiling_is_told_of_as_an_alert_of_its_own(guard: Guard) -> None:
@@ -148,7 +148,7 @@ def test_ceiling_is_told_of_as_an_alert_of_its_own(guard: Guard) -> None:
     guard.read_all()
     guard.write(hours_later=200)
     guard.keep(replace(RAISE, ceiling_minutes=4 * DAY))
-    assert (guard.retention_minutes, guard.told.kinds) == (4 * DAY, ["retention_exhausted", "retention_low"])
+    assert (guard.retention_minutes, guard.reported.kinds) == (4 * DAY, ["retention_exhausted", "retention_low"])
 
 
 def test_pace_is_taken_from_the_ledgers_windows(guard: Guard) -> None:
@@ -204,10 +204,10 @@ def test_change_table_beyond_its_limit_is_told_until_it_is_smaller(guard: Guard)
     guard.write()
     size = max(each.size_bytes or 0 for each in guard.control.read_retention().sizes)
     guard.keep(replace(RAISE, change_table_limit_bytes=size - 1))
-    assert guard.told.kinds == ["change_tables_large"]
-    assert "dbo_Orders has 1 rows" in guard.told.open["change_tables_large:shop"].what
+    assert guard.reported.kinds == ["change_tables_large"]
+    assert "dbo_Orders has 1 rows" in guard.reported.open["change_tables_large:shop"].what
     guard.keep(replace(RAISE, change_table_limit_bytes=size))
-    assert guard.told.kinds == []
+    assert guard.reported.kinds == []
 
 
 def test_cleaning_up_stays_behind_the_slowest_mark_by_the_margin(guard: Guard) -> None:

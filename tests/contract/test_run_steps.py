@@ -143,7 +143,7 @@ def test_new_table_is_skipped_until_it_is_harvested(runner: Runner) -> None:
     runner.source.seen = {"min_lsn": LsnAbsence.NULL}
     result = runner.run()
     assert result.window_id is None
-    assert "not_harvested_yet" in result.reason
+    assert "not_captured_yet" in result.reason
     runner.source.seen = {}
     runner.run()
     assert runner.equal()

@@ -38,12 +38,12 @@ def test_idle_source_is_not_silent_for_an_hour_when_summer_time_begins_and_commi
         assert SqlServerSource(at).read_snapshot([ORDERS]).clock_ahead_seconds == 0
         # At two it turns three.
         shop.run("EXEC emulator.set_clock @now = '2027-03-28T03:03:00'")
-        seen, sighting = SqlServerSource(at).read_snapshot([ORDERS]), SqlServerJobs(at).read_capture()
+        seen, table_seen = SqlServerSource(at).read_snapshot([ORDERS]), SqlServerJobs(at).read_capture()
         assert seen.max_lsn_at is not None
         assert (seen.taken_at - seen.max_lsn_at).total_seconds() > 3600
         assert seen.seconds_behind is not None
         assert 180 <= seen.seconds_behind < 480
-        assert judge_liveness(sighting, DEFAULT_LAG_LIMIT_SECONDS).alive is not False
+        assert judge_liveness(table_seen, DEFAULT_LAG_LIMIT_SECONDS).alive is not False
         shop.run("EXEC emulator.set_clock @now = '2027-03-28T06:01:00'")
         later = SqlServerSource(at).read_snapshot([ORDERS])
         assert later.seconds_behind is not None

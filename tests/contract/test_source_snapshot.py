@@ -19,7 +19,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.source.snapshot import TableSighting
+from floodmark.core.source.snapshot import TableSnapshot
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import SourceSession, connect
@@ -50,13 +50,13 @@ def at(emulator: Emulator, database: CdcDatabase) -> SqlServerConnection:
     )
 
 
-def _sighting(at: SqlServerConnection, table: TableName, pinned: str | None = None) -> TableSighting:
+def _table_snapshot(at: SqlServerConnection, table: TableName, pinned: str | None = None) -> TableSnapshot:
     instances = {table: pinned} if pinned else None
     return SqlServerSource(at).read_snapshot([table], instances).tables[0]
 
 
 def test_snapshot_describes_the_captured_columns_and_the_key(at: SqlServerConnection) -> None:
-    instance = _sighting(at, ORDERS).instance
+    instance = _table_snapshot(at, ORDERS).instance
     assert instance is not None
     assert instance.table.columns == (
         SourceColumn("Id", "int", 1, precision=10, nullable=False),
@@ -75,7 +75,7 @@ def test_snapshot_describes_the_captured_columns_and_the_key(at: SqlServerConnec
 
 
 def test_snapshot_reads_a_composite_key_in_key_order(at: SqlServerConnection) -> None:
-    instance = _sighting(at, TableName("dbo", "Lines")).instance
+    instance = _table_snapshot(at, TableName("dbo", "Lines")).instance
     assert instance is not None
     assert instance.table.key == ("OrderId", "Line")
 
@@ -84,10 +84,10 @@ def test_snapshot_follows_the_log(at: SqlServerConnection, database: CdcDatabase
     database.run("INSERT INTO dbo.Orders (Code) VALUES (N'a')")
     database.scan()
     snapshot = SqlServerSource(at).read_snapshot([ORDERS])
-    sighting = snapshot.tables[0]
+    table_seen = snapshot.tables[0]
     assert snapshot.max_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
-    assert sighting.last_change_lsn == snapshot.max_lsn
-    assert sighting.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
+    assert table_seen.last_change_lsn == snapshot.max_lsn
+    assert table_seen.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
     assert snapshot.seconds_behind is not None
     assert 0 <= snapshot.seconds_behind < 60
 
@@ -113,8 +113,8 @@ def test_snapshot_tells_a_table_without_capture_from_one_that_does_not_exist(at:
 
 
 def test_snapshot_looks_at_the_pinned_instance_and_never_at_another(at: SqlServerConnection) -> None:
-    assert _sighting(at, ORDERS, "dbo_Orders").instance is not None
-    gone = _sighting(at, ORDERS, "dbo_Orders_gone")
+    assert _table_snapshot(at, ORDERS, "dbo_Orders").instance is not None
+    gone = _table_snapshot(at, ORDERS, "dbo_Orders_gone")
     assert (gone.exists, gone.permitted, gone.instance) == (True, True, None)
 
 
@@ -157,9 +157,9 @@ def test_snapshot_sees_a_cleanup_that_comes_between_its_two_statements(
         asked.append(text)
         return fetch_sets(session, text, parameters)
 
-    before = _sighting(at, ORDERS)
+    before = _table_snapshot(at, ORDERS)
     monkeypatch.setattr(SourceSession, "fetch_sets", cleaned_up)
-    after = _sighting(at, ORDERS)
+    after = _table_snapshot(at, ORDERS)
     assert isinstance(before.min_lsn, Lsn)
     assert isinstance(after.min_lsn, Lsn)
     assert before.min_lsn < after.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))

@@ -13,7 +13,8 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.orchestration.pages.status import STATUS_PATH, read_page, status_app
+from floodmark.orchestration.pages.content import read_page
+from floodmark.orchestration.pages.status import STATUS_PATH, status_app
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 

@@ -137,9 +137,9 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
 
     assert step() == ("make", "the next run of cdc_drift_shop makes second; first is read until then, without Note.")
     switches.mark_made(switch.switch_id, NEW)
-    assert step()[0] == "go_over"
+    assert step()[0] == "switch_pipeline"
     (made,) = switches.list_switches("shop")
-    assert switches.go_over(made, "shop", spelled, Lsn((9).to_bytes(10)))
+    assert switches.switch_pipeline(made, "shop", spelled, Lsn((9).to_bytes(10)))
     assert step() == ("load", "second is read; a window will load what Note held before.")
     switches.record_backfill(switch.switch_id, "shop", window_id)
     # The window of the first load stands for it, which has been published.

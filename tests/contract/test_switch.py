@@ -55,7 +55,7 @@ def test_new_column_is_taken_along_and_nothing_is_lost_or_doubled(rig: SwitchRig
     (said,) = rig.steps.take()
     assert "shop reads dbo_Orders_2; window" in said
     rig.change("INSERT INTO dbo.Orders VALUES (5, 50, N'five')")
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     rig.run()
     (said,) = rig.steps.take()
     assert said.endswith("done; dbo_Orders is gone.")
@@ -145,7 +145,7 @@ def test_column_with_a_default_fills_all_rows_or_those_that_were_touched(
     rig.change("UPDATE dbo.Orders SET Rank = 9 WHERE Id = 1")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     untouched = 7 if backfill is Backfill.ALL else None
     # Row 1 was changed in the new column alone: only the second instance has that, before the pipeline reads it.
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, 9), (2, 8), (3, untouched), (4, 7)]
@@ -164,13 +164,13 @@ def test_every_pipeline_goes_over_before_the_first_instance_goes(
     rig.change("UPDATE dbo.Orders SET Note = N'x', Amount = 1")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     (said,) = rig.steps.take()
     assert "copy reads dbo_Orders up to" in said
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
     rig.run("copy")
     rig.steps.take()
-    rig.finish(rig.load_desk("copy").open_pending())
+    rig.finish(rig.load_planner("copy").open_pending())
     rig.steps.take()
     assert rig.instances() == ["dbo_Orders_2"]
     assert rig.differing() == []
@@ -184,13 +184,13 @@ def test_process_that_dies_between_any_two_steps_leaves_nothing_to_repair(
 
     add_column(rig, "Rank int NOT NULL DEFAULT 7")
     rig.approve()
-    for place in ("mark_made", "go_over", "record_backfill", "finish"):
-        if place == "go_over":
+    for place in ("mark_made", "switch_pipeline", "record_backfill", "finish"):
+        if place == "switch_pipeline":
             rig.change("UPDATE dbo.Orders SET Amount = 12 WHERE Id = 1")
             rig.run()
         if place == "finish":
             rig.steps.take()
-            rig.finish(rig.load_desk().open_pending())
+            rig.finish(rig.load_planner().open_pending())
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(rig.switches, place, die)
             rig.steps.take()
@@ -205,13 +205,13 @@ def test_process_that_dies_between_any_two_steps_leaves_nothing_to_repair(
 def test_instance_that_somebody_has_made_by_hand_is_taken(rig: SwitchRig) -> None:
     add_column(rig)
     rig.database.enable("Orders", capture_instance="N'by_hand'")
-    ((event, _),) = rig.desk.list_proposed()
+    ((event, _),) = rig.planner.list_proposed()
     assert "-- by_hand is there and captures them." in event.proposal
     rig.approve()
     rig.change("UPDATE dbo.Orders SET Note = N'x'")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     rig.steps.take()
     assert rig.instances() == ["by_hand"]
     assert rig.differing() == []
@@ -240,31 +240,31 @@ def test_other_instance_that_came_after_the_approval_is_an_alert_until_it_goes(r
 
 def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: SwitchRig) -> None:
     add_column(rig)
-    ((event, _),) = rig.desk.list_proposed()
+    ((event, _),) = rig.planner.list_proposed()
     rig.change("ALTER TABLE dbo.Orders ADD Second int NULL")
     rig.watch_closely()
     with pytest.raises(OperatorError, match="changed since this was proposed") as refused:
-        rig.desk.approve(event.event_id, "somebody")
+        rig.planner.approve(event.event_id, "somebody")
     assert "[Note], [Second]" in str(refused.value)
-    rig.desk.approve(event.event_id, "somebody")
-    assert rig.desk.list_proposed() == []
+    rig.planner.approve(event.event_id, "somebody")
+    assert rig.planner.list_proposed() == []
     rig.steps.take()
     rig.change("UPDATE dbo.Orders SET Note = N'x', Second = 2 WHERE Id = 1")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     assert rig.differing() == []
 
 
 def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRig) -> None:
     add_column(rig)
-    ((event, _),) = rig.desk.list_proposed()
-    rig.desk.reject(event.event_id, "somebody")
-    assert rig.desk.list_proposed() == []
+    ((event, _),) = rig.planner.list_proposed()
+    rig.planner.reject(event.event_id, "somebody")
+    assert rig.planner.list_proposed() == []
     assert rig.alerts.open == {}
     assert list(rig.alerts.outcomes.values()) == ["somebody rejected it: dbo.Orders goes on without column Note."]
     with pytest.raises(OperatorError, match="somebody has rejected it already"):
-        rig.desk.approve(event.event_id, "another")
+        rig.planner.approve(event.event_id, "another")
     assert rig.steps.take() == []
     assert rig.instances() == ["dbo_Orders"]
 
@@ -304,8 +304,8 @@ def test_type_that_changes_while_a_table_goes_over_holds_it_as_ever(rig: SwitchR
 
 def test_rejected_column_is_not_asked_about_again_by_the_next_switch(rig: SwitchRig) -> None:
     add_column(rig)
-    ((event, _),) = rig.desk.list_proposed()
-    rig.desk.reject(event.event_id, "somebody")
+    ((event, _),) = rig.planner.list_proposed()
+    rig.planner.reject(event.event_id, "somebody")
     rig.change("ALTER TABLE dbo.Orders ADD Wanted int NULL")
     rig.watch_closely()
     rig.approve()
@@ -313,9 +313,9 @@ def test_rejected_column_is_not_asked_about_again_by_the_next_switch(rig: Switch
     rig.change("UPDATE dbo.Orders SET Wanted = 1")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     rig.watch_closely()
-    assert rig.desk.list_proposed() == []
+    assert rig.planner.list_proposed() == []
     columns = rig.rows("SELECT column_name FROM information_schema.columns WHERE table_schema = 'shop'")
     assert ("Wanted",) in columns
     assert ("Note",) not in columns
@@ -345,7 +345,7 @@ def test_instance_with_the_name_of_one_that_an_earlier_switch_has_dropped_is_no_
         rig.run()
         rig.steps.take()
         rig.change(f"UPDATE dbo.Orders SET Extra{number} = {number} WHERE Id = 3")
-        rig.finish(rig.load_desk().open_pending())
+        rig.finish(rig.load_planner().open_pending())
         rig.run()
         (said,) = rig.steps.take()
         assert " done; " in said

@@ -34,13 +34,13 @@ def rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) 
     return made
 
 
-def go_over(rig: SwitchRig) -> None:
+def switch_pipeline(rig: SwitchRig) -> None:
     """All of a switch that somebody has approved."""
     rig.steps.take()
     rig.change("UPDATE dbo.Orders SET Id = Id WHERE Id = 1", "INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
 
 
@@ -51,8 +51,8 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
         f"ALTER TABLE dbo.Orders ADD {long} int NULL", "ALTER TABLE dbo.Orders ADD __lsn int NULL",
     )  # fmt: skip
     rig.watch_closely()
-    assert rig.desk.list_proposed() == []
-    told = {alert.what: alert for alert in rig.alerts.open.values()}
+    assert rig.planner.list_proposed() == []
+    reported = {alert.what: alert for alert in rig.alerts.open.values()}
     for column, why in (
         ("Twice int", "it is computed, and change tables hold no values of computed columns"),
         ("Anything sql_variant", "it has type sql_variant, which has no place in a warehouse"),
@@ -60,7 +60,7 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
         ("__lsn int", "it has a name that the warehouse keeps for itself"),
     ):
         (alert,) = [
-            alert for what, alert in told.items()
+            alert for what, alert in reported.items()
             if f"column {column} was added, and cannot be carried, because {why}." in what
         ]  # fmt: skip
         assert "can never reach the target" in alert.means
@@ -68,20 +68,20 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
     assert {event.policies["shop"] for event in rig.drift.list_events("shop")} == {DriftPolicy.ALERT}
     rig.change("ALTER TABLE dbo.Orders ADD Fine int NULL")
     rig.watch_closely()
-    ((event, proposal),) = rig.desk.list_proposed()
+    ((event, proposal),) = rig.planner.list_proposed()
     assert proposal.added == ("Fine",)
     assert event.explained.difference.column == "Fine"
     rig.approve()
-    go_over(rig)
+    switch_pipeline(rig)
     assert rig.differing() == []
 
 
 def test_column_that_was_changed_to_what_cannot_be_carried_is_not_proposed_any_more(rig: SwitchRig) -> None:
     rig.change("ALTER TABLE dbo.Orders ADD Fine int NULL")
     rig.watch_closely()
-    ((event, _),) = rig.desk.list_proposed()
+    ((event, _),) = rig.planner.list_proposed()
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Fine sql_variant")
-    assert rig.desk.list_proposed() == []
+    assert rig.planner.list_proposed() == []
     assert rig.drift.list_events("shop")[0].event_id == event.event_id
     rig.change("INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
@@ -94,7 +94,7 @@ def test_column_that_comes_back_loses_the_values_of_the_one_that_was_dropped(rig
     rig.run()
     assert rig.rows('SELECT "Id", "Note" FROM shop.orders ORDER BY 1') == [(1, "old"), (2, "old"), (3, None)]
     rig.approve()
-    go_over(rig)
+    switch_pipeline(rig)
     assert rig.rows('SELECT "Id", "Note" FROM shop.orders WHERE "Id" < 9 ORDER BY 1') == [
         (1, None), (2, "new"), (3, None),
     ]  # fmt: skip
@@ -130,8 +130,8 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     (said,) = rig.steps.take()
     assert "shop reads dbo_Orders_2; window" in said
     assert rig.alerts.kinds == ["schema_drift"]
-    rig.finish(rig.load_desk().open_pending())
-    rig.finish(rig.load_desk("late").open_pending())
+    rig.finish(rig.load_planner().open_pending())
+    rig.finish(rig.load_planner("late").open_pending())
     assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
     rig.run("late")
     assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [
@@ -167,7 +167,7 @@ def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
     rig = approved_rank(emulator, source, database)
     rig.database.run(CLEANED)
     rig.steps.take()
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
 
 
@@ -177,8 +177,8 @@ def test_touched_rows_whose_changes_are_cleaned_up_before_they_are_loaded_are_lo
     rig = approved_rank(emulator, source, database)
     assert "loads Rank" in rig.steps.take()[0]
     rig.database.run(CLEANED)
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     assert "loads Rank" in rig.steps.take()[0]
-    rig.finish(rig.load_desk().open_pending())
+    rig.finish(rig.load_planner().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
     assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")

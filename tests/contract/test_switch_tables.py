@@ -50,14 +50,14 @@ def propose(rig: SwitchRig) -> None:
         rig.run(name)
 
 
-def go_over(rig: SwitchRig) -> str:
+def switch_pipeline(rig: SwitchRig) -> str:
     """Once the second instance is there. What is said in the end."""
     rig.change("UPDATE dbo.Orders SET Amount = 12, Note = N'y' WHERE Id = 2")
     for name in rig.tables:
         rig.run(name)
     rig.steps.take()
     for name in rig.tables:
-        rig.finish(rig.load_desk(name).open_pending())
+        rig.finish(rig.load_planner(name).open_pending())
     (said,) = rig.steps.take()
     return said
 
@@ -85,7 +85,7 @@ def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_ru
     rig.steps.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
     with used(emulator, rig.database, "SELECT * FROM cdc.dbo_Orders_CT"):
-        assert "dbo_Orders could not be dropped yet: " in go_over(rig)
+        assert "dbo_Orders could not be dropped yet: " in switch_pipeline(rig)
     assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
     assert rig.instances() == ["dbo_Orders_2"]
     assert rig.differing() == []
@@ -103,7 +103,7 @@ def test_login_without_the_right_is_told_what_a_db_owner_has_to_run(rig: SwitchR
         rig.database.run(making)
         rig.steps.take()
         assert rig.alerts.open == {}
-        go_over(rig)
+        switch_pipeline(rig)
         (dropping,) = refused(rig)
         assert dropping.startswith("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',")
         rig.database.run(dropping)
@@ -137,11 +137,11 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     (event,) = rig.drift.list_events("shop")
     assert (event.table, sorted(event.policies)) == (ORDERS, ["copy", "shop"])
     rig.approve()
-    assert rig.desk.list_proposed() == []
+    assert rig.planner.list_proposed() == []
     assert rig.alerts.open == {}
     rig.steps.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
-    assert go_over(rig).endswith("done; dbo_Orders is gone.")
+    assert switch_pipeline(rig).endswith("done; dbo_Orders is gone.")
     assert rig.instances() == ["dbo_Orders_2"]
     for name in rig.tables:
         assert rig.rows(f'SELECT "Id", "Note" FROM {name}.orders ORDER BY 1') == [(1, "x"), (2, "y"), (3, "x")]
@@ -216,7 +216,7 @@ def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: Switc
     propose(rig)
     rig.approve()
     rig.steps.take()
-    go_over(rig)
+    switch_pipeline(rig)
     rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders_2'")
     rig.database.enable("Orders")
     with pytest.raises(Exception, match="held"):
@@ -229,9 +229,9 @@ def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: Switc
     event = next(each for each in rig.drift.list_events("shop")
                  if each.explained.difference.kind is DriftClass.CDC_DISABLED)  # fmt: skip
     rig.drift.approve(event.event_id, "somebody")
-    with pytest.raises(Exception, match="the table has dbo_Orders, but not the capture instance dbo_Orders_2") as told:
+    with pytest.raises(Exception, match="the table has dbo_Orders, but not the capture instance dbo_Orders_2") as error:
         rig.run()
-    assert "@capture_instance = N'dbo_Orders_2'" in str(told.value)
+    assert "@capture_instance = N'dbo_Orders_2'" in str(error.value)
 
 
 def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
@@ -244,9 +244,9 @@ def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
     propose(rig)
     copy.run("other")
     copy.watch_closely()
-    ((event, proposal),) = copy.desk.list_proposed()
+    ((event, proposal),) = copy.planner.list_proposed()
     assert (event.source, event.table, proposal.added) == ("copy", ORDERS, ("Note",))
     rig.approve()
-    assert [each.event_id for each, _ in copy.desk.list_proposed()] == [event.event_id]
+    assert [each.event_id for each, _ in copy.planner.list_proposed()] == [event.event_id]
     rig.steps.take()
-    assert go_over(rig).endswith("done; dbo_Orders is gone.")
+    assert switch_pipeline(rig).endswith("done; dbo_Orders is gone.")

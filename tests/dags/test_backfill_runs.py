@@ -103,7 +103,7 @@ def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
 ) -> None:
     use(monkeypatch, replay)
     ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *told: ended.append(told))
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *reported: ended.append(reported))
     with pytest.raises(AirflowSkipException, match=words):
         open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))
     assert ended == [("shop", data_interval(BEGIN, END))]
@@ -114,7 +114,7 @@ def test_end_of_a_backfill_is_the_end_of_what_was_told_of_its_data_interval(
     monkeypatch: pytest.MonkeyPatch, dag: DAG, run_type: DagRunType, count: int
 ) -> None:
     ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *told: ended.append(told))
+    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *reported: ended.append(reported))
     monkeypatch.setattr("floodmark.orchestration.tasks.run_advance", lambda *arguments, **named: None)
     dag.get_task("advance").python_callable(7, dag_run=run_of(run_type))
     assert ended == [("shop", data_interval(BEGIN, END))] * count

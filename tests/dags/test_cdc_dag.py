@@ -52,7 +52,7 @@ def dag(config: Config, config_file: Path) -> DAG:
 
 def test_dag_runs_its_tasks_one_after_the_other(dag: DAG) -> None:
     order = [task.task_id for task in dag.topological_sort()]
-    assert order == ["open_window", "load", "check", "advance", "tell_gaps"]
+    assert order == ["open_window", "load", "check", "advance", "report_gaps"]
     assert dag.get_task("load").downstream_task_ids == {"check"}
     assert dag.get_task("advance").upstream_task_ids == {"open_window", "check"}
 
@@ -61,7 +61,7 @@ def test_pipeline_that_repairs_every_gap_has_none_to_tell_of(tmp_path: Path) -> 
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG.replace("deletes: hard", "on_gap: repair"), encoding="utf-8")
     dag = build_dag(load_config(path), "shop", path)
-    assert "tell_gaps" not in dag.task_ids
+    assert "report_gaps" not in dag.task_ids
 
 
 def test_dag_never_runs_twice_at_once_and_makes_up_for_nothing(dag: DAG) -> None:

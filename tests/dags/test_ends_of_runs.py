@@ -20,7 +20,7 @@ from floodmark.core.errors import (
     DataQualityError,
     FloodmarkError,
     LoadKilledError,
-    NotHarvestedYetError,
+    NotCapturedYetError,
     SourceUnavailableError,
 )
 from floodmark.core.interval import Interval
@@ -142,9 +142,9 @@ def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(worl
     assert (world.ended, world.measured) == (["run_late", "repair"], 1)
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
     with pytest.raises(AirflowFailException, match=r"dbo\.Orders: expired"):
-        tasks.run_tell_gaps(world.wiring)
+        tasks.run_report_gaps(world.wiring)
     world.stopped = []
-    tasks.run_tell_gaps(world.wiring)
+    tasks.run_report_gaps(world.wiring)
 
 
 def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
         (DataQualityError("dbo.Orders", "a rule is broken."), 1),
         (LoadKilledError("window", "killed."), 1),
         (SourceUnavailableError("shop", "away."), 0),
-        (NotHarvestedYetError("shop", "wait."), 0),
+        (NotCapturedYetError("shop", "wait."), 0),
     ],
 )
 def test_step_that_fails_tells_how_late_the_data_are_and_fails_as_before(

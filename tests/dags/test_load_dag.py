@@ -56,7 +56,7 @@ def test_params_offer_the_tables_of_the_pipeline_and_are_empty_by_default(dag: D
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is asked of the desk; it opens window 7, or nothing where nothing is pending."""
     asked: list[Any] = []
 
@@ -74,17 +74,17 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, desk: list[Any]) -> None:
+def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, planner: list[Any]) -> None:
     with pytest.raises(AirflowSkipException, match="no table of the pipeline is to be loaded anew"):
         tasks.run_open_load(config_file, "shop", {"table": None, "where": None})
-    assert desk == ["pending"]
+    assert planner == ["pending"]
 
 
 def test_run_with_params_reloads_the_table_where_the_checked_condition_is_true(
-    config_file: Path, desk: list[Any]
+    config_file: Path, planner: list[Any]
 ) -> None:
     assert tasks.run_open_load(config_file, "shop", {"table": "dbo.Orders", "where": "Id>5"}) == 7
-    assert desk == [("dbo.Orders", "Id > 5")]
+    assert planner == [("dbo.Orders", "Id > 5")]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_run_with_params_reloads_the_table_where_the_checked_condition_is_true(
     ],
 )
 def test_params_that_mean_nothing_fail_for_good(
-    config_file: Path, desk: list[Any], params: dict[str, Any], words: str
+    config_file: Path, planner: list[Any], params: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(AirflowFailException, match=words):
         tasks.run_open_load(config_file, "shop", params)
-    assert desk == []
+    assert planner == []

@@ -84,8 +84,8 @@ def dags(config_file: Path) -> dict[str, DAG]:
 
 def fail(dag: DAG, task: Task | None, **known: Any) -> None:
     """Airflow's word to the DAG."""
-    told = dag.on_failure_callback
-    callback = told[0] if isinstance(told, list) else told
+    reported = dag.on_failure_callback
+    callback = reported[0] if isinstance(reported, list) else reported
     assert callback is not None
     callback({"dag": dag, "run_id": "r1"} | ({"ti": task} if task else {}) | known)
 
@@ -209,7 +209,7 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
     assert not dags["cdc_quiet"].deadline
     (deadline,) = dags["cdc_shop"].deadline
     assert (deadline.reference, deadline.interval.total_seconds()) == (DeadlineReference.DAGRUN_QUEUED_AT, 900)
-    assert deadline.callback.path == "floodmark.orchestration.callbacks.tell_late_run"
+    assert deadline.callback.path == "floodmark.orchestration.callbacks.report_late_run"
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,12 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
     ],
 )  # fmt: skip
 def test_missed_deadline_is_told_while_the_run_goes_on(
-    dags: dict[str, DAG], posts: Posts, state: str, run_type: str, told: int
+    dags: dict[str, DAG], posts: Posts, state: str, run_type: str, reported: int
 ) -> None:
     (deadline,) = dags["cdc_shop"].deadline
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "queued_at": "2026-05-01T12:00:00.123456Z"}
-    asyncio.run(callbacks.tell_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
-    assert len(posts.taken) == told
-    if told:
+    asyncio.run(callbacks.report_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
+    assert len(posts.taken) == reported
+    if reported:
         assert "*Since:* 2026-05-01 12:00:00 UTC" in posts.texts[0]
         assert "Run r1 has not ended within 15 min" in posts.texts[0]

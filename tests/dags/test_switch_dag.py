@@ -57,13 +57,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    desk = Desk()
-    monkeypatch.setattr(switches, "list_proposed", desk.list_proposed)
+def planner(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    planner = Desk()
+    monkeypatch.setattr(switches, "list_proposed", planner.list_proposed)
     for name in ("approve_switch", "reject_switch", "run_switches"):
-        monkeypatch.setattr(switches, name, desk.doing(name))
-    monkeypatch.setattr(AppContext, "alerts", lambda _app: desk)
-    return desk
+        monkeypatch.setattr(switches, name, planner.doing(name))
+    monkeypatch.setattr(AppContext, "alerts", lambda _app: planner)
+    return planner
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_question_waits_without_end_for_one_of_two_answers(dag: DAG) -> None:
     assert not question.params
 
 
-def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config_file: Path, desk: Desk) -> None:
+def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config_file: Path, planner: Desk) -> None:
     found = switch_dag.run_describe_switch(config_file, "shop", 12)
 
     class FirstTask:
@@ -121,38 +121,38 @@ def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config
     assert (question.subject, question.body) == (PROPOSED.subject, PROPOSED.body)
 
 
-def test_run_about_an_event_with_nothing_to_decide_ends_as_skipped(config_file: Path, desk: Desk) -> None:
+def test_run_about_an_event_with_nothing_to_decide_ends_as_skipped(config_file: Path, planner: Desk) -> None:
     with pytest.raises(AirflowSkipException, match="event 13 of source shop proposes nothing that is still to be"):
         switch_dag.run_describe_switch(config_file, "shop", 13)
 
 
 @pytest.mark.parametrize(("option", "done"), [("Approve", "approve_switch"), ("Reject", "reject_switch")])
 def test_answer_is_written_down_in_the_name_of_who_gave_it(
-    config_file: Path, desk: Desk, option: str, done: str
+    config_file: Path, planner: Desk, option: str, done: str
 ) -> None:
     assert switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer(option)) == f"{done} is done"
-    assert desk.asked == [(done, 12, "grace")]
+    assert planner.asked == [(done, 12, "grace")]
 
 
 @pytest.mark.parametrize("now", [[], [replace(PROPOSED, key="12-b")]], ids=["decided", "changed"])
 def test_answer_to_a_question_that_is_not_open_any_more_changes_nothing_and_says_so(
-    config_file: Path, desk: Desk, now: list[ProposedSwitch]
+    config_file: Path, planner: Desk, now: list[ProposedSwitch]
 ) -> None:
-    desk.proposed = now
+    planner.proposed = now
     with pytest.raises(AirflowSkipException, match=r"is not open any more: .* answer of grace, Approve, changes noth"):
         switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer("Approve"))
-    assert desk.asked == []
+    assert planner.asked == []
 
 
-def test_approval_of_what_is_no_longer_proposed_fails_for_good(config_file: Path, desk: Desk) -> None:
-    desk.error = OperatorError("dbo.Orders", "the proposal has changed.", "Look at it again.")
+def test_approval_of_what_is_no_longer_proposed_fails_for_good(config_file: Path, planner: Desk) -> None:
+    planner.error = OperatorError("dbo.Orders", "the proposal has changed.", "Look at it again.")
     with pytest.raises(AirflowFailException, match="the proposal has changed"):
         switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer("Approve"))
 
 
-def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, desk: Desk) -> None:
+def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, planner: Desk) -> None:
     assert switch_dag.run_switch_instances(config_file, "shop") == "run_switches is done"
-    assert desk.asked == [("run_switches", "shop"), ("end_alerts", SWITCH_RUN_FAILED, "shop")]
+    assert planner.asked == [("run_switches", "shop"), ("end_alerts", SWITCH_RUN_FAILED, "shop")]
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,19 @@ def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, 
     ],
 )
 def test_switch_that_a_person_has_to_help_fails_for_good_and_others_are_tried_again(
-    config_file: Path, desk: Desk, error: Exception, seen: type[Exception]
+    config_file: Path, planner: Desk, error: Exception, seen: type[Exception]
 ) -> None:
-    desk.error = error
+    planner.error = error
     with pytest.raises(AirflowException) as raised:
         switch_dag.run_switch_instances(config_file, "shop")
     assert type(raised.value) is seen
-    assert desk.asked == []
+    assert planner.asked == []
 
 
-def test_every_undecided_proposal_is_one_run_and_one_that_has_changed_is_another(config_file: Path, desk: Desk) -> None:
-    desk.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: take Colour along?", "…")]
+def test_every_undecided_proposal_is_one_run_and_one_that_has_changed_is_another(
+    config_file: Path, planner: Desk
+) -> None:
+    planner.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: take Colour along?", "…")]
     assert switch_dag.list_questions(config_file, "shop") == [
         {"trigger_run_id": "drift_event_12-a", "conf": {"event_id": 12}},
         {"trigger_run_id": "drift_event_13-b", "conf": {"event_id": 13}},

@@ -110,7 +110,7 @@ def stop_one_table(rig: AirflowRig) -> None:
     run = rig.trigger()
     rig.wait_for_failure(run)
     states = rig.airflow.task_states(DAG_ID, run)
-    assert (states["advance"], states["tell_gaps"]) == ("success", "failed")
+    assert (states["advance"], states["report_gaps"]) == ("success", "failed")
     assert {name for name, watermark in rig.warehouse(watermarks) if watermark == before[name]} == {"Customers"}
     assert [each.table for each in compare(rig.stack) if not each.equal] == ["dbo.Customers"]
     alert = "SELECT what, means FROM floodmark.alerts WHERE kind = 'run_failed' AND ended_at IS NULL"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core.alert import Alert, build_raised_message
 from floodmark.core.alerts.runs import RUN_FAILED, RunFailure, run_failed
-from floodmark.core.errors import FloodmarkBugError, FloodmarkError, NotHarvestedYetError, WindowBusyError
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, NotCapturedYetError, WindowBusyError
 from floodmark.wiring.alerts import wire_channels
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def reported_failure(app: AppContext, pipeline: str) -> Iterator[None]:
     app.config.pipeline(pipeline)
     try:
         yield
-    except (NotHarvestedYetError, WindowBusyError):
+    except (NotCapturedYetError, WindowBusyError):
         raise
     except FloodmarkError as error:
         _report(app, pipeline, error)

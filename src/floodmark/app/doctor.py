@@ -89,9 +89,9 @@ def write_grants(app: AppContext, pipeline: str, login: str) -> str:
     tables = [
         ReadTable(
             table.source,
-            sighting.instance.identity.name if sighting.instance else table.capture_instance,
+            table_snapshot.instance.identity.name if table_snapshot.instance else table.capture_instance,
             table.net is NetSource.SERVER,
         )
-        for table, sighting in zip(wiring.settings.tables, snapshot.tables, strict=True)
+        for table, table_snapshot in zip(wiring.settings.tables, snapshot.tables, strict=True)
     ]
     return build_grants(facts.database, login, tables, facts.roles)

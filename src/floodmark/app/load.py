@@ -8,7 +8,7 @@ from floodmark.app.drift import drift_watch
 from floodmark.core.alerts.runs import LOAD_RUN_FAILED
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
-from floodmark.sync.recovery.reload import LoadDesk
+from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.repair import end_repair
 from floodmark.wiring.pipelines import wire
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from floodmark.wiring.pipelines import PipelineWiring
 
 
-def load_desk(app: AppContext, pipeline: str) -> LoadDesk:
+def load_planner(app: AppContext, pipeline: str) -> LoadPlanner:
     """Return what plans the loads of a pipeline. Raises ConfigError where it is not in the configuration."""
     wiring = wire(app.config, pipeline)
-    return LoadDesk(
+    return LoadPlanner(
         wiring.settings,
         wiring.source.snapshots(),
         wiring.ledger.windows(),
@@ -42,7 +42,7 @@ def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -
     except ValueError as error:
         raise ConfigError(pipeline, f"{error}.") from None
     condition = wire(app.config, pipeline).source.parse_condition(where, name) if where else ""
-    return load_desk(app, pipeline).open_reload(name, condition)
+    return load_planner(app, pipeline).open_reload(name, condition)
 
 
 def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:

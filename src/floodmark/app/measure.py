@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from floodmark.core.alerts.runs import LAG, lag
-from floodmark.core.errors import FloodmarkError, NotHarvestedYetError, SourceLoginError, SourceUnavailableError
+from floodmark.core.errors import FloodmarkError, NotCapturedYetError, SourceLoginError, SourceUnavailableError
 from floodmark.core.status.measures import measure_tables
 from floodmark.core.window.planning import pinned_instances
 from floodmark.wiring.pipelines import wire, wire_ledger
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from floodmark.core.window.published import AdvanceResult
 
 _LOG = logging.getLogger(__name__)
-_NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotHarvestedYetError)
+_NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotCapturedYetError)
 """A source that was out of reach a moment ago is not asked again; one that has captured nothing yet is not late."""
 
 

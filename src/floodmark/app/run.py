@@ -15,7 +15,7 @@ from floodmark.core.alerts.runs import LAG, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.window.lane import is_replay_lane
 from floodmark.core.window.plan import WindowState
-from floodmark.sync.recovery.gaps import end_mended, find_stopped
+from floodmark.sync.recovery.gaps import find_stopped, resolve_repair_alerts
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.open_window import open_window
@@ -107,7 +107,7 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
     for kind in kinds:
         alerts.end_alerts(kind, pipeline)
     try:
-        end_mended(pipeline, wire(app.config, pipeline).ledger.windows(), alerts)
+        resolve_repair_alerts(pipeline, wire(app.config, pipeline).ledger.windows(), alerts)
     except FloodmarkError as error:
         _LOG.warning("Could not check whether repairs of %s have finished: %s", pipeline, error)
     measure_run(app, pipeline, result)

@@ -6,9 +6,9 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.app.load import load_desk
+from floodmark.app.load import load_planner
 from floodmark.core.drift.messages import describe_added
-from floodmark.sync.drift.switch import SwitchDesk
+from floodmark.sync.drift.switch import SwitchPlanner
 from floodmark.sync.drift.switch_steps import SwitchSteps
 from floodmark.wiring.pipelines import wire, wire_ledger, wire_source, wire_warehouse
 
@@ -36,7 +36,7 @@ def list_proposed(app: AppContext, source: str) -> list[ProposedSwitch]:
     """Return one question for each table that a person has to decide about."""
     if not app.pipelines_of(source):
         return []
-    return [_question(event, proposal) for event, proposal in switch_desk(app, source).list_proposed()]
+    return [_question(event, proposal) for event, proposal in switch_planner(app, source).list_proposed()]
 
 
 def approve_switch(app: AppContext, event_id: int, by: str) -> str:
@@ -44,7 +44,7 @@ def approve_switch(app: AppContext, event_id: int, by: str) -> str:
 
     Raises OperatorError where there is nothing to approve, or the proposal has changed since.
     """
-    switch = switch_desk(app, _source_of(app, event_id)).approve(event_id, by)
+    switch = switch_planner(app, _source_of(app, event_id)).approve(event_id, by)
     return (
         f"{switch.table} switches from capture instance {switch.old.name} to {switch.name}, with "
         f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps, and so does floodmark drift "
@@ -54,7 +54,7 @@ def approve_switch(app: AppContext, event_id: int, by: str) -> str:
 
 def reject_switch(app: AppContext, event_id: int, by: str) -> str:
     """Turn down what an event proposes. Raises OperatorError where there is nothing to reject."""
-    rejected = switch_desk(app, _source_of(app, event_id)).reject(event_id, by)
+    rejected = switch_planner(app, _source_of(app, event_id)).reject(event_id, by)
     columns = ", ".join(str(each.explained.difference.column) for each in rejected)
     return f"{rejected[0].table} goes on without {columns}."
 
@@ -65,18 +65,18 @@ def run_switches(app: AppContext, source: str) -> str:
     config = app.config
     if not app.pipelines_of(source):
         return "no pipeline reads this source."
-    desk = switch_desk(app, source)
+    planner = switch_planner(app, source)
     steps = SwitchSteps(
         source_name=source,
-        pipelines=desk.pipelines,
-        source=desk.source,
-        drift_source=desk.drift_source,
+        pipelines=planner.pipelines,
+        source=planner.source,
+        drift_source=planner.drift_source,
         control=lambda: wire_source(config, source).instances(),
         targets=wire_warehouse(config).targets(),
         open_load=lambda pipeline, table, where: _open_load(app, pipeline, table, where),
-        ledger=desk.ledger,
-        switches=desk.switches,
-        alerts=desk.alerts,
+        ledger=planner.ledger,
+        switches=planner.switches,
+        alerts=planner.alerts,
         elsewhere=[name for name, pipeline in config.pipelines.items() if pipeline.source != source],
     )
     return " | ".join(steps.take()) or "no switch of a capture instance is under way."
@@ -88,11 +88,11 @@ def list_switches(app: AppContext) -> list[InstanceSwitch]:
     return [switch for source in app.config.sources for switch in ledger.list_switches(source)]
 
 
-def switch_desk(app: AppContext, source: str) -> SwitchDesk:
+def switch_planner(app: AppContext, source: str) -> SwitchPlanner:
     """Return what plans the switches of a source that a pipeline reads. Nothing is connected to before it is asked."""
     names = app.pipelines_of(source)
     wiring = wire(app.config, names[0])
-    return SwitchDesk(
+    return SwitchPlanner(
         source_name=source,
         pipelines=[app.config.settings(name) for name in names],
         source=wiring.source.snapshots,
@@ -121,7 +121,7 @@ def _events(app: AppContext) -> list[DriftEvent]:
 
 
 def _open_load(app: AppContext, pipeline: str, table: TableName, where: str) -> int:
-    opened = load_desk(app, pipeline).open_reload(table, where)
+    opened = load_planner(app, pipeline).open_reload(table, where)
     assert opened.window_id is not None  # noqa: S101  (a reload always has a window)
     return opened.window_id
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodmark.core.drift.messages import describe, describe_ddl, describe_effect
-from floodmark.sync.drift.events import proposed_with, tell_together
+from floodmark.sync.drift.events import describe_shared_proposal, proposed_with
 
 if TYPE_CHECKING:
     from floodmark.core.drift.switch import InstanceSwitch
@@ -41,7 +41,7 @@ def drift_details(events: Sequence[DriftEvent]) -> str:
         lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
         lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
         if event.proposal and event.approved_at is None:
-            lines += [f"  {words}"] if (words := tell_together(proposed_with(event, events))) else []
+            lines += [f"  {words}"] if (words := describe_shared_proposal(proposed_with(event, events))) else []
             lines += [f"  To take it along, floodmark drift approve {event.event_id} runs:", event.proposal]
     return "\n".join(lines)
 

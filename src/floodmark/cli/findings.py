@@ -20,7 +20,7 @@ def findings_table(pipeline: str, findings: Sequence[Finding]) -> Table:
     for name in ("", "check", "where", "finding", "mend it with"):
         table.add_column(name, overflow="fold")
     for each in sorted(findings, key=lambda finding: -finding.grade):
-        cells = (each.grade.name.lower(), each.check, each.subject, each.text, each.mend)
+        cells = (each.grade.name.lower(), each.check, each.subject, each.text, each.fix)
         table.add_row(*map(escape, cells), style=_STYLES[each.grade])
     return table
 

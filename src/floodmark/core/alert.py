@@ -70,7 +70,7 @@ def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
     return AlertMessage(f"Floodmark: {_headline(alert)}", lines, is_over=False)
 
 
-def build_over_message(alert: Alert, raised_at: datetime, ended_at: datetime, outcome: str = "") -> AlertMessage:
+def build_ended_message(alert: Alert, raised_at: datetime, ended_at: datetime, outcome: str = "") -> AlertMessage:
     """outcome: how it ended, in a sentence; "" where that it is over says all."""
     lines = (
         ("What it was", alert.what),

@@ -6,7 +6,7 @@ from __future__ import annotations
 _MINUTES, _WHOLE_MINUTES, _HOURS, _DAYS = 120, 600, 3 * 3600, 72 * 3600
 
 
-def tell_length(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """As fine as matters: a little more than a limit of minutes has to look like more."""
     whole = round(seconds)
     if whole < _MINUTES:

@@ -150,7 +150,7 @@ class TableBusyError(TransientError):
     """Transactions use the source table, so that its capture cannot be changed now."""
 
 
-class NotHarvestedYetError(TransientError):
+class NotCapturedYetError(TransientError):
     """The capture job has not yet processed the enabling of the table."""
 
 

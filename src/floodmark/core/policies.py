@@ -92,28 +92,28 @@ class DriftPolicy(Enum):
     """The alert shows the T-SQL for a second capture instance."""
 
 
-_TELL = (DriftPolicy.ALERT, DriftPolicy.IGNORE, DriftPolicy.HOLD)
+_REPORT = (DriftPolicy.ALERT, DriftPolicy.IGNORE, DriftPolicy.HOLD)
 
 
 _STOP = (DriftPolicy.HOLD, DriftPolicy.ALERT)
 
 
 ALLOWED: Mapping[DriftClass, tuple[DriftPolicy, ...]] = {
-    DriftClass.COLUMN_ADDED: (DriftPolicy.PROPOSE, *_TELL),
-    DriftClass.COLUMN_DROPPED: _TELL,
+    DriftClass.COLUMN_ADDED: (DriftPolicy.PROPOSE, *_REPORT),
+    DriftClass.COLUMN_DROPPED: _REPORT,
     # The target must follow before the first wider value can be merged.
     DriftClass.TYPE_WIDENED: (DriftPolicy.EVOLVE, DriftPolicy.HOLD),
     DriftClass.TYPE_NARROWED: (DriftPolicy.HOLD, DriftPolicy.ALERT, DriftPolicy.IGNORE),
     # What the target cannot hold, or cannot be merged by, must never reach a window: it could not be finished.
     DriftClass.TYPE_CHANGED: (DriftPolicy.HOLD,),
-    DriftClass.NULLABILITY_CHANGED: _TELL,
+    DriftClass.NULLABILITY_CHANGED: _REPORT,
     DriftClass.KEY_CHANGED: (DriftPolicy.HOLD,),
     # With alert the run fails on the verdict, as every other gap in the source does.
     DriftClass.TABLE_RENAMED: _STOP,
     DriftClass.TABLE_DROPPED: _STOP,
     DriftClass.CDC_DISABLED: _STOP,
     DriftClass.INSTANCE_REPLACED: _STOP,
-    DriftClass.UNKNOWN: _TELL,
+    DriftClass.UNKNOWN: _REPORT,
 }
 """The policies that make sense for a class; the first is the default."""
 
@@ -136,8 +136,14 @@ DEFAULT_POLICIES = DriftPolicies()
 
 
 class WhenAdded(Enum):
-    """How a table that is added to a pipeline is loaded. in_window: by the next window, so that it joins the others at
-    one place in the log, and they wait for it. beside: on a lane of its own, and they go on."""
+    """How a table that is added to a pipeline is loaded."""
 
     IN_WINDOW = "in_window"
-    BESIDE = "beside"
+    """By the next window, so that it joins the others at one place in the log, and they wait for it."""
+    IN_PARALLEL = "in_parallel"
+    """On a lane of its own, while the others go on."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> WhenAdded | None:
+        """Take ``beside`` as well, the name of ``in_parallel`` in earlier configurations."""
+        return cls.IN_PARALLEL if value == "beside" else None

@@ -61,7 +61,7 @@ def _row(delivery: Delivery) -> dict[str, Any]:
     return {
         "alert": asdict(delivery.alert),
         "raised_at": delivery.raised_at.isoformat(),
-        "told": sorted(delivery.told),
+        "told": sorted(delivery.notified),
     }
 
 
@@ -71,7 +71,7 @@ def _parse(row: Any) -> Delivery | None:
         fields = dict(row["alert"])
         if fields["table"] is not None:
             fields["table"] = TableName(**fields["table"])
-        return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), told=set(row["told"]))
+        return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), notified=set(row["told"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         _LOG.warning("A note in variable %s cannot be read: %r", VARIABLE, error)
         return None

@@ -43,13 +43,13 @@ def leave_failure(error: FloodmarkError) -> None:
         _LOG.warning("An alert about this failure will not say why: %s", problem)
 
 
-def tells_failure(
+def failure_callback(
     config_path: Path, kind: str, subject: str, kind_by_task: Mapping[str, str]
 ) -> Callable[[Mapping[str, Any]], None]:
     """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``, as kind_by_task's for single tasks; subject:
     the pipeline or the source. A backfill of a pipeline that fails is another matter than a run that brings rows."""
 
-    def tell(context: Mapping[str, Any]) -> None:
+    def notify(context: Mapping[str, Any]) -> None:
         ti, dag = context.get("ti"), context["dag"]
         task_id = ti.task_id if ti else ""
         replayed = _replayed(context) if kind == RUN_FAILED else ""
@@ -59,7 +59,7 @@ def tells_failure(
         )  # fmt: skip
         open_app(config_path, parse_rules=False).alerts().raise_alert(alert)
 
-    return tell
+    return notify
 
 
 def _take_failure(ti: Any) -> RunFailure | None:
@@ -91,11 +91,11 @@ def deadline_of(config_path: Path, name: str, pipeline: PipelineConfig) -> Deadl
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=pipeline.max_lag,
         # In the triggerer: an executor whose slots are all taken may be why the run is late.
-        callback=AsyncCallback(tell_late_run, known),
+        callback=AsyncCallback(report_late_run, known),
     )
 
 
-async def tell_late_run(config: str, pipeline: str, limit_seconds: float, context: Mapping[str, Any]) -> None:
+async def report_late_run(config: str, pipeline: str, limit_seconds: float, context: Mapping[str, Any]) -> None:
     """Airflow's word comes too when the run failed before its deadline; that is another alert. A backfill brings rows
     once more, and is never late."""
     run = context["dag_run"]

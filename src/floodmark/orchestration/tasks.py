@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
-from floodmark.app.load import end_load, is_loading, load_desk, open_reload
+from floodmark.app.load import end_load, is_loading, load_planner, open_reload
 from floodmark.app.measure import measured
 from floodmark.app.replay import end_replay, replay_of
 from floodmark.app.run import close_run, is_outdated, open_next
-from floodmark.core.errors import ConfigError, NotHarvestedYetError
+from floodmark.core.errors import ConfigError, NotCapturedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.replay_interval import NoInterval
 from floodmark.core.schema import TableName
@@ -46,7 +46,7 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
         try:
             with measured(app, pipeline):
                 opened = open_next(app, pipeline)
-        except NotHarvestedYetError as error:
+        except NotCapturedYetError as error:
             # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
     if opened.window_id is None:
@@ -93,13 +93,13 @@ def run_advance(
             return
         result = advance.advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
     # A window that was merged before a table was taken out of the configuration still has it.
-    told = [table for table in result.tables if table.source in assets]
-    for table in told:
+    published = [table for table in result.tables if table.source in assets]
+    for table in published:
         events[assets[table.source]].extra = event_extra(window_id, table)
     if result.is_replay:
         # No watermark moved, and how late the data are is as it was.
         return
-    _show_watermarks({table.source: assets[table.source] for table in told}, stores, result.to_lsn)
+    _show_watermarks({table.source: assets[table.source] for table in published}, stores, result.to_lsn)
     if known.state is not WindowState.ADVANCED:
         # What has failed since a window was published is not over because its last task runs again.
         with explained():
@@ -108,7 +108,7 @@ def run_advance(
         close_run(app, wiring.settings.name, result, stopped=stopped is not None)
 
 
-def run_tell_gaps(wiring: PipelineWiring) -> None:
+def run_report_gaps(wiring: PipelineWiring) -> None:
     """Raises AirflowFailException while a gap stops a table of the pipeline."""
     with explained():
         if error := find_stopped(wiring.settings, wiring.ledger.windows()):
@@ -146,7 +146,7 @@ def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -
         elif params.get("where"):
             raise ConfigError(pipeline, "a condition was given (where), and no table.", "Choose the table as well.")
         else:
-            opened = load_desk(app, pipeline).open_pending()
+            opened = load_planner(app, pipeline).open_pending()
     if opened.window_id is None:
         raise AirflowSkipException(opened.reason)
     return opened.window_id

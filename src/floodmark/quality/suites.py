@@ -96,7 +96,7 @@ def build_batches(
     """
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
-    rows = f"EXISTS ({_staged_twin(plan, index)})" if has_staging else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
+    rows = f"EXISTS ({_staged_duplicate(plan, index)})" if has_staging else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
     target = Batch(
         f"{name}.target",
         str(table.target),
@@ -155,7 +155,7 @@ def _unless_deleted_later(table: TablePlan) -> str:
     )
 
 
-def _staged_twin(plan: WindowPlan, index: int) -> str:
+def _staged_duplicate(plan: WindowPlan, index: int) -> str:
     key = plan.tables[index].instance.table.key
     same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
     return f"SELECT 1 FROM {quote_table(staging_table(plan, index))} AS staged WHERE {same_key}"

@@ -27,11 +27,11 @@ from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.plan_json import plan_from_json
 from floodmark.sources.cdc import statements
 from floodmark.sources.cdc.chunk_bounds import read_chunk_bounds
-from floodmark.sources.cdc.columns import CarriedColumn, carried_columns, to_carried
+from floodmark.sources.cdc.columns import TransportColumn, supported_columns, to_transport
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
-from floodmark.spark.error_transport import carried
-from floodmark.spark.net import thin_changes
+from floodmark.spark.error_transport import transported_errors
+from floodmark.spark.net import drop_superseded_changes
 from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_chunk, pack_in_order
 
 NAME = "sqlserver_cdc"
@@ -99,11 +99,11 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         self._chunks = chunks
 
     def partitions(self) -> Sequence[InputPartition]:
-        with carried():
+        with transported_errors():
             if self._plan.kind is LoadKind.FIRST_LOAD:
                 chunks = self._chunks or plan_chunks(read_chunk_bounds(self._plan, self._source))
                 self._chunks = ()  # each part has its own; the reader travels with every task
-                return [ChunksPart(tuple(part)) for part in deal(chunks, self._parts)]
+                return [ChunksPart(tuple(part)) for part in assign_chunks(chunks, self._parts)]
             return self._plan_intervals()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
             return batches
         if self._plan.net is NetSource.SERVER:
             return pack_in_order(batches)
-        return pack(batches, self._plan.instance.table.key, partial(thin_changes, plan=self._plan))
+        return pack(batches, self._plan.instance.table.key, partial(drop_superseded_changes, plan=self._plan))
 
     def _read_chunks(self, part: ChunksPart) -> Iterator[pa.RecordBatch]:
         for chunk in part.chunks:
@@ -124,9 +124,9 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
             yield from pack_chunk(chunk.number, batches) if self._packed else batches
 
     def _read_rows(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
-        columns = carried_columns(self._plan.instance.table, self._plan.temporal)
+        columns = supported_columns(self._plan.instance.table, self._plan.temporal)
         schema = arrow_schema(self._plan)
-        with carried(), connect(self._source, subject=str(self._plan.source)) as session:
+        with transported_errors(), connect(self._source, subject=str(self._plan.source)) as session:
             for batch in session.read_batches(str(self._plan.source), text, parameters, batch_rows(columns)):
                 yield cast_batch(batch, schema, columns)
 
@@ -153,12 +153,12 @@ class SqlServerReader(DataSourceReader):  # type: ignore[misc]
         return [ChangesPart(part) for part in cut_interval(interval, cuts)]
 
 
-def deal(chunks: Sequence[LoadChunk], hands: int) -> list[list[LoadChunk]]:
+def assign_chunks(chunks: Sequence[LoadChunk], partitions: int) -> list[list[LoadChunk]]:
     """In turn, so that all hands move through the table together. None is empty."""
-    return [list(chunks[first::hands]) for first in range(min(hands, len(chunks)))]
+    return [list(chunks[first::partitions]) for first in range(min(partitions, len(chunks)))]
 
 
-def batch_rows(columns: Sequence[CarriedColumn]) -> int:
+def batch_rows(columns: Sequence[TransportColumn]) -> int:
     """How many rows to fetch at a time."""
     return LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
 
@@ -173,22 +173,22 @@ def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
 def spark_schema(plan: TablePlan) -> spark.StructType:
     own = {"binary": spark.BinaryType(), "int": spark.IntegerType()}
     fields = [spark.StructField(name, own[statements.OWN_TYPES[name]]) for name in statements.own_columns(plan)]
-    columns = carried_columns(plan.instance.table, plan.temporal)
+    columns = supported_columns(plan.instance.table, plan.temporal)
     return spark.StructType([*fields, *(spark.StructField(column.name, column.spark_type) for column in columns)])
 
 
 def arrow_schema(plan: TablePlan) -> pa.Schema:
     own = {"binary": pa.binary(), "int": pa.int32()}
     fields = [(name, own[statements.OWN_TYPES[name]]) for name in statements.own_columns(plan)]
-    columns = carried_columns(plan.instance.table, plan.temporal)
+    columns = supported_columns(plan.instance.table, plan.temporal)
     return pa.schema([*fields, *((column.name, column.arrow_type) for column in columns)])
 
 
-def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: tuple[CarriedColumn, ...]) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: tuple[TransportColumn, ...]) -> pa.RecordBatch:
     """To the declared types; the driver's own are wider (large_string, uint8, time64[ns]), and Spark refuses them."""
     own = len(schema) - len(columns)
     arrays = [batch.column(i).cast(schema.field(i).type) for i in range(own)]
     arrays += [
-        to_carried(batch.column(own + i), column.type, schema.field(own + i).type) for i, column in enumerate(columns)
+        to_transport(batch.column(own + i), column.type, schema.field(own + i).type) for i, column in enumerate(columns)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,6 +1,6 @@
 """Errors of ours across Spark: a worker's exception reaches the driver as the text of a traceback.
 
-``carried`` writes the error into that text in a form that ``recover`` finds again.
+``transported_errors`` writes the error into that text in a form that ``recover`` finds again.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from floodmark.core.errors import FloodmarkError, LoadKilledError
 from floodmark.core.window.load_result import PREFIX, LoadResult, format_load_result, parse_load_result
 
-_CARRIED = re.compile(re.escape(PREFIX) + r"\{.*\}")
+_TRANSPORTED = re.compile(re.escape(PREFIX) + r"\{.*\}")
 # Spark's words for processes that are gone; it has no other sign of it (PythonRunner, TaskEndReason).
 _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(")
 
 
-class CarriedError(RuntimeError):
+class TransportedError(RuntimeError):
     """A FloodmarkError on its way out of a worker."""
 
 
 @contextmanager
-def carried() -> Iterator[None]:
+def transported_errors() -> Iterator[None]:
     """In a worker, around everything that may raise from ``core.errors``."""
     try:
         yield
     except FloodmarkError as error:
-        raise CarriedError(format_load_result(LoadResult(0, error=error))) from None
+        raise TransportedError(format_load_result(LoadResult(0, error=error))) from None
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
@@ -36,7 +36,7 @@ def recover(error: BaseException) -> FloodmarkError | None:
     if isinstance(error, FloodmarkError):
         return error
     text = str(error)
-    match = _CARRIED.search(text)
+    match = _TRANSPORTED.search(text)
     result = parse_load_result(match[0]) if match else None
     if result is not None:
         return result.error

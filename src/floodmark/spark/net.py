@@ -29,10 +29,10 @@ from pyspark.sql import DataFrame
 from floodmark.core.change import Operation
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc.columns import CarriedColumn, carried_columns
+from floodmark.sources.cdc.columns import TransportColumn, supported_columns
 from floodmark.sources.cdc.statements import OPERATION, START_LSN, UPDATE_MASK, order_columns
 
-_THIN_AT = 2
+_DROP_AT = 2
 """So many changes a key, on average, make it worth while to sort a batch only to thin it."""
 
 _BRINGS = (Operation.INSERT, Operation.MOVED)
@@ -58,13 +58,13 @@ def collapse_changes(batches: Iterable[pa.RecordBatch], plan: TablePlan) -> Iter
             yield collapse.net(batch)
 
 
-def thin_changes(batch: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
+def drop_superseded_changes(batch: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
     """Without the changes that cannot matter, whatever other batches hold: of each key its first and its last change
     here, and the last one that holds the value of a LOB, are enough. So one busy row stays one busy row."""
     key = plan.instance.table.key
-    if _distinct_keys(batch, key) * _THIN_AT > batch.num_rows:
+    if _distinct_keys(batch, key) * _DROP_AT > batch.num_rows:
         return batch
-    return _Collapse.of(plan).thin(batch)
+    return _Collapse.of(plan).drop_superseded(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class _Collapse:
     key: tuple[str, ...]
     order: tuple[str, ...]
     compared: tuple[str, ...]
-    columns: tuple[CarriedColumn, ...]
-    lobs: tuple[CarriedColumn, ...]
+    columns: tuple[TransportColumn, ...]
+    lobs: tuple[TransportColumn, ...]
 
     @classmethod
     def of(cls, plan: TablePlan) -> _Collapse:
-        columns = carried_columns(plan.instance.table, plan.temporal)
+        columns = supported_columns(plan.instance.table, plan.temporal)
         lobs = tuple(column for column in columns if column.is_lob)
         key = plan.instance.table.key
         compared = tuple(column.name for column in columns if not column.is_lob and column.name not in key)
@@ -101,7 +101,7 @@ class _Collapse:
         columns = values | own | keep
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def thin(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+    def drop_superseded(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
         # The last but one for ``_lasting``.
         needed = [starts, ends, np.maximum(starts, ends - 1)]
@@ -153,7 +153,7 @@ def net_operations(first: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) ->
     return np.where(is_gone, np.int16(Operation.DELETE), came).astype(np.int16)
 
 
-def has_value(batch: pa.RecordBatch, column: CarriedColumn) -> _Flags:
+def has_value(batch: pa.RecordBatch, column: TransportColumn) -> _Flags:
     """For each change row, whether it holds the LOB's value, which may be NULL, or leaves it out.
 
     An insert holds it, and so does whatever is not NULL. NULL in an update is a value where the mask says that the

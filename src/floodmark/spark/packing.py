@@ -34,16 +34,18 @@ _POSITIONS = np.cumprod(np.full(256, 0xBF58476D1CE4E5B9, dtype=np.uint64))
 """A factor for each place in a text; places repeat after 256."""
 
 _Hashes = npt.NDArray[np.uint64]
-_Thin = Callable[[pa.RecordBatch], pa.RecordBatch]
+_DropSuperseded = Callable[[pa.RecordBatch], pa.RecordBatch]
 _Piece = tuple[int, int, pa.RecordBatch]
 _Entry = tuple[int, int, pa.Buffer]
 
 
-def pack(batches: Iterable[pa.RecordBatch], key: tuple[str, ...], thin: _Thin) -> Iterator[pa.RecordBatch]:
+def pack(
+    batches: Iterable[pa.RecordBatch], key: tuple[str, ...], drop_superseded: _DropSuperseded
+) -> Iterator[pa.RecordBatch]:
     """In ``PACKED_SCHEMA``, some megabytes at a time. thin: drops rows that no net change needs."""
     for flush in _collected(batches, _FLUSH_BYTES):
         source_rows = np.bincount(_buckets(flush, key), minlength=BUCKETS)
-        rows = thin(flush)
+        rows = drop_superseded(flush)
         buckets = _buckets(rows, key)
         ordered = rows.take(pa.array(np.argsort(buckets, kind="stable")))
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()

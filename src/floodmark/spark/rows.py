@@ -13,7 +13,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, lob_columns
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc.columns import carried_columns
+from floodmark.sources.cdc.columns import supported_columns
 from floodmark.sources.cdc.statements import OPERATION, START_LSN
 from floodmark.spark.net import has_value
 
@@ -38,7 +38,7 @@ def stamp_first_load(batches: Batches, plan: TablePlan, to_lsn: Lsn) -> Iterator
 
 def adapt_net_changes(batches: Batches, plan: TablePlan) -> Iterator[pa.RecordBatch]:
     """Rows of the server's net changes function."""
-    columns = carried_columns(plan.instance.table, plan.temporal)
+    columns = supported_columns(plan.instance.table, plan.temporal)
     lobs = [column for column in columns if column.is_lob]
     for batch in batches:
         arrays = [batch.column(column.name) for column in columns]

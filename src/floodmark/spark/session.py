@@ -37,7 +37,7 @@ _SETTINGS = {
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
-_TWICE_TOLD = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+_REPEATED = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """They print the stack trace of a failed task, which the driver gets as an exception: ours to tell in one message."""
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose Java runs already."""
@@ -56,7 +56,7 @@ def open_session(application: str) -> SparkSession:
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    _silence(session, _TWICE_TOLD)
+    _silence(session, _REPEATED)
     _warm_up(session)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(

@@ -27,8 +27,8 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.sources.cdc.columns import CarriedColumn, carried_columns, to_staging
-from floodmark.spark.error_transport import carried
+from floodmark.sources.cdc.columns import TransportColumn, supported_columns, to_staging
+from floodmark.spark.error_transport import transported_errors
 from floodmark.spark.net import collapse_changes
 from floodmark.spark.packing import Unpacked
 from floodmark.spark.rows import Batches, adapt_net_changes, stamp_first_load
@@ -53,7 +53,7 @@ class StageWriter:
         """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are packed ones of ``sqlserver_cdc``."""
         context = TaskContext.get()
         part = context.partitionId() if context else 0
-        with carried():
+        with transported_errors():
             rows = Unpacked(batches)
             staged = self.write(self.net_rows(rows), part)
         yield pa.RecordBatch.from_arrays(
@@ -73,7 +73,7 @@ class StageWriter:
         first = next(rows, None)
         if first is None:
             return 0
-        columns = carried_columns(self.plan.instance.table, self.plan.temporal)
+        columns = supported_columns(self.plan.instance.table, self.plan.temporal)
         batches = (staging_batch(batch, columns, part) for batch in chain([first], rows))
         mine = f"{quote(PART_COLUMN)} = {part:d}"
         with ArrowSession(self.warehouse, str(self.plan.source)) as session:
@@ -83,14 +83,14 @@ class StageWriter:
         return staged
 
 
-def staging_schema(plan: TablePlan, columns: tuple[CarriedColumn, ...]) -> pa.Schema:
+def staging_schema(plan: TablePlan, columns: tuple[TransportColumn, ...]) -> pa.Schema:
     """What COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     keep = [(keep_column(name), pa.bool_()) for name in lob_columns(plan.instance.table)]
     return pa.schema([*((column.name, column.staging_type) for column in columns), *own, *keep])
 
 
-def staging_batch(batch: pa.RecordBatch, columns: tuple[CarriedColumn, ...], part: int) -> pa.RecordBatch:
+def staging_batch(batch: pa.RecordBatch, columns: tuple[TransportColumn, ...], part: int) -> pa.RecordBatch:
     arrays = [to_staging(batch.column(column.name), column.type, column.staging_type) for column in columns]
     own = [
         batch.column(LSN_COLUMN).cast(pa.binary()),

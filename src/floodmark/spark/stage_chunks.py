@@ -18,8 +18,8 @@ from floodmark.core.window.plan import WindowPlan
 from floodmark.postgres.ledger.loads import refuse_stale
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.sources.cdc.columns import carried_columns
-from floodmark.spark.error_transport import carried
+from floodmark.sources.cdc.columns import supported_columns
+from floodmark.spark.error_transport import transported_errors
 from floodmark.spark.packing import ChunkStream, unpack_chunks
 from floodmark.spark.stage import COUNTS, StageWriter, staging_batch, staging_schema
 
@@ -38,7 +38,7 @@ class ChunkWriter:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``. The batches are packed chunks of ``sqlserver_cdc``."""
-        with carried():
+        with transported_errors():
             for chunk in unpack_chunks(batches):
                 staged = self.write(chunk)
                 yield pa.RecordBatch.from_arrays([pa.array([staged], pa.int64())] * 2, schema=COUNTS)
@@ -51,7 +51,7 @@ class ChunkWriter:
             first = next(rows, None)
             staged = 0
             if first is not None:
-                columns = carried_columns(plan.instance.table, plan.temporal)
+                columns = supported_columns(plan.instance.table, plan.temporal)
                 numbered = (staging_batch(batch, columns, chunk.number) for batch in chain([first], rows))
                 staged = session.copy(self.writer.staging, staging_schema(plan, columns), numbered)
             if self._is_recorded(session, plan.source, chunk.number, staged):

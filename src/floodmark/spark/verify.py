@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from floodmark.core.errors import NotHarvestedYetError
+from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import Verdict
@@ -20,7 +20,7 @@ from floodmark.core.window.planning import classify_tables, pinned_instances, pl
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.verify import DEFAULT_LISTED_KEYS, TableVerification, verify_table
-from floodmark.sources.cdc.columns import carried_columns, to_staging
+from floodmark.sources.cdc.columns import supported_columns, to_staging
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.cdc.statements import select_rows
 from floodmark.sources.sqlserver.connection import SqlServerConnection
@@ -38,7 +38,7 @@ def verify_tables(
 ) -> Iterator[TableVerification]:
     """One result after the other, in the order of the configuration. Raises from ``core.errors``."""
     for table in _plan(settings, source, warehouse):
-        columns = carried_columns(table.instance.table, table.temporal)
+        columns = supported_columns(table.instance.table, table.temporal)
         schema = pa.schema([(column.name, column.staging_type) for column in columns])
         yield verify_table(warehouse, table, schema, _read(source, table, schema), listed_keys)
 
@@ -50,7 +50,7 @@ def _plan(settings: PipelineSettings, source: SqlServerConnection, warehouse: Wa
     ledger.ensure_schema()
     pinned = pinned_instances(settings, ledger.read_tables(settings.name))
     snapshot = SqlServerSource(source).read_snapshot(settings.sources, pinned)
-    if any(sighting.instance is None for sighting in snapshot.tables):
+    if any(table_snapshot.instance is None for table_snapshot in snapshot.tables):
         snapshot = SqlServerSource(source).read_snapshot(settings.sources, pinned_instances(settings, {}))
     validities = classify_tables(settings, snapshot, {})
     # Rows can be read while capture stands still.
@@ -58,17 +58,17 @@ def _plan(settings: PipelineSettings, source: SqlServerConnection, warehouse: Wa
     if error := incident(settings.name, validities):
         raise error
     if not isinstance(snapshot.max_lsn, Lsn):
-        raise NotHarvestedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
-    sightings = {sighting.table: sighting for sighting in snapshot.tables}
-    return [plan_table(table, sightings[table.source], snapshot, None) for table in settings.tables]
+        raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
+    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
+    return [plan_table(table, table_snapshots[table.source], snapshot, None) for table in settings.tables]
 
 
 def _read(source: SqlServerConnection, table: TablePlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    columns = carried_columns(table.instance.table, table.temporal)
-    carried = arrow_schema(table)
+    columns = supported_columns(table.instance.table, table.temporal)
+    schema_of_source = arrow_schema(table)
     text = select_rows(table, has_after=False, has_to=False)
     with connect(source, subject=str(table.source)) as session:
         for batch in session.read_batches(str(table.source), text, (), batch_rows(columns)):
-            rows = cast_batch(batch, carried, columns)
+            rows = cast_batch(batch, schema_of_source, columns)
             arrays = [to_staging(rows.column(i), column.type, column.staging_type) for i, column in enumerate(columns)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

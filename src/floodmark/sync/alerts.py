@@ -1,10 +1,11 @@
-"""Who is told of an alert, and when: once per event on every channel, and once more when it is over.
+"""Alerts: one message per event on every channel, and one more when the event has ended.
 
-``Alerts`` is the port for whoever has something to say; ``AlertDesk`` is it, over a ledger that remembers what was said
-and channels that say it. Telling somebody never fails the work that it is about: what goes wrong here is logged.
+``Alerts`` is the port for code that has something to report. ``AlertService`` implements it over a ledger, which
+remembers what was sent, and over channels. Sending never fails the work that an alert is about: what goes wrong here
+is logged.
 
-A channel that could not be reached is owed the message, also when nobody raises the alert again, or when it is over by
-now: with whatever is said next about any subject of the desk, it is offered what it is owed.
+A channel that could not be reached is owed the message, also when the alert is not raised again, or has ended since.
+It is offered what it is owed with the next message about any subject of the service.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from floodmark.core.alert import Alert, AlertMessage, build_over_message, build_raised_message
+from floodmark.core.alert import Alert, AlertMessage, build_ended_message, build_raised_message
 from floodmark.core.errors import FloodmarkError
 
 _LOG = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Delivery:
     raised_at: datetime
     ended_at: datetime | None = None
     due: frozenset[str] | None = None
-    told: set[str] = field(default_factory=set)
+    notified: set[str] = field(default_factory=set)
     outcome: str = ""
 
 
@@ -151,7 +152,7 @@ class LogChannel:
         _LOG.log(logging.INFO if message.is_over else logging.ERROR, "%s", message)
 
 
-class AlertDesk:
+class AlertService:
     """``Alerts``. ledger: made when it is first needed, since reaching it can fail too; notes: in its place then.
 
     subjects: of the alerts that these channels are owed, since several configurations may share a ledger; None: of all.
@@ -173,7 +174,7 @@ class AlertDesk:
         try:
             with self._ledger().raised(alert) as delivery:
                 if noted is not None:
-                    delivery.told |= noted.told
+                    delivery.notified |= noted.notified
                 self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
             # Without any memory the desk rather says it in every run than never. Whom this call has told is known.
@@ -182,7 +183,7 @@ class AlertDesk:
             self._notes.write(notes | {alert.event_key: delivery})
         else:
             self._forget(notes, [alert.event_key])
-            self._tell_owed([alert.event_key])
+            self._notify_owed([alert.event_key])
 
     def end_alert(self, event_key: str, outcome: str = "") -> None:
         self._end_noted(lambda delivery: delivery.alert.event_key == event_key, outcome)
@@ -208,7 +209,7 @@ class AlertDesk:
         ]  # fmt: skip
         for event_key in ended:
             self._end_kept(event_key, outcome)
-        self._tell_owed(ended)
+        self._notify_owed(ended)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         meant = (kind, subject, part)
@@ -220,9 +221,9 @@ class AlertDesk:
             return
         for event_key in ended:
             self._end_kept(event_key)
-        self._tell_owed(ended)
+        self._notify_owed(ended)
 
-    def _tell_owed(self, just_tried: Sequence[str]) -> None:
+    def _notify_owed(self, just_tried: Sequence[str]) -> None:
         """just_tried: event keys of what has been offered a moment ago."""
         refused: Counter[str] = Counter()
         try:
@@ -243,7 +244,7 @@ class AlertDesk:
         for key in ended:
             raised = notes[key]
             delivery = Delivery(
-                raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.told), outcome=outcome
+                raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.notified), outcome=outcome
             )
             self._deliver(delivery, _message(delivery))
         self._forget(notes, ended)
@@ -259,7 +260,7 @@ class AlertDesk:
         """refused: how often channels did so already, to leave out who did too often. Returns who did now."""
         refusing = []
         for channel in self._channels:
-            if channel.name in delivery.told or (delivery.due is not None and channel.name not in delivery.due):
+            if channel.name in delivery.notified or (delivery.due is not None and channel.name not in delivery.due):
                 continue
             if refused and refused.get(channel.name, 0) >= _PATIENCE:
                 continue
@@ -269,7 +270,7 @@ class AlertDesk:
                 _LOG.warning("Channel %s was not told of alert %s: %s", channel.name, delivery.alert.event_key, error)
                 refusing.append(channel.name)
             else:
-                delivery.told.add(channel.name)
+                delivery.notified.add(channel.name)
         return refusing
 
 
@@ -277,4 +278,4 @@ def _message(delivery: Delivery) -> AlertMessage:
     """Of an alert that is open, or is over."""
     if delivery.ended_at is None:
         return build_raised_message(delivery.alert, delivery.raised_at)
-    return build_over_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)
+    return build_ended_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from floodmark.sync.alerts import AlertDesk
+from floodmark.sync.alerts import AlertService
 from floodmark.wiring.channels import ConnectedChannel
 from floodmark.wiring.pipelines import wire_ledger
 
@@ -21,7 +21,7 @@ def wire_alerts(config: Config, notes: AlertNotes) -> Alerts:
     def ledger() -> AlertLedger:
         return wire_ledger(config).alerts()
 
-    return AlertDesk(ledger, wire_channels(config), notes, {*config.pipelines, *config.sources})
+    return AlertService(ledger, wire_channels(config), notes, {*config.pipelines, *config.sources})
 
 
 def wire_channels(config: Config) -> Sequence[Channel]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from floodmark.core.alert import Alert
-from floodmark.core.durations import tell_length
+from floodmark.core.durations import format_duration
 from floodmark.core.errors import (
     DataQualityError,
     FloodmarkError,
@@ -105,7 +105,7 @@ def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -
     return Alert(
         kind=RUN_LATE,
         subject=pipeline,
-        what=f"Run {run_id} has not ended within {tell_length(limit_seconds)} (`max_lag`) of being queued.",
+        what=f"Run {run_id} has not ended within {format_duration(limit_seconds)} (`max_lag`) of being queued.",
         means="The rows that it carries are late. Runs of a pipeline follow one another: the next one waits for it.",
         do="See in Airflow where it is: waiting for a free slot, being tried again, left half way because the DAG was "
         "paused, or loading much. A load shows its progress in the log of its task.",
@@ -118,12 +118,14 @@ def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -
 def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken_at: datetime) -> Alert:
     """late: the tables beyond the limit, at least one. taken_at: local time of the source."""
     worst_first = sorted(late, key=lambda each: each.lag_seconds or 0.0, reverse=True)
-    named = ", ".join(f"{each.table} by {tell_length(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES])
+    named = ", ".join(
+        f"{each.table} by {format_duration(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES]
+    )
     more = f" and {len(late) - _NAMED_TABLES} more" if len(late) > _NAMED_TABLES else ""
     return Alert(
         kind=LAG,
         subject=pipeline,
-        what=f"Behind the source: {named}{more}; the limit is {tell_length(limit_seconds)} (`max_lag`).",
+        what=f"Behind the source: {named}{more}; the limit is {format_duration(limit_seconds)} (`max_lag`).",
         means="Whoever reads these tables in the warehouse sees them as they were.",
         do=f"See `floodmark status {pipeline} --live`. A table that is held waits for somebody to decide. Where the "
         "verdict is about capture, look after the capture job. Otherwise runs fail, are too rare, or take too long.",

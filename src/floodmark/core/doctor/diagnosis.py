@@ -45,13 +45,13 @@ class Examined:
 def diagnose(examined: Examined) -> tuple[Finding, ...]:
     """Server first, then the tables in the order of the configuration."""
     database = examined.facts.database
-    found = [Finding(grade, check, database, text, mend) for grade, check, text, mend in _examine_server(examined)]
+    found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined)]
     found.extend(_examine_hazards(examined))
-    for table, validity, sighting in zip(
+    for table, validity, table_snapshot in zip(
         examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
     ):
-        found.extend(examine_table(table, validity, sighting, examined.facts))
-        found.extend(examine_table_hazards(table.source, sighting, examined.facts.hazards))
+        found.extend(examine_table(table, validity, table_snapshot, examined.facts))
+        found.extend(examine_table_hazards(table.source, table_snapshot, examined.facts.hazards))
     return tuple(found)
 
 
@@ -145,8 +145,8 @@ def _jobs(examined: Examined) -> _Found:
 def _retention(examined: Examined) -> _Found:
     jobs = examined.facts.jobs
     if jobs is None:
-        mend = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(examined.facts.user)};"
-        yield Grade.NOTE, "retention", "the login may not see it.", mend
+        fix = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(examined.facts.user)};"
+        yield Grade.NOTE, "retention", "the login may not see it.", fix
         return
     if jobs.retention_minutes is None:
         yield (
@@ -171,8 +171,8 @@ def _retention(examined: Examined) -> _Found:
 def _lob_limit(examined: Examined) -> _Found:
     limit = examined.facts.lob_limit_bytes
     tables = [
-        str(sighting.table) for sighting in examined.snapshot.tables
-        if sighting.instance and any(column.is_lob for column in sighting.instance.table.columns)
+        str(table_snapshot.table) for table_snapshot in examined.snapshot.tables
+        if table_snapshot.instance and any(column.is_lob for column in table_snapshot.instance.table.columns)
     ]  # fmt: skip
     if limit is None:
         yield Grade.NOTE, "max text repl size", "the login may not see it.", "Ask the DBA: EXEC sp_configure;"

@@ -26,4 +26,4 @@ class Finding:
     check: str
     subject: str
     text: str
-    mend: str = ""
+    fix: str = ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.schema import TableName
 from floodmark.core.source.scripts import disable_instance, enable_table, quote
-from floodmark.core.source.snapshot import TableSighting
+from floodmark.core.source.snapshot import TableSnapshot
 
 CLR_TYPES = frozenset({"hierarchyid", "geography", "geometry"})
 _COMMENT = re.compile(r"--[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -99,7 +99,7 @@ def examine_database(
         )  # fmt: skip
 
 
-def examine_table_hazards(table: TableName, sighting: TableSighting, hazards: Hazards) -> Iterator[Finding]:
+def examine_table_hazards(table: TableName, table_snapshot: TableSnapshot, hazards: Hazards) -> Iterator[Finding]:
     subject = str(table)
     if modules := hazards.truncating.get(table):
         yield Finding(
@@ -108,8 +108,8 @@ def examine_table_hazards(table: TableName, sighting: TableSighting, hazards: Ha
             "Have the rows deleted instead, by DELETE without a condition.",
         )  # fmt: skip
     if table in hazards.partitioned:
-        yield _partitions(table, sighting, hazards)
-    if sighting.instance is None:
+        yield _partitions(table, table_snapshot, hazards)
+    if table_snapshot.instance is None:
         return
     if unlike := hazards.unlike.get(table):
         yield Finding(
@@ -118,9 +118,9 @@ def examine_table_hazards(table: TableName, sighting: TableSighting, hazards: Ha
             " one, it stops with error 2628 or 8115.",
             "See sys.dm_cdc_errors once capture has gone on. If it stopped: let all changes be read, then make the"
             " instance anew, and load the table again (`floodmark reload`):"
-            f" {disable_instance(table, sighting.instance.identity.name)} {enable_table(table)}",
+            f" {disable_instance(table, table_snapshot.instance.identity.name)} {enable_table(table)}",
         )  # fmt: skip
-    clr = [column.name for column in sighting.instance.table.columns if column.type_name in CLR_TYPES]
+    clr = [column.name for column in table_snapshot.instance.table.columns if column.type_name in CLR_TYPES]
     if clr:
         yield Finding(
             Grade.NOTE, "clr types", subject,
@@ -130,15 +130,15 @@ def examine_table_hazards(table: TableName, sighting: TableSighting, hazards: Ha
         )  # fmt: skip
 
 
-def _partitions(table: TableName, sighting: TableSighting, hazards: Hazards) -> Finding:
+def _partitions(table: TableName, table_snapshot: TableSnapshot, hazards: Hazards) -> Finding:
     subject = str(table)
-    if sighting.instance is None:
+    if table_snapshot.instance is None:
         return Finding(
             Grade.NOTE, "partitions", subject,
             "it is partitioned; what is switched in or out is not captured, and is allowed unless enabling forbids it.",
             enable_table(table, partition_switch=False),
         )  # fmt: skip
-    name = sighting.instance.identity.name
+    name = table_snapshot.instance.identity.name
     if hazards.switchable is None:
         return Finding(
             Grade.NOTE, "partitions", subject,

@@ -11,28 +11,28 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.settings import TableSettings
 from floodmark.core.source.scripts import disable_instance, enable_table, grant_select, quote
-from floodmark.core.source.snapshot import CaptureInstance, TableSighting, Validity, Verdict
+from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.types import warehouse_type
 from floodmark.core.window.planning import with_key
 
 
 def examine_table(
-    settings: TableSettings, validity: Validity, sighting: TableSighting, facts: ServerFacts
+    settings: TableSettings, validity: Validity, table_snapshot: TableSnapshot, facts: ServerFacts
 ) -> Iterator[Finding]:
     """What the snapshot cannot show of a table without an instance is left out."""
     subject = str(settings.source)
     if validity.verdict in INCIDENTS:
         check = "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance"
-        yield Finding(Grade.PROBLEM, check, subject, validity.cause, _mend_verdict(settings, validity, facts))
-    instance = sighting.instance
+        yield Finding(Grade.PROBLEM, check, subject, validity.cause, _fix_of_verdict(settings, validity, facts))
+    instance = table_snapshot.instance
     if instance is None:
         return
     if validity.verdict not in INCIDENTS:
         # Without the ledger nobody knows what has been read: every table counts as not started here.
-        stands = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
-        yield Finding(Grade.GOOD, "instance", subject, f"{instance.identity.name}: {stands}.")
-    yield from _role(subject, sighting, facts)
+        state = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
+        yield Finding(Grade.GOOD, "instance", subject, f"{instance.identity.name}: {state}.")
+    yield from _role(subject, table_snapshot, facts)
     yield from _key(settings, instance)
     yield from _net(settings, instance)
     yield from _columns(settings, instance, facts)
@@ -46,7 +46,7 @@ def examine_table(
         yield Finding(Grade.GOOD, "command id", subject, "changes within a transaction have an order.")
 
 
-def _mend_verdict(settings: TableSettings, validity: Validity, facts: ServerFacts) -> str:
+def _fix_of_verdict(settings: TableSettings, validity: Validity, facts: ServerFacts) -> str:
     name = settings.source
     if validity.verdict is Verdict.INSTANCE_MISSING:
         return enable_table(name)
@@ -56,19 +56,19 @@ def _mend_verdict(settings: TableSettings, validity: Validity, facts: ServerFact
     return validity.hint
 
 
-def _role(subject: str, sighting: TableSighting, facts: ServerFacts) -> Iterator[Finding]:
+def _role(subject: str, table_snapshot: TableSnapshot, facts: ServerFacts) -> Iterator[Finding]:
     """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner
     (docs/reference/sqlserver_cdc.md, "Scalar functions")."""
-    assert sighting.instance is not None  # noqa: S101  (examine_table saw to it)
-    name = sighting.instance.identity.name
+    assert table_snapshot.instance is not None  # noqa: S101  (examine_table saw to it)
+    name = table_snapshot.instance.identity.name
     role = facts.roles.get(name)
-    if role and isinstance(sighting.min_lsn, Lsn):
+    if role and isinstance(table_snapshot.min_lsn, Lsn):
         text = f"capture instance {name} is gated by role {role}, and the login may read it."
         yield Finding(Grade.GOOD, "permissions", subject, text)
     elif role:
         text = f"capture instance {name} is gated by role {role}, which the login needs, unless it is in it already."
-        mend = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
-        yield Finding(Grade.NOTE, "permissions", subject, text, mend)
+        fix = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
+        yield Finding(Grade.NOTE, "permissions", subject, text, fix)
 
 
 def _key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:

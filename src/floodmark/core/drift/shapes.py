@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from floodmark.core.drift.supported import why_not_carried
+from floodmark.core.drift.supported import unsupported_reason
 from floodmark.core.drift.types import TypeChange, classify_type
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import InstanceIdentity, TableSighting
+from floodmark.core.source.snapshot import InstanceIdentity, TableSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,16 @@ def stored(table: SourceTable, lost: tuple[str, ...]) -> SourceTable:
     return SourceTable(table.name, columns, table.key)
 
 
-def is_as_known(sighting: TableSighting, shape: TableShape) -> bool:
+def is_as_known(table_snapshot: TableSnapshot, shape: TableShape) -> bool:
     """Whether one look shows the table as it is known, so that nobody needs to look closer.
 
     The highest column_id tells a column that was dropped and added again from one that stayed: ids are never reused.
     """
-    instance = sighting.instance
+    instance = table_snapshot.instance
     if instance is None or instance.identity != shape.identity:
         return False
     table = stored(instance.table, shape.lost)
-    return (table.columns, table.key, table.name, sighting.max_column_id) == (
+    return (table.columns, table.key, table.name, table_snapshot.max_column_id) == (
         shape.captured, shape.key, shape.name, shape.max_column_id
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def added_column(column: SourceColumn) -> Difference:
     """A column of the source that the capture instance does not capture."""
     return Difference(
         DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False,
-        obstacle=why_not_carried(column),
+        obstacle=unsupported_reason(column),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
 _NOWHERE = SourceTable(TableName("-", "-"), (), ())
 
 
-def why_not_carried(column: SourceColumn) -> str:
+def unsupported_reason(column: SourceColumn) -> str:
     """A clause about the column, "" for one that can be carried."""
     if column.is_computed:
         return "it is computed, and change tables hold no values of computed columns"

@@ -37,7 +37,7 @@ class SwitchStep(Enum):
     """What comes next for a pipeline."""
 
     MAKE = "make"
-    GO_OVER = "go_over"
+    SWITCH = "switch_pipeline"
     LOAD = "load"
     DROP = "drop"
 
@@ -114,24 +114,24 @@ def step_of(switch: InstanceSwitch, pipeline: str) -> SwitchStep:
     """As far as the ledger knows."""
     if switch.new is None:
         return SwitchStep.MAKE
-    over = switch.of(pipeline)
-    if over is None:
-        return SwitchStep.GO_OVER
-    return SwitchStep.DROP if over.is_filled else SwitchStep.LOAD
+    switched = switch.of(pipeline)
+    if switched is None:
+        return SwitchStep.SWITCH
+    return SwitchStep.DROP if switched.is_filled else SwitchStep.LOAD
 
 
 def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
     """What comes next, who does it, and what is there for the pipeline until then."""
     old, new = switch.old.name, switch.new.name if switch.new else switch.name
     added = ", ".join(switch.added)
-    over = switch.of(pipeline)
+    switched = switch.of(pipeline)
     match step_of(switch, pipeline):
         case SwitchStep.MAKE:
             return f"the next run of cdc_drift_{switch.source} makes {new}; {old} is read until then, without {added}."
-        case SwitchStep.GO_OVER:
+        case SwitchStep.SWITCH:
             return f"{new} is made; {old} is read, without {added}, until the watermark has reached its start."
         case SwitchStep.LOAD:
-            window = f"window {over.window_id} loads" if over and over.window_id else "a window will load"
+            window = f"window {switched.window_id} loads" if switched and switched.window_id else "a window will load"
             return f"{new} is read; {window} what {added} held before."
     return f"{new} is read, with {added}; {old} is dropped when every pipeline reads {new}."
 
@@ -141,7 +141,7 @@ def asks_changes(where: str) -> bool:
     return where.startswith(TOUCHED)
 
 
-def may_go_over(watermark: Lsn, start: Lsn) -> bool:
+def may_switch(watermark: Lsn, start: Lsn) -> bool:
     """start: ``sys.fn_cdc_get_min_lsn`` of the second instance, which the capture job has come to know."""
     return watermark.next() >= start
 

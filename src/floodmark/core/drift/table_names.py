@@ -10,25 +10,25 @@ from collections.abc import Collection, Iterable
 
 from floodmark.core.drift.shapes import TableShape
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import TableSighting
+from floodmark.core.source.snapshot import TableSnapshot
 
 
-def known_as(sighting: TableSighting, known: Iterable[tuple[TableName, TableShape]]) -> TableName:
+def known_as(table_snapshot: TableSnapshot, known: Iterable[tuple[TableName, TableShape]]) -> TableName:
     """The name under which the drift of a table is kept. known: what is kept, by such a name.
 
     It stays as it is once there is something under it. Of a table that the server does not have any more, all names
     that differ in case alone are gone: it would else have been found by one of them.
     """
-    instance, called = sighting.instance, sighting.server_name
+    instance, called = table_snapshot.instance, table_snapshot.server_name
     found = {
         name for name, shape in known
-        if name.folded == sighting.table.folded
+        if name.folded == table_snapshot.table.folded
         and (called in (None, shape.name) or (instance is not None and instance.identity == shape.identity))
     }  # fmt: skip
-    for name in (called, sighting.table if called is None else None):
+    for name in (called, table_snapshot.table if called is None else None):
         if name in found:
             return name
-    return min(found, default=called or sighting.table)
+    return min(found, default=called or table_snapshot.table)
 
 
 def is_named(name: TableName, table: TableName, called: TableName, others: Collection[TableName]) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from floodmark.core.alert import Alert
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
 
 REPAIR = "repair"
@@ -36,7 +36,9 @@ class Gap:
     to_at: datetime | None
 
 
-def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
+def build_gap(
+    validity: Validity, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
+) -> Gap:
     """validity: one of ``GAPS``."""
     at = state.watermark_at if state else None
     gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
@@ -45,9 +47,9 @@ def build_gap(validity: Validity, sighting: TableSighting, snapshot: SourceSnaps
         if not isinstance(newest, Lsn) or (watermark and newest >= watermark):
             return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
         return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
-    if validity.verdict is Verdict.INSTANCE_REPLACED and sighting.instance is not None:
-        return replace(gap, to_lsn=sighting.instance.start_lsn, to_at=sighting.instance.identity.created_at)
-    return replace(gap, to_lsn=validity.min_lsn, to_at=sighting.min_lsn_at)
+    if validity.verdict is Verdict.INSTANCE_REPLACED and table_snapshot.instance is not None:
+        return replace(gap, to_lsn=table_snapshot.instance.start_lsn, to_at=table_snapshot.instance.identity.created_at)
+    return replace(gap, to_lsn=validity.min_lsn, to_at=table_snapshot.min_lsn_at)
 
 
 def repairing(validity: Validity, cause: str, *, is_first: bool = False) -> Validity:

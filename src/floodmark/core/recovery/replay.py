@@ -20,7 +20,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import classify, describe_low_end, incident
 from floodmark.core.window.plan import TablePlan, WindowPlan
@@ -81,7 +81,7 @@ def plan_replay(
     gravest verdict; where a table's validity interval begins inside its part of the interval, nothing is replayed of
     any.
     """
-    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     said = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
     plans, refused = [], []
     for table in settings.tables:
@@ -95,11 +95,11 @@ def plan_replay(
         said += [f"{table.source}: {sentence}" for sentence in sentences]
         if part is None:
             continue
-        sighting = sightings[table.source]
-        if validity := _refusal(sighting, snapshot, state, part):
+        table_snapshot = table_snapshots[table.source]
+        if validity := _refusal(table_snapshot, snapshot, state, part):
             refused.append(validity)
             continue
-        plans.append(_plan(table, sighting, snapshot, state, part))
+        plans.append(_plan(table, table_snapshot, snapshot, state, part))
     if error := incident(settings.name, tuple(refused)):
         raise error
     return ReplayPlan(interval, tuple(plans), tuple(said), records)
@@ -157,29 +157,29 @@ def _part_of(
 
 
 def _plan(
-    table: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
+    table: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState, part: Interval
 ) -> TablePlan:
     planned = plan_table(
-        table, sighting, replace(snapshot, max_lsn=part.to_lsn), replace(state, watermark=part.after_lsn)
+        table, table_snapshot, replace(snapshot, max_lsn=part.to_lsn), replace(state, watermark=part.after_lsn)
     )
     return replace(planned, watermark=state.watermark)
 
 
 def _refusal(
-    sighting: TableSighting, snapshot: SourceSnapshot, state: TableState, part: Interval
+    table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState, part: Interval
 ) -> Validity | None:  # fmt: skip
     """A verdict that forbids it. That capture stands still, or has cleaned up elsewhere, is no matter here."""
-    validity = classify(sighting, snapshot, state)
+    validity = classify(table_snapshot, snapshot, state)
     if validity.verdict in _REFUSED:
         return validity
-    low = sighting.min_lsn
+    low = table_snapshot.min_lsn
     assert isinstance(low, Lsn)  # noqa: S101  (else classify finds a right missing, or the source set back)
     if low <= part.after_lsn.next():
         return None
     return Validity(
-        sighting.table, Verdict.EXPIRED,
+        table_snapshot.table, Verdict.EXPIRED,
         f"the interval {part} begins below the low end of the capture instance, "
-        f"{describe_low_end(sighting)}: changes in it were cleaned up or never captured.",
+        f"{describe_low_end(table_snapshot)}: changes in it were cleaned up or never captured.",
         "Choose a later beginning, or load the table anew.",
         state.watermark, low,
     )  # fmt: skip

@@ -36,7 +36,7 @@ class LogScan:
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureSighting:
+class CaptureJobStatus:
     """One look at the job. None stands for what the login may not see, or the server does not have.
 
     job: its parameters, None where there is no capture job. newest_entry_at: of cdc.lsn_time_mapping.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from floodmark.core.source.capture_status import CaptureSighting
+from floodmark.core.source.capture_status import CaptureJobStatus
 
 
 class Evidence(Enum):
@@ -56,13 +56,13 @@ class Heartbeat:
 
 
 def judge_liveness(
-    sighting: CaptureSighting, lag_limit_seconds: float, heartbeat: Heartbeat | None = None
+    status: CaptureJobStatus, lag_limit_seconds: float, heartbeat: Heartbeat | None = None
 ) -> Liveness:  # fmt: skip
     """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
     return (
-        _judge_heartbeat(heartbeat, sighting.clock_ahead_seconds, lag_limit_seconds)
-        or _judge_scan(sighting, lag_limit_seconds)
-        or _judge_entries(sighting, lag_limit_seconds)
+        _judge_heartbeat(heartbeat, status.clock_ahead_seconds, lag_limit_seconds)
+        or _judge_scan(status, lag_limit_seconds)
+        or _judge_entries(status, lag_limit_seconds)
     )
 
 
@@ -84,15 +84,15 @@ def _judge_heartbeat(
     return None
 
 
-def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness | None:
-    scan = sighting.scan
+def _judge_scan(status: CaptureJobStatus, lag_limit_seconds: float) -> Liveness | None:
+    scan = status.scan
     if scan is None:
         return None
     if scan.errors:
-        return Liveness(False, Evidence.SCANS, f"the newest log scan failed: {sighting.error or 'the error is gone'}.")
+        return Liveness(False, Evidence.SCANS, f"the newest log scan failed: {status.error or 'the error is gone'}.")
     if scan.ended_at is None:
         return None  # in the middle of a scan: how old the newest entry is tells whether it gets anywhere
-    age = sighting.age_seconds(scan.ended_at)
+    age = status.age_seconds(scan.ended_at)
     if age > lag_limit_seconds:
         return Liveness(False, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")
     if scan.transactions and scan.latency_seconds > lag_limit_seconds:
@@ -101,8 +101,8 @@ def _judge_scan(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness
     return Liveness(True, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")
 
 
-def _judge_entries(sighting: CaptureSighting, lag_limit_seconds: float) -> Liveness:
-    age = sighting.seconds_without_entry
+def _judge_entries(status: CaptureJobStatus, lag_limit_seconds: float) -> Liveness:
+    age = status.seconds_without_entry
     if age is None:
         return Liveness(None, Evidence.NONE, "nothing has been captured yet.")
     return Liveness(age <= lag_limit_seconds, Evidence.ENTRIES, f"the newest entry of the log is {age:.0f} s old.")

@@ -35,7 +35,7 @@ class CaptureInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class TableSighting:
+class TableSnapshot:
     """One table in a ``SourceSnapshot``. ``instance`` None: no instance, no such table or no right (see the flags).
 
     min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change
@@ -55,7 +55,7 @@ class TableSighting:
     last_change_lsn: Lsn | LsnAbsence | None = None
     max_column_id: int = 0
     min_lsn_at: datetime | None = None
-    looked_for: str | None = None
+    searched_for: str | None = None
     others: tuple[str, ...] = ()
     server_name: TableName | None = None
 
@@ -82,7 +82,7 @@ class SourceSnapshot:
     taken_at: datetime
     seconds_behind: float | None
     capture_running: bool | None
-    tables: tuple[TableSighting, ...]
+    tables: tuple[TableSnapshot, ...]
     entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
     has_agent: bool = True
     clock_ahead_seconds: float = 0.0
@@ -104,7 +104,7 @@ class Verdict(Enum):
     """No watermark yet: the table needs its first load."""
     EXPIRED = "expired"
     AHEAD_OF_SOURCE = "ahead_of_source"
-    NOT_HARVESTED_YET = "not_harvested_yet"
+    NOT_CAPTURED_YET = "not_captured_yet"
     INSTANCE_MISSING = "instance_missing"
     INSTANCE_REPLACED = "instance_replaced"
     NO_PERMISSION = "no_permission"
@@ -132,7 +132,7 @@ class Validity:
         return f"{self.table}: {self.verdict.value}: {self.cause}" + (f" {self.hint}" if self.hint else "")
 
 
-def tell_together(validities: Iterable[Validity]) -> str:
+def join_verdicts(validities: Iterable[Validity]) -> str:
     """Their sentences in one, where what is the same for several tables is said once."""
     alike: dict[str, list[str]] = {}
     for each in validities:

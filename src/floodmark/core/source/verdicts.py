@@ -17,7 +17,7 @@ from floodmark.core.errors import (
     CdcNotEnabledError,
     FloodmarkError,
     InstanceReplacedError,
-    NotHarvestedYetError,
+    NotCapturedYetError,
     SourcePermissionError,
     SourceRewoundError,
     WindowExpiredError,
@@ -32,10 +32,10 @@ from floodmark.core.source.snapshot import (
     CaptureInstance,
     InstanceIdentity,
     SourceSnapshot,
-    TableSighting,
+    TableSnapshot,
     Validity,
     Verdict,
-    tell_together,
+    join_verdicts,
 )
 from floodmark.core.source.state import TableState
 
@@ -53,7 +53,7 @@ INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
 
 
 def classify(
-    sighting: TableSighting,
+    table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
     state: TableState | None,
     lag_limit_seconds: float = DEFAULT_LAG_LIMIT_SECONDS,
@@ -63,17 +63,17 @@ def classify(
 ) -> Validity:
     """state None: the ledger has never heard of the table. planned_stop: the one that is on; a capture job that does
     not run is then what was wanted. pipeline: for the commands that are advised."""
-    known = state or TableState(sighting.table, None, None, consistent=False)
-    look = _Look(sighting, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
-    verdict = look.unreadable() or look.rewound(known.watermark, known.watermark_at)
+    known = state or TableState(table_snapshot.table, None, None, consistent=False)
+    check = TableCheck(table_snapshot, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
+    verdict = check.unreadable() or check.rewound(known.watermark, known.watermark_at)
     if verdict is None and not known.consistent:
         # What a load has read may be ahead of the watermark; a source that was taken back to between them lacks it.
-        verdict = look.rewound(known.read_lsn, known.read_lsn_at)
-    return verdict or look.capture() or look.readable()
+        verdict = check.rewound(known.read_lsn, known.read_lsn_at)
+    return verdict or check.capture() or check.readable()
 
 
 def classify_read(
-    sighting: TableSighting, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn, *,
+    table_snapshot: TableSnapshot, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn, *,
     to_lsn: Lsn | None = None, to_lsn_at: datetime | None = None, pipeline: str = "PIPELINE",
 ) -> Validity:  # fmt: skip
     """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.
@@ -82,9 +82,9 @@ def classify_read(
     (docs/reference/sqlserver_cdc.md, "Windows").
     to_lsn: where the window ends, with the commit time that it had when it was planned: the log must be that one still.
     """
-    state = TableState(sighting.table, after_lsn, instance.identity, consistent=False)
-    look = _Look(sighting, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS, pipeline=pipeline)
-    return look.unreadable() or look.rewound(to_lsn, to_lsn_at) or look.readable()
+    state = TableState(table_snapshot.table, after_lsn, instance.identity, consistent=False)
+    check = TableCheck(table_snapshot, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS, pipeline=pipeline)
+    return check.unreadable() or check.rewound(to_lsn, to_lsn_at) or check.readable()
 
 
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
@@ -98,40 +98,40 @@ def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError 
     kind = INCIDENTS[affected[0].verdict]
     if len(affected) == 1:
         return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
-    told = f"{len(affected)} tables cannot be read. "
+    summary = f"{len(affected)} tables cannot be read. "
     (hint, *others) = {validity.hint for validity in affected}
     if others:
-        return kind(pipeline, told + tell_together(affected))
-    return kind(pipeline, told + tell_together(replace(validity, hint="") for validity in affected), hint)
+        return kind(pipeline, summary + join_verdicts(affected))
+    return kind(pipeline, summary + join_verdicts(replace(validity, hint="") for validity in affected), hint)
 
 
-def not_harvested(pipeline: str, validities: tuple[Validity, ...]) -> NotHarvestedYetError | None:
+def not_captured(pipeline: str, validities: tuple[Validity, ...]) -> NotCapturedYetError | None:
     """The error for tables that the capture job has not reached, or None."""
-    waiting = [validity for validity in validities if validity.verdict is Verdict.NOT_HARVESTED_YET]
+    waiting = [validity for validity in validities if validity.verdict is Verdict.NOT_CAPTURED_YET]
     if not waiting:
         return None
-    return NotHarvestedYetError(pipeline, tell_together(waiting))
+    return NotCapturedYetError(pipeline, join_verdicts(waiting))
 
 
-def is_quiet(sighting: TableSighting, watermark: Lsn) -> bool:
+def is_quiet(table_snapshot: TableSnapshot, watermark: Lsn) -> bool:
     """Whether the change table surely holds nothing after the watermark."""
-    last = sighting.last_change_lsn
+    last = table_snapshot.last_change_lsn
     if last is None:
         return False
     return not isinstance(last, Lsn) or last <= watermark
 
 
-def describe_low_end(sighting: TableSighting) -> str:
+def describe_low_end(table_snapshot: TableSnapshot) -> str:
     """With its time, where the source told it."""
-    at = f" ({sighting.min_lsn_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if sighting.min_lsn_at else ""
-    return f"{sighting.min_lsn}{at}"
+    at = f" ({table_snapshot.min_lsn_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if table_snapshot.min_lsn_at else ""
+    return f"{table_snapshot.min_lsn}{at}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class TableCheck:
     """One table in one snapshot. Each method is one group of rules: a verdict, or None to ask the next."""
 
-    sighting: TableSighting
+    table_snapshot: TableSnapshot
     snapshot: SourceSnapshot
     state: TableState
     lag_limit_seconds: float
@@ -140,18 +140,18 @@ class _Look:
 
     @property
     def table(self) -> TableName:
-        return self.sighting.table
+        return self.table_snapshot.table
 
     @property
     def min_lsn(self) -> Lsn | None:
-        return self.sighting.min_lsn if isinstance(self.sighting.min_lsn, Lsn) else None
+        return self.table_snapshot.min_lsn if isinstance(self.table_snapshot.min_lsn, Lsn) else None
 
     @property
     def max_lsn(self) -> Lsn | None:
         return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
 
     def unreadable(self) -> Validity | None:
-        return self.missing() or self.replaced() or self.not_harvested() or self.out_of_range()
+        return self.missing() or self.replaced() or self.not_captured() or self.out_of_range()
 
     def missing(self) -> Validity | None:
         database = self.snapshot.database
@@ -160,25 +160,25 @@ class _Look:
                 Verdict.INSTANCE_MISSING, f"change data capture is not enabled in database {database}.",
                 "Run sys.sp_cdc_enable_db there, then sys.sp_cdc_enable_table for the table.",
             )  # fmt: skip
-        if not self.sighting.exists:
+        if not self.table_snapshot.exists:
             return self._verdict(
                 Verdict.INSTANCE_MISSING,
                 f"there is no such table in database {database}, or the login may not see it.",
                 "Check its name in pipelines.yaml, and grant SELECT on it.",
             )  # fmt: skip
-        if not self.sighting.permitted:
+        if not self.table_snapshot.permitted:
             return self._verdict(
                 Verdict.NO_PERMISSION, "the login may not read the table's capture instance.",
                 "Grant it SELECT on the table and on its change table, and the gating role if there is one.",
             )  # fmt: skip
-        if self.sighting.instance is None:
+        if self.table_snapshot.instance is None:
             return self._no_instance()
         return None
 
     def _no_instance(self) -> Validity:
         """The name matters: a table that is enabled without one gets an instance that nobody looks for."""
-        others, read = self.sighting.others, self.state.identity
-        name = self.sighting.looked_for or (read.name if read else None)
+        others, read = self.table_snapshot.others, self.state.identity
+        name = self.table_snapshot.searched_for or (read.name if read else None)
         found = f"the table has {' and '.join(others)}, but not the" if others else "the table has no"
         was = f" Capture instance {read.name} was read before." if read else ""
         named = f" with @capture_instance = {literal(name)}" if name else ""
@@ -191,7 +191,7 @@ class _Look:
         )
 
     def replaced(self) -> Validity | None:
-        known, found = self.state.identity, self.sighting.instance
+        known, found = self.state.identity, self.table_snapshot.instance
         if known is None or found is None or known == found.identity:
             return None
         return self._verdict(
@@ -200,14 +200,14 @@ class _Look:
             f"Changes between the two are in neither. {self._reload()}.",
         )
 
-    def not_harvested(self) -> Validity | None:
+    def not_captured(self) -> Validity | None:
         if self.state.watermark is not None and self.min_lsn is not None and self.max_lsn is not None:
             return None
         if self.min_lsn is not None and self.max_lsn is not None and self.max_lsn >= self.min_lsn:
             return None
-        instance = self.sighting.instance
+        instance = self.table_snapshot.instance
         reached = instance is not None and self.max_lsn is not None and self.max_lsn >= instance.start_lsn
-        if self.sighting.min_lsn is LsnAbsence.ZERO and reached:
+        if self.table_snapshot.min_lsn is LsnAbsence.ZERO and reached:
             return self._verdict(
                 Verdict.NO_PERMISSION, "the source does not tell the login where the capture instance begins.",
                 "Grant it SELECT on all captured columns of the table, and the gating role if there is one.",
@@ -221,7 +221,7 @@ class _Look:
         if self.snapshot.capture_running is False:
             return self._not_reached()
         return self._verdict(
-            Verdict.NOT_HARVESTED_YET, "the capture job has not processed the table's enabling yet.",
+            Verdict.NOT_CAPTURED_YET, "the capture job has not processed the table's enabling yet.",
             "That takes up to five minutes on a quiet source; the next run takes the table along.",
         )  # fmt: skip
 
@@ -229,7 +229,7 @@ class _Look:
         """The capture job was stopped before it came to the table."""
         if self.planned_stop is not None:
             return self._verdict(
-                Verdict.NOT_HARVESTED_YET,
+                Verdict.NOT_CAPTURED_YET,
                 f"the capture job has not processed the table's enabling; it does not run for {self.planned_stop}.",
                 "The first run after that takes the table along.",
             )
@@ -251,7 +251,7 @@ class _Look:
             return self._verdict(
                 Verdict.EXPIRED,
                 f"changes after the watermark {watermark} have been cleaned up: the low end is "
-                f"{describe_low_end(self.sighting)}.",
+                f"{describe_low_end(self.table_snapshot)}.",
                 f"{self._reload()}, and raise the retention (sys.sp_cdc_change_job) or run more often.",
             )  # fmt: skip
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
-from floodmark.core.durations import tell_length
+from floodmark.core.durations import format_duration
 from floodmark.core.lsn import Lsn
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
@@ -66,20 +66,20 @@ def headroom_seconds(
 
 def judge(
     verdict: Verdict | None, lag: float | None, headroom: float | None, *, lag_limit_seconds: float,
-    retention_minutes: int | None = None, mends_itself: bool = False,
+    retention_minutes: int | None = None, repairs_itself: bool = False,
 ) -> tuple[Standing, str]:  # fmt: skip
     """With the reason, "" where it is fine. verdict None: no run has looked at the table yet. mends_itself: the next
     run begins to load the table anew for this verdict."""
-    is_mended = verdict is Verdict.REPAIRING or mends_itself
-    if not is_mended and (verdict in INCIDENTS or verdict is Verdict.HELD):
+    is_resolved = verdict is Verdict.REPAIRING or repairs_itself
+    if not is_resolved and (verdict in INCIDENTS or verdict is Verdict.HELD):
         return Standing.INCIDENT, verdict.value
     # What is loaded anew needs nothing of what cleanup takes.
-    if not is_mended and headroom == 0.0:
+    if not is_resolved and headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"
-    if verdict and (is_mended or verdict in (Verdict.NOT_HARVESTED_YET, Verdict.CAPTURE_LAGGING)):
+    if verdict and (is_resolved or verdict in (Verdict.NOT_CAPTURED_YET, Verdict.CAPTURE_LAGGING)):
         return Standing.ATTENTION, verdict.value
     if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
-        return Standing.ATTENTION, f"only {tell_length(headroom)} until cleanup passes the watermark"
+        return Standing.ATTENTION, f"only {format_duration(headroom)} until cleanup passes the watermark"
     if lag is not None and lag > lag_limit_seconds:
-        return Standing.ATTENTION, f"lags by {tell_length(lag)}, more than {tell_length(lag_limit_seconds)}"
+        return Standing.ATTENTION, f"lags by {format_duration(lag)}, more than {format_duration(lag_limit_seconds)}"
     return Standing.FINE, ""

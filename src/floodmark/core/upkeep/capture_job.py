@@ -14,7 +14,7 @@ from enum import Enum
 
 from floodmark.core.errors import SourceAdminError
 from floodmark.core.schema import TableName
-from floodmark.core.source.capture_status import REPLICATION, CaptureSighting, PlannedStop
+from floodmark.core.source.capture_status import REPLICATION, CaptureJobStatus, PlannedStop
 
 _NOT_HELD = "NOTHING"
 _WHEN_FULL = "when it has no room left, every writer of the database fails (error 9002)"
@@ -72,7 +72,7 @@ class Step:
 
 
 def decide_step(
-    sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, ended: str = ""
+    status: CaptureJobStatus, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, ended: str = ""
 ) -> Step:
     """What brings the job to the state that is wanted now.
 
@@ -80,16 +80,16 @@ def decide_step(
     was not: a stop that was ended is not begun again. The job must be there and visible: ``job`` and ``running`` known,
     unless the server has no Agent.
     """
-    changes = {name: value for name, value in settings.job.items() if (sighting.job or {}).get(name) != value}
-    if not sighting.has_agent:
+    changes = {name: value for name, value in settings.job.items() if (status.job or {}).get(name) != value}
+    if not status.has_agent:
         return _without_agent(changes, stop)
-    if sighting.has_own_schedule:
+    if status.has_own_schedule:
         return _by_own_schedule(changes, stop)
-    guard = (ended or _guard(sighting, settings, stop, now)) if stop else ""
+    guard = (ended or _guard(status, settings, stop, now)) if stop else ""
     if stop and not guard:
-        return _toward_stop(sighting, settings, stop, now, changes)
+        return _toward_stop(status, settings, stop, now, changes)
     reason = f"{stop} is not kept: {guard}" if stop else "the schedule wants it to run"
-    if not sighting.running:
+    if not status.running:
         return Step(Action.START, f"it does not run, and {reason}.", changes, guard)
     if changes:
         return Step(Action.RESTART, f"{_listed(changes)} are not in force, and take a restart.", changes, guard)
@@ -97,13 +97,13 @@ def decide_step(
 
 
 def _toward_stop(
-    sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop, now: datetime, changes: Mapping[str, int]
+    status: CaptureJobStatus, settings: CaptureSettings, stop: PlannedStop, now: datetime, changes: Mapping[str, int]
 ) -> Step:  # fmt: skip
-    if not sighting.running:
+    if not status.running:
         if changes:
             return Step(Action.CHANGE, f"it is stopped by {stop}; {_listed(changes)} come with its start.", changes)
         return Step(Action.NOTHING, f"it is stopped by {stop}.")
-    if sighting.caught_up:
+    if status.caught_up:
         return Step(Action.STOP, f"{stop} has begun, and capture has caught up.", changes)
     waited = (now - stop.since).total_seconds()
     if waited >= settings.drain_limit_seconds:
@@ -116,13 +116,13 @@ def _toward_stop(
     )
 
 
-def _guard(sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedStop, now: datetime) -> str:
+def _guard(status: CaptureJobStatus, settings: CaptureSettings, stop: PlannedStop, now: datetime) -> str:
     """Why the log cannot bear a stop, or "".
 
     The log names one reason why it is not cut: where LOG_BACKUP or ACTIVE_TRANSACTION stands, changes that wait to be
     captured may hold it as well. So a log that is full ends a stop whatever it names.
     """
-    used, reason = sighting.log_used_percent, sighting.log_reuse_wait
+    used, reason = status.log_used_percent, status.log_reuse_wait
     if used is not None and used > settings.log_used_limit_percent:
         full = f"the log is {used:.0f} % full (limit {settings.log_used_limit_percent:.0f} %)"
         if reason == REPLICATION:
@@ -135,7 +135,7 @@ def _guard(sighting: CaptureSighting, settings: CaptureSettings, stop: PlannedSt
         words = f"names {reason}, and may have been held"
     else:
         return ""
-    held = sighting.seconds_without_entry
+    held = status.seconds_without_entry
     if held is None:
         held = (now - stop.since).total_seconds()
     if held <= settings.log_held_limit_seconds:

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum
 from math import ceil
 
-from floodmark.core.durations import tell_length
+from floodmark.core.durations import format_duration
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.change_table import ChangeTableSize
@@ -29,7 +29,7 @@ _LEAST_LOSS = 0.1
 """A pace is never trusted wholly: a watermark that keeps up may stand still in the next hour."""
 _RESTORED = 1.25
 """So much more than the limit before a retention is given back; without it, it would go up and down."""
-_TOLD_IN_DAYS = 3 * 1440
+_SHOWN_IN_DAYS = 3 * 1440
 _STEPS = 4
 """Of ``keep``: a retention is raised by quarters of it, so that it is not changed in every run."""
 
@@ -79,7 +79,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionSighting:
+class RetentionStatus:
     """One look at the source. retention_minutes, threshold: of the cleanup job, None where there is none.
 
     newest_entry_at: of cdc.lsn_time_mapping, None while that is empty. is_replica: its cleanup is another server's.
@@ -113,8 +113,8 @@ class Forecast:
     @property
     def left(self) -> str:
         """How long until then."""
-        if_still = tell_length(self.headroom_seconds)
-        return f"{tell_length(self.forecast_seconds)} at its pace ({if_still} if it stands still)"
+        if_still = format_duration(self.headroom_seconds)
+        return f"{format_duration(self.forecast_seconds)} at its pace ({if_still} if it stands still)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +148,16 @@ def forecast_loss(marks: Sequence[Mark], newest_entry_at: datetime | None, reten
     return min(found, key=lambda each: (each.forecast_seconds, str(each.mark)), default=None)
 
 
-def decide_retention(sighting: RetentionSighting, settings: RetentionSettings, marks: Sequence[Mark]) -> RetentionStep:
+def decide_retention(status: RetentionStatus, settings: RetentionSettings, marks: Sequence[Mark]) -> RetentionStep:
     """The cleanup job must be there: ``retention_minutes`` known."""
-    current = sighting.retention_minutes
+    current = status.retention_minutes
     assert current is not None  # noqa: S101  (keep_retention saw to it)
     keep = settings.keep_minutes or current
-    newest = sighting.newest_entry_at
+    newest = status.newest_entry_at
     needed = _needed_minutes(marks, newest, settings.headroom_limit_seconds)
     restored = _needed_minutes(marks, newest, settings.headroom_limit_seconds * _RESTORED) <= keep
     wanted, reason = _wanted(settings, current, keep, needed, restored=restored)
-    threshold = settings.threshold if settings.threshold not in (None, sighting.threshold) else None
+    threshold = settings.threshold if settings.threshold not in (None, status.threshold) else None
     return RetentionStep(
         forecast=forecast_loss(marks, newest, wanted),
         usual=forecast_loss(marks, newest, keep),
@@ -215,4 +215,4 @@ def _in_steps(needed: int, keep: int) -> int:
 def _kept(minutes: int) -> str:
     if minutes >= HOLD_MINUTES:
         return "without end"
-    return f"{minutes / 60:.4g} h" if minutes < _TOLD_IN_DAYS else f"{minutes / 1440:.4g} days"
+    return f"{minutes / 60:.4g} h" if minutes < _SHOWN_IN_DAYS else f"{minutes / 1440:.4g} days"

@@ -17,10 +17,10 @@ from floodmark.core.source.snapshot import (
     CaptureInstance,
     InstanceIdentity,
     SourceSnapshot,
-    TableSighting,
+    TableSnapshot,
     Validity,
     Verdict,
-    tell_together,
+    join_verdicts,
 )
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS, INCIDENTS, classify, incident, is_quiet
@@ -91,10 +91,10 @@ def classify_tables(
     """The verdict on each table of the snapshot. planned_stop: of the capture job, the one that is on."""
     return tuple(
         classify(
-            sighting, snapshot, states.get(sighting.table), settings.lag_limit_seconds, planned_stop,
+            table_snapshot, snapshot, states.get(table_snapshot.table), settings.lag_limit_seconds, planned_stop,
             pipeline=settings.name,
         )
-        for sighting in snapshot.tables
+        for table_snapshot in snapshot.tables
     )  # fmt: skip
 
 
@@ -110,9 +110,9 @@ def decide(
     if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
         return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
-    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     chosen = [
-        plan_table(table, sightings[table.source], snapshot, states.get(table.source))
+        plan_table(table, table_snapshots[table.source], snapshot, states.get(table.source))
         for table in settings.tables
         if verdicts[table.source] in (Verdict.READY, Verdict.NOT_STARTED)
     ]
@@ -128,13 +128,13 @@ def decide(
 
 
 def plan_table(
-    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None
+    settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
 ) -> TablePlan:
     """One table of the next window; its verdict must be READY or NOT_STARTED."""
-    assert sighting.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
+    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
     watermark = state.watermark if state else None
-    instance = with_key(settings, sighting.instance)
-    _check_net(settings, instance, sighting.instance.table.key)
+    instance = with_key(settings, table_snapshot.instance)
+    _check_net(settings, instance, table_snapshot.instance.table.key)
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
     return TablePlan(
@@ -151,7 +151,7 @@ def plan_table(
         partitions=settings.partitions,
         first_load_chunk_rows=settings.first_load_chunk_rows,
         first_load_parallel_reads=settings.first_load_parallel_reads,
-        quiet=watermark is not None and is_quiet(sighting, watermark),
+        quiet=watermark is not None and is_quiet(table_snapshot, watermark),
     )
 
 
@@ -162,17 +162,17 @@ def _net_source(settings: TableSettings, state: TableState | None) -> NetSource:
 
 
 def plan_reload(
-    settings: TableSettings, sighting: TableSighting, snapshot: SourceSnapshot, state: TableState | None,
+    settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None,
     where: str = "",
 ) -> TablePlan | Validity:  # fmt: skip
     """A load of the whole table anew, or of the rows for which ``where`` is true, whatever the watermark is.
 
     A verdict where the table cannot be loaded (yet).
     """
-    validity = classify(sighting, snapshot, None)
+    validity = classify(table_snapshot, snapshot, None)
     if validity.verdict is not Verdict.NOT_STARTED:
         return validity
-    plan = plan_table(settings, sighting, snapshot, None)
+    plan = plan_table(settings, table_snapshot, snapshot, None)
     return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
 
 
@@ -181,8 +181,8 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
     statement that was planned would fail, or bring values of another type. Change tables keep their columns."""
     if table.kind is not LoadKind.FIRST_LOAD:
         return False
-    sightings = {sighting.table: sighting.instance for sighting in snapshot.tables}
-    instance = sightings.get(table.source)
+    table_snapshots = {table_snapshot.table: table_snapshot.instance for table_snapshot in snapshot.tables}
+    instance = table_snapshots.get(table.source)
     if instance is None or instance.identity != table.instance.identity:
         return False
     declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
@@ -236,6 +236,6 @@ def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: t
 def _reason(validities: tuple[Validity, ...]) -> str:
     waiting = [validity for validity in validities if validity.verdict is not Verdict.CAUGHT_UP]
     if waiting:
-        return tell_together(waiting)
+        return join_verdicts(waiting)
     newest = next((str(validity.max_lsn) for validity in validities), "unknown")
     return f"every table is caught up with the source ({newest})."

@@ -101,9 +101,9 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
 
     # A task of its own, as the events of one that fails would be lost.
     @task(doc_md="Fails while a gap stops a table; the others are published by then.")  # type: ignore[untyped-decorator]
-    def tell_gaps(dag_run: Any = None) -> None:
+    def report_gaps(dag_run: Any = None) -> None:
         if dag_run.run_type != BACKFILL:
-            tasks.run_tell_gaps(wiring)
+            tasks.run_report_gaps(wiring)
 
     opened = open_window()
     advanced = advance(opened)
@@ -117,4 +117,4 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
     )
     if any(table.on_gap is OnGap.FAIL for table in wiring.settings.tables):
-        advanced >> tell_gaps()
+        advanced >> report_gaps()

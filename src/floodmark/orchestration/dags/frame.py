@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from floodmark.orchestration.callbacks import tells_failure
+from floodmark.orchestration.callbacks import failure_callback
 
 OWNER = "floodmark"
 RETRIES = 3
@@ -43,7 +43,7 @@ def make_dag(
         catchup=False,
         max_active_runs=max_active_runs,
         tags=[OWNER, "cdc", *tags, f"source:{source}"],
-        on_failure_callback=tells_failure(config_path, failed, subject, failed_by_task or {}),
+        on_failure_callback=failure_callback(config_path, failed, subject, failed_by_task or {}),
         default_args={
             "owner": OWNER,
             "retries": RETRIES,

@@ -40,5 +40,5 @@ def status_html(parts: Iterable[RenderableType | str], *, live: bool, read_at: d
     console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for part in parts:
         console.print(Text(part, style="bold red") if isinstance(part, str) else part)
-    told = f"{_SOURCES if live else _LEDGER} Read {read_at:%Y-%m-%d %H:%M:%S} UTC."
-    return console.export_html(code_format=_PAGE % ("" if live else _REFRESH, told))
+    note = f"{_SOURCES if live else _LEDGER} Read {read_at:%Y-%m-%d %H:%M:%S} UTC."
+    return console.export_html(code_format=_PAGE % ("" if live else _REFRESH, note))

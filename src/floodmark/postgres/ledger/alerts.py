@@ -33,9 +33,9 @@ class PostgresAlertLedger:
         ensure_schema(self._at)
         with open_transaction(self._at, alert.subject) as session:
             row = _query(session, "raise_alert", **_parameters(alert))[0]
-            delivery = Delivery(alert, row["raised_at"], told=set(row["raised_to"]))
+            delivery = Delivery(alert, row["raised_at"], notified=set(row["raised_to"]))
             yield delivery
-            _query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.told))
+            _query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.notified))
 
     @contextmanager
     def ended(self, event_key: str, outcome: str) -> Iterator[Delivery | None]:
@@ -94,7 +94,7 @@ def open_alert_of(row: DictRow) -> OpenAlert:
 def _delivery(row: DictRow) -> Delivery:
     """Of an alert as it stands."""
     if row["ended_at"] is None:
-        return Delivery(_alert(row), row["raised_at"], told=set(row["raised_to"]))
+        return Delivery(_alert(row), row["raised_at"], notified=set(row["raised_to"]))
     return Delivery(
         _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"]),
         row["outcome"],
@@ -103,7 +103,7 @@ def _delivery(row: DictRow) -> Delivery:
 
 def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> None:
     statement = "record_alert_raised" if row["ended_at"] is None else "record_alert_ended"
-    _query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.told))
+    _query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.notified))
 
 
 def _parameters(alert: Alert) -> dict[str, Any]:

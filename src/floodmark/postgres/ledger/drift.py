@@ -72,9 +72,9 @@ class PostgresDriftLedger:
                 _query(session, "explain_drift_event", event_id=event_id, ddl=ddl, ddl_lsn=entry.lsn.value)
         return bool(found)
 
-    def mark_told(self, event_id: int) -> None:
+    def mark_reported(self, event_id: int) -> None:
         with open_transaction(self._at, f"drift event {event_id}") as session:
-            _query(session, "mark_drift_told", event_id=event_id)
+            _query(session, "mark_drift_reported", event_id=event_id)
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
         ensure_schema(self._at)

@@ -60,7 +60,7 @@ def event_of(row: Mapping[str, Any]) -> DriftEvent:
         proposal=row["proposal"],
         approved_at=row["approved_at"],
         approved_by=row["approved_by"],
-        told=row["told_at"] is not None,
+        reported=row["told_at"] is not None,
         is_rejected=row["is_rejected"],
     )
 

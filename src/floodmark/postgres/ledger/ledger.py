@@ -232,13 +232,13 @@ def _refuse_left_instance(
     session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
 ) -> None:  # fmt: skip
     """The pipeline has gone over to another one since somebody looked. The table's row is locked."""
-    gone_over = _query(
-        session, "gone_over", pipeline=pipeline, instance_name=identity.name, instance_object_id=identity.object_id,
+    switched_away = _query(
+        session, "switched_away", pipeline=pipeline, instance_name=identity.name, instance_object_id=identity.object_id,
         instance_created_at=identity.created_at,
     )  # fmt: skip
-    if gone_over:
+    if switched_away:
         raise WatermarkConflictError(
-            str(source), f"it is read from capture instance {gone_over[0]['new_name']} now, not {identity.name}.",
+            str(source), f"it is read from capture instance {switched_away[0]['new_name']} now, not {identity.name}.",
             "It was switched meanwhile; run again.",
         )  # fmt: skip
 

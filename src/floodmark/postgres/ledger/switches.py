@@ -80,13 +80,13 @@ class PostgresSwitchLedger:
         with open_transaction(self._at, f"switch {switch_id}") as session:
             _query(session, "mark_switch_made", switch_id=switch_id, state=state.value, **_identity("new", new))
 
-    def go_over(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
+    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         named = {"pipeline": pipeline, **_names(table)}
         with open_transaction(self._at, str(switch.table)) as session:
             # By a statement of its own: the next one sees every window that was opened before the lock was free.
             _query(session, "lock_table", **named)
             gone = _query(
-                session, "go_over", switch_id=switch.switch_id, **named, least_watermark=start.previous().value
+                session, "switch_pipeline", switch_id=switch.switch_id, **named, least_watermark=start.previous().value
             )  # fmt: skip
         return bool(gone)
 

@@ -17,7 +17,7 @@ from floodmark.postgres.warehouse.merge import (
     is_delete,
     is_not_below,
     join_tombstones,
-    not_buried,
+    not_tombstoned,
     same_key,
     staged,
     table,
@@ -48,7 +48,7 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
     absent = target(LSN_COLUMN).is_(exp.null())
     condition = exp.and_(exp.not_(is_delete()), absent, _leaves_out(merge))
     if merge.has_tombstones:
-        condition = exp.and_(condition, not_buried())
+        condition = exp.and_(condition, not_tombstoned())
     rows = _joined(merge, exp.select(tombstone_key(merge))).where(condition).limit(limit)
     return [key for (key,) in session.execute(rows.sql(dialect="postgres")).fetchall()]
 
@@ -63,7 +63,7 @@ def build_count(merge: Merge) -> exp.Select:
     living = exp.not_(is_delete())
     born = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
     if merge.has_tombstones:
-        born = exp.and_(born, not_buried())
+        born = exp.and_(born, not_tombstoned())
     incomplete = exp.and_(born, absent, _leaves_out(merge))
     counted = exp.select(
         exp.Count(this=exp.Star()), _count(born), _count(exp.and_(living, alive, above)),

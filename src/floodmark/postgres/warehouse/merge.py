@@ -136,7 +136,7 @@ def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
     )
 
 
-def not_buried() -> exp.Expression:
+def not_tombstoned() -> exp.Expression:
     """No tombstone of a higher LSN lies on the key."""
     lsn = _tombstone("lsn")
     return exp.paren(exp.or_(lsn.is_(exp.null()), exp.GTE(this=staged(LSN_COLUMN), expression=lsn.copy())))
@@ -153,7 +153,7 @@ def _staged_rows(merge: Merge) -> exp.Expression:
         table(merge.staging, _STAGED)
     )
     if merge.has_tombstones:
-        rows = join_tombstones(merge, rows).where(not_buried())
+        rows = join_tombstones(merge, rows).where(not_tombstoned())
     if merge.sorted_by_key:
         rows = rows.order_by(*(exp.Ordered(this=staged(name), nulls_first=False) for name in merge.key))
     return rows.subquery(_STAGED)

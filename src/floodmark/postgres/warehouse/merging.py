@@ -18,7 +18,7 @@ from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_merge
 
 KEY_RULE = "key_is_not_null"
-_TELLS_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
+_NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
 """Their detail shows the columns concerned; that of the others, the whole row."""
 
 
@@ -55,9 +55,9 @@ def drop_null_deletes(session: psycopg.Connection, planned: TablePlan, merge: Me
     ).rowcount
 
 
-def drop_twins(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
+def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
     """Leave one row of each key in staging, whichever; the number of those that went."""
-    statement = read_sql("drop_twins")
+    statement = read_sql("drop_duplicates")
     names = ", ".join(quote(name) for name in key)
     return session.execute(statement.format(staging=quote_table(staging), key=names)).rowcount
 
@@ -69,7 +69,7 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
     return WarehouseAdminError(
         str(planned.source), f"constraint {name} of {planned.target} refuses rows.",
         "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
-        _detail(error) if isinstance(error, _TELLS_KEYS) else _one_line(error.diag.message_primary or ""),
+        _detail(error) if isinstance(error, _NAMES_KEYS) else _one_line(error.diag.message_primary or ""),
     )  # fmt: skip
 
 

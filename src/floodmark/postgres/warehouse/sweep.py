@@ -32,7 +32,7 @@ def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePl
     """
     values = _values(plan, planned)
     if planned.deletes is Deletes.HARD:
-        session.execute(_filled("bury_swept", merge), values)
+        session.execute(_filled("write_swept_tombstones", merge), values)
         swept = session.execute(_filled("sweep_hard", merge), values).rowcount
     else:
         swept = session.execute(_filled("sweep_soft", merge), values).rowcount

@@ -29,7 +29,7 @@ from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
-from floodmark.postgres.warehouse.merging import drop_null_deletes, drop_twins, key_rules, run_merge
+from floodmark.postgres.warehouse.merging import drop_duplicates, drop_null_deletes, key_rules, run_merge
 from floodmark.postgres.warehouse.staging import (
     count_parts,
     create_staging,
@@ -74,10 +74,10 @@ class PostgresWarehouse:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
             session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
 
-    def drop_twins(self, plan: WindowPlan, index: int) -> int:
+    def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         table = plan.tables[index]
         with open_transaction(self._at, str(table.source)) as session:
-            return drop_twins(session, staging_table(plan, index), table.instance.table.key)
+            return drop_duplicates(session, staging_table(plan, index), table.instance.table.key)
 
     def merge_window(
         self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
@@ -174,9 +174,9 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
             "A restart of the warehouse empties staging tables; the window is loaded again.",
         )  # fmt: skip
     if counted.incomplete:
-        _tell_incomplete(session, plan, planned, merge, counted.incomplete)
+        _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.deletes is Deletes.HARD:
-        _bury_deleted(session, planned, merge)
+        _write_tombstones(session, planned, merge)
     run_merge(session, planned, merge)
     swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
     if planned.kind is LoadKind.FIRST_LOAD:
@@ -193,7 +193,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
     )
 
 
-def _tell_incomplete(
+def _report_incomplete(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: int
 ) -> None:
     """Rows that are not in the target, and whose changes left a LOB out: a NULL would look like a value."""
@@ -219,9 +219,9 @@ def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: Tabl
     return bool(found and found[0])
 
 
-def _bury_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+def _write_tombstones(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
     session.execute(
-        read_sql("bury_deleted").format(
+        read_sql("write_tombstones").format(
             key=in_bound(tombstone_key(merge)), staging=in_bound(table(merge.staging, "s"))
         ),
         {"target_schema": planned.target.schema, "target_name": planned.target.name},

@@ -53,9 +53,9 @@ def _refuse_null_keys(session: SourceSession, plan: TablePlan) -> None:
         return
     counts = dict(zip(names, session.fetch(statements.count_null_keys(plan))[0], strict=True))
     if found := {name: rows for name, rows in counts.items() if rows}:
-        told = ", ".join(f"{name} in {rows} row{'s' if rows > 1 else ''}" for name, rows in found.items())
+        counted = ", ".join(f"{name} in {rows} row{'s' if rows > 1 else ''}" for name, rows in found.items())
         raise ConfigError(
-            str(plan.source), f"the declared key ({', '.join(plan.instance.table.key)}) is NULL: {told}.",
+            str(plan.source), f"the declared key ({', '.join(plan.instance.table.key)}) is NULL: {counted}.",
             "Rows are merged by their key: declare columns that are never NULL, or fill them at the source.",
         )  # fmt: skip
 

@@ -58,7 +58,7 @@ _STAGING_TYPES = _ARROW_TYPES | {Kind.TIME: pa.time64("us"), Kind.UUID: pa.binar
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedColumn:
+class TransportColumn:
     """A stored column on its way. ``ordinal`` is its place in the update mask."""
 
     name: str
@@ -92,12 +92,12 @@ class CarriedColumn:
         return types[self.type.kind]
 
 
-def carried_columns(table: SourceTable, temporal: TemporalPolicy) -> tuple[CarriedColumn, ...]:
+def supported_columns(table: SourceTable, temporal: TemporalPolicy) -> tuple[TransportColumn, ...]:
     """Every stored column, in order. Raises ConfigError for a type that Floodmark does not carry."""
-    return tuple(_carried(table, column, temporal) for column in table.stored_columns)
+    return tuple(_column_of(table, column, temporal) for column in table.stored_columns)
 
 
-def _carried(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy) -> CarriedColumn:
+def _column_of(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy) -> TransportColumn:
     kind = warehouse_type(table, column, temporal)
     name = quote(column.name)
     expression = name
@@ -105,7 +105,7 @@ def _carried(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy)
         expression = f"CONVERT(varchar({_TEMPORAL_TEXT_LENGTH}), {name}, {_ODBC_CANONICAL_STYLE}) AS {name}"
     elif column.type_name in _CLR_TYPES:
         expression = f"CONVERT(varbinary(max), {name}) AS {name}"
-    return CarriedColumn(
+    return TransportColumn(
         name=column.name,
         type=kind,
         expression=expression,
@@ -115,7 +115,7 @@ def _carried(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy)
     )
 
 
-def to_carried(array: pa.Array, kind: WarehouseType, target: pa.DataType) -> pa.Array:
+def to_transport(array: pa.Array, kind: WarehouseType, target: pa.DataType) -> pa.Array:
     """A column as the driver gives it, in the type it has in Spark. Fractions finer than a microsecond are cut off."""
     if array.type == target:
         return array

@@ -21,7 +21,7 @@ from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.tsql import change_table, quote_table
-from floodmark.sync.ports.drift import DriftSight, TableDetails
+from floodmark.sync.ports.drift import DriftFacts, TableDetails
 
 _CAPTURED_NAME, _CAPTURED_ID = 3, 4
 _HISTORY_COMMAND, _HISTORY_LSN, _HISTORY_AT = 4, 5, 6
@@ -33,7 +33,7 @@ class SqlServerDriftSource:
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
-    def read_drift(self, asked: Mapping[str, TableName]) -> DriftSight:
+    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         """One batch for each instance, with one constant text, and one for the list."""
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             sets = session.fetch_sets(read_sql("list_instances"))
@@ -42,7 +42,7 @@ class SqlServerDriftSource:
                 found = _read_details(session, instance, table)
                 if found is not None:
                     details[instance] = found
-        return DriftSight(details, tuple(_living(row) for row in (sets[0] if sets else [])))
+        return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])))
 
     def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
         """No statement of every look: it is asked once an event."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourceAdminError, SourceUnavailableError
 from floodmark.core.schema import TableName
-from floodmark.core.source.capture_status import CaptureSighting, LogScan
+from floodmark.core.source.capture_status import CaptureJobStatus, LogScan
 from floodmark.core.source.liveness import Heartbeat
 from floodmark.core.source.scripts import enable_table, insert_heartbeat, make_heartbeat
 from floodmark.sources.cdc.sql_files import read_sql
@@ -32,7 +32,7 @@ class SqlServerJobs:
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
-    def read_capture(self) -> CaptureSighting:
+    def read_capture(self) -> CaptureJobStatus:
         with self._connect() as session:
             return _read_capture(session)
 
@@ -97,10 +97,10 @@ class SqlServerJobs:
                 threading.Event().wait(_POLL_SECONDS)
 
 
-def _read_capture(session: SourceSession) -> CaptureSighting:
+def _read_capture(session: SourceSession) -> CaptureJobStatus:
     databases, jobs, scans, errors = session.fetch_sets(read_sql("read_capture"))
     database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead, is_replica = databases[0]
-    return CaptureSighting(
+    return CaptureJobStatus(
         database=database,
         engine_edition=edition,
         taken_at=taken_at,

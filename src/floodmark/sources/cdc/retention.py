@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from floodmark.core.lsn import Lsn, read_lsn
-from floodmark.core.upkeep.retention import RetentionSighting
+from floodmark.core.upkeep.retention import RetentionStatus
 from floodmark.sources.cdc.jobs import change_job, read_jobs
 from floodmark.sources.cdc.sizes import read_sizes
 from floodmark.sources.cdc.sql_files import read_sql
@@ -22,12 +22,12 @@ class SqlServerRetention:
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
-    def read_retention(self) -> RetentionSighting:
+    def read_retention(self) -> RetentionStatus:
         with self._connect() as session:
             newest, jobs = session.fetch_sets(read_sql("read_retention"))
             sizes = read_sizes(session)
         job = read_jobs(jobs).get(_CLEANUP)
-        return RetentionSighting(
+        return RetentionStatus(
             retention_minutes=job["retention"] if job else None,
             threshold=job["threshold"] if job else None,
             newest_entry_at=newest[0][0],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.schema import TableName
 from floodmark.core.source.editions import AZURE_SQL_DATABASE
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.sources.cdc.catalog import Catalog, FoundInstance, build_catalog
 from floodmark.sources.cdc.jobs import clock_ahead_seconds
 from floodmark.sources.cdc.sql_files import read_sql
@@ -56,7 +56,7 @@ class SqlServerSource:
             seconds_behind=(max((taken_at - max_lsn_at).total_seconds() - clock_ahead, 0.0) if max_lsn_at else None),
             capture_running=None if running is None else bool(running),
             tables=tuple(
-                _sighting(
+                _table_snapshot(
                     catalog, table, (instances or {}).get(table), _with_low_end(found[table], min_lsns), last_changes
                 )
                 for table in tables
@@ -74,21 +74,21 @@ def _find(catalog: Catalog, table: TableName, pinned: str | None) -> FoundInstan
     return catalog.find_instance(known, pinned) if known else None
 
 
-def _sighting(
+def _table_snapshot(
     catalog: Catalog, table: TableName, pinned: str | None, found: FoundInstance | None,
     last_changes: Mapping[str, Lsn | LsnAbsence],
-) -> TableSighting:  # fmt: skip
+) -> TableSnapshot:  # fmt: skip
     known = catalog.find_table(table)
     if found is None:
         # The procedure leaves out what the login may not see: a tracked table without an instance lacks a right,
         # unless another instance of it is visible.
         others = catalog.list_instances(known) if known is not None else ()
         permitted = known is None or not known.is_tracked or bool(others)
-        return TableSighting(
-            table, known is not None, None, LsnAbsence.NULL, permitted, looked_for=pinned, others=others,
+        return TableSnapshot(
+            table, known is not None, None, LsnAbsence.NULL, permitted, searched_for=pinned, others=others,
             server_name=known.name if known else None,
         )  # fmt: skip
-    return TableSighting(
+    return TableSnapshot(
         table=table,
         exists=True,
         instance=found.instance,
@@ -97,7 +97,7 @@ def _sighting(
         last_change_lsn=last_changes.get(found.name),
         max_column_id=known.max_column_id if known else 0,
         min_lsn_at=found.min_lsn_at,
-        looked_for=pinned,
+        searched_for=pinned,
         server_name=known.name if known else None,
     )
 

@@ -13,7 +13,7 @@ from floodmark.core.change import Operation, bits_by_byte
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.columns import CarriedColumn, carried_columns
+from floodmark.sources.cdc.columns import TransportColumn, supported_columns
 from floodmark.sources.sqlserver.tsql import change_table, net_changes_function, quote, quote_table
 
 START_LSN = "__$start_lsn"
@@ -61,9 +61,9 @@ def select_changes(plan: TablePlan) -> str:
     moved = _has_new_key(plan.instance.table)
     operation = quote(OPERATION)
     is_update = f"{operation} = {Operation.UPDATE.value}"
-    told = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
+    kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
     return (
-        f"SELECT {_select_list(plan, f'{told} AS {operation}')} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
         f" WHERE {quote(START_LSN)} > ? AND {quote(START_LSN)} <= ?"
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
     )
@@ -202,6 +202,6 @@ def _bound_expression(table: SourceTable, name: str) -> str:
 
 def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
     """operation: what stands in the place of the column of that name."""
-    columns: tuple[CarriedColumn, ...] = carried_columns(plan.instance.table, plan.temporal)
+    columns: tuple[TransportColumn, ...] = supported_columns(plan.instance.table, plan.temporal)
     own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
     return ", ".join([*own, *(column.expression for column in columns)])

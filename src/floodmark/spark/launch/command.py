@@ -36,7 +36,7 @@ _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
 
 def application() -> Path:
     """Return the file of the job: ``spark_jobs/load_window.py``, which the package carries."""
-    return Path(spark.__file__).parent / "entry" / "load_window.py"
+    return Path(spark.__file__).parent / "spark_jobs" / "load_window.py"
 
 
 def job_arguments(window_id: int | str, config: Path) -> list[str]:

@@ -20,12 +20,12 @@ from floodmark.core.drift.shapes import (
     compare_shapes,
     select_policy,
 )
-from floodmark.core.drift.supported import why_not_carried
+from floodmark.core.drift.supported import unsupported_reason
 from floodmark.core.policies import DriftClass, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting
-from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSight, Finding, KnownTable
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
+from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftLedger, Finding, KnownTable
 
 KIND = "schema_drift"
 
@@ -42,44 +42,44 @@ class Findings:
     ledger: DriftLedger
 
     def of_absence(
-        self, known: TableShape, snapshot: SourceSnapshot, sighting: TableSighting, sight: DriftSight
+        self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot, facts: DriftFacts
     ) -> Finding:
-        moved = [living.table for living in sight.instances if living.identity == known.identity]
-        absence = Absence(snapshot.cdc_enabled, sighting.exists, moved[0] if moved else None)
+        moved = [living.table for living in facts.instances if living.identity == known.identity]
+        absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
         explained = Explained(classify_absence(known, absence))
         policies = self._policies(explained.difference, known.identity.name)
         return Finding(explained, policies, spelled=self._spelled())
 
     def of_change(
-        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight,
+        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts,
         elsewhere: TableShape | None = None,
     ) -> list[Finding]:  # fmt: skip
         """elsewhere: how the table was last seen under another capture instance."""
         if known is None:
-            return self._of_first_look(seen, history, sight, elsewhere)
+            return self._of_first_comparison(seen, history, facts, elsewhere)
         before = known.shape
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
         found = explain(compare_shapes(before, seen, self._temporal()), fresh)
         news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
-        return [self._finding(each, seen, news, sight) for each in news]
+        return [self._finding(each, seen, news, facts) for each in news]
 
-    def _of_first_look(
-        self, seen: TableShape, history: Sequence[DdlEntry], sight: DriftSight, elsewhere: TableShape | None
+    def _of_first_comparison(
+        self, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts, elsewhere: TableShape | None
     ) -> list[Finding]:
         """What the history and the column ids still tell of the time before. A column left out on purpose, when the
         instance was made, is no drift; types before are known only of a table that was read from another instance, and
         a target made now has those of now."""
-        told = self._told_columns()
+        reported = self._reported_columns()
         added = [
             added_column(column)
             for column in seen.uncaptured
-            if column.name not in told and any(mentions(entry.text, column.name) for entry in history)
+            if column.name not in reported and any(mentions(entry.text, column.name) for entry in history)
         ]
         dropped = [Difference(DriftClass.COLUMN_DROPPED, name) for name in seen.lost]
         changed = compare_shapes(as_captured_by(seen, elsewhere), seen, self._temporal()) if elsewhere else ()
         found = explain([*added, *dropped, *changed], history)
-        findings = [self._finding(each, seen, found, sight) for each in found]
+        findings = [self._finding(each, seen, found, facts) for each in found]
         return [
             replace(each, policies=dict.fromkeys(each.policies, DriftPolicy.IGNORE), proposal="")
             if each.explained.difference.kind is DriftClass.UNKNOWN
@@ -98,14 +98,14 @@ class Findings:
         purpose."""
         if each.difference.kind is not DriftClass.UNKNOWN:
             return each
-        told = self._told_columns()
+        reported = self._reported_columns()
         for column in seen.uncaptured:
             added = added_column(column)
-            if column.name not in told and is_behind(each.entries[0], added):
+            if column.name not in reported and is_behind(each.entries[0], added):
                 return Explained(added, each.entries)
         return each
 
-    def _told_columns(self) -> set[str | None]:
+    def _reported_columns(self) -> set[str | None]:
         """New columns that somebody has decided about, or is to decide."""
         return {
             event.explained.difference.column
@@ -114,17 +114,17 @@ class Findings:
         }
 
     def _finding(
-        self, each: Explained, seen: TableShape, found: Sequence[Explained], sight: DriftSight
+        self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts
     ) -> Finding:  # fmt: skip
         policies = self._policies(each.difference, seen.identity.name)
         proposal = ""
         if DriftPolicy.PROPOSE in policies.values():
-            proposal = self._proposal(seen, found, sight)
+            proposal = self._proposal(seen, found, facts)
         return Finding(each, policies, proposal, self._spelled())
 
-    def _proposal(self, seen: TableShape, found: Sequence[Explained], sight: DriftSight) -> str:
+    def _proposal(self, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> str:
         """With every added column that is still not captured: one second instance serves them all."""
-        mine = [living for living in sight.instances if living.identity == seen.identity]
+        mine = [living for living in facts.instances if living.identity == seen.identity]
         if not mine:
             return ""
         earlier = [event.explained.difference for event in self.ledger.list_events(self.source_name)
@@ -135,9 +135,9 @@ class Findings:
             if difference.kind is DriftClass.COLUMN_ADDED
         }
         added = [
-            column.name for column in seen.uncaptured if column.name in wanted and not why_not_carried(column)
+            column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)
         ]  # fmt: skip
-        return build_proposal(mine[0], [column.name for column in seen.captured], added, sight.instances).text
+        return build_proposal(mine[0], [column.name for column in seen.captured], added, facts.instances).text
 
     def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
         return {
@@ -182,7 +182,7 @@ def proposed_with(event: DriftEvent, events: Sequence[DriftEvent]) -> list[Drift
     ]  # fmt: skip
 
 
-def tell_together(others: Sequence[DriftEvent]) -> str:
+def describe_shared_proposal(others: Sequence[DriftEvent]) -> str:
     """A sentence about what is proposed with an event, "" for nothing."""
     named = (
         f"column {each.explained.difference.column} {each.explained.difference.after} (event {each.event_id})"
@@ -203,7 +203,10 @@ def build_drift_alert(
         subject=event.source,
         table=event.table,
         what=" ".join(
-            filter(None, (f"{event.table}: {describe(difference)}.", tell_together(others), str(risk or ""), ddl))
+            filter(
+                None,
+                (f"{event.table}: {describe(difference)}.", describe_shared_proposal(others), str(risk or ""), ddl),
+            )
         ),
         where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
         + (f", column {difference.column}" if difference.column else ""),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from floodmark.core.drift.proposal import Proposal, build_proposal, spelled_by_server
 from floodmark.core.drift.shapes import stored
-from floodmark.core.drift.supported import why_not_carried
+from floodmark.core.drift.supported import unsupported_reason
 from floodmark.core.drift.switch import InstanceSwitch, PlannedSwitch
 from floodmark.core.errors import OperatorError
 from floodmark.core.policies import DriftClass, DriftPolicy
@@ -27,7 +27,7 @@ from floodmark.sync.ports.switch import SwitchLedger
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchDesk:
+class SwitchPlanner:
     """Of one source. pipelines: all that read it."""
 
     source_name: str
@@ -140,8 +140,8 @@ class SwitchDesk:
 
     def _propose(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
         asking = {name for event in events for name, policy in event.policies.items() if policy is DriftPolicy.PROPOSE}
-        look = self.drift_source().read_drift
-        living = look({}).instances
+        read_drift = self.drift_source().read_drift
+        living = read_drift({}).instances
         found = [
             (settings, name) for settings in self.pipelines if settings.name in asking
             for name in settings.sources if spelled_by_server(name, living) == table
@@ -154,23 +154,23 @@ class SwitchDesk:
         if instance is None:
             return None
         names = [each.identity.name for each in living if each.table == instance.table.name]
-        sight = look(dict.fromkeys(names, instance.table.name))
+        facts = read_drift(dict.fromkeys(names, instance.table.name))
         mine = next((each for each in living if each.identity == instance.identity), None)
-        details = sight.details.get(instance.identity.name)
+        details = facts.details.get(instance.identity.name)
         if mine is None or details is None:
             return None
         wanted = {each.explained.difference.column for each in events
                   if each.explained.difference.kind is DriftClass.COLUMN_ADDED}  # fmt: skip
         captured = [column.name for column in stored(instance.table, details.lost).columns]
         added = [
-            column.name for column in details.uncaptured if column.name in wanted and not why_not_carried(column)
+            column.name for column in details.uncaptured if column.name in wanted and not unsupported_reason(column)
         ]  # fmt: skip
         if not added:
             return None
         able = [
             each for each in living
-            if each.table == mine.table and each != mine and each.identity.name in sight.details
-            and sight.details[each.identity.name].captures([*captured, *added])
+            if each.table == mine.table and each != mine and each.identity.name in facts.details
+            and facts.details[each.identity.name].captures([*captured, *added])
         ]  # fmt: skip
         proposal = build_proposal(mine, captured, added, living, able[0] if able else None)
         return replace(

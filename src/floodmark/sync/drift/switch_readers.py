@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from floodmark.core.drift.shapes import stored
-from floodmark.core.drift.switch import InstanceSwitch, SwitchedPipeline, asks_changes, may_go_over, rows_to_fill
+from floodmark.core.drift.switch import InstanceSwitch, SwitchedPipeline, asks_changes, may_switch, rows_to_fill
 from floodmark.core.errors import ConfigError, OperatorError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.scripts import filled_rows
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSighting
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
 from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import finishing_command
 from floodmark.core.window.plan import TablePlan
@@ -34,17 +34,17 @@ class SecondInstance:
     snapshot: SourceSnapshot
 
     @property
-    def sighting(self) -> TableSighting:
+    def table_snapshot(self) -> TableSnapshot:
         return self.snapshot.tables[0]
 
-    def without(self, lost: tuple[str, ...]) -> TableSighting:
+    def without(self, lost: tuple[str, ...]) -> TableSnapshot:
         """lost: columns that it captures and the source has dropped since."""
-        return replace(self.sighting, instance=replace(self.instance, table=stored(self.instance.table, lost)))
+        return replace(self.table_snapshot, instance=replace(self.instance, table=stored(self.instance.table, lost)))
 
     @property
     def instance(self) -> CaptureInstance:
-        assert self.sighting.instance is not None  # noqa: S101  (whoever made this saw it)
-        return self.sighting.instance
+        assert self.table_snapshot.instance is not None  # noqa: S101  (whoever made this saw it)
+        return self.table_snapshot.instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,23 @@ class SwitchReaders:
                        for each in window.plan.tables]  # fmt: skip
             return f"{settings.name} has not finished its first load." if table.source in planned else ""
         if state.identity == switch.old:
-            if waits := self._go_over(settings, table, second, state):
+            if waits := self._switch_pipeline(settings, table, second, state):
                 return waits
             _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
         elif state.identity != switch.new:
             return ""
         return self._fill(settings, table, second)
 
-    def _go_over(
+    def _switch_pipeline(
         self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
     ) -> str:
-        switch, start = second.switch, second.sighting.min_lsn
+        switch, start = second.switch, second.table_snapshot.min_lsn
         if table.capture_instance is not None:
             raise OperatorError(
                 f"{settings.name}, {switch.table}", "its configuration names capture instance "
                 f"{table.capture_instance}.", "Take capture_instance out of pipelines.yaml.",
             )  # fmt: skip
-        if not second.sighting.permitted:
+        if not second.table_snapshot.permitted:
             raise OperatorError(
                 str(switch.table), f"the login may not read the change table of {switch.name}.",
                 "Grant it what it has on the first one: SELECT on the change table, and the gating role if there "
@@ -94,11 +94,11 @@ class SwitchReaders:
             )  # fmt: skip
         if not isinstance(start, Lsn):
             return f"the capture job has not come to {switch.name} yet."
-        if state.watermark is None or not may_go_over(state.watermark, start):
+        if state.watermark is None or not may_switch(state.watermark, start):
             return f"{settings.name} reads {switch.old.name} up to {start} first; it stands at {state.watermark}."
         # A target that could not take the new columns would stop every table of the pipeline from the next run on.
         self._check_target(settings, self._plan(table, second, self._lost(second)))
-        if not self.switches.go_over(switch, settings.name, table.source, start):
+        if not self.switches.switch_pipeline(switch, settings.name, table.source, start):
             return f"{settings.name} goes over when {self._holding(settings, table)} has been published."
         return ""
 
@@ -117,18 +117,18 @@ class SwitchReaders:
         current = next(
             each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
         )
-        gone_over = current.of(settings.name)
-        if gone_over is None or (gone_over.is_filled and self._read_all_touched(gone_over, second)):
+        switched_away = current.of(settings.name)
+        if switched_away is None or (switched_away.is_filled and self._read_all_touched(switched_away, second)):
             return ""
-        window_id = gone_over.window_id
-        if gone_over.window_state is None or gone_over.is_filled:
+        window_id = switched_away.window_id
+        if switched_away.window_state is None or switched_away.is_filled:
             lost = self._lost(second)
             left = tuple(name for name in switch.added if name not in lost)
             if not left:
                 return ""
             plan = self._plan(table, second, lost)
             there = self._check_target(settings, plan)
-            where = filled_rows(left) if gone_over.is_filled else rows_to_fill(
+            where = filled_rows(left) if switched_away.is_filled else rows_to_fill(
                 switch, left, plan.instance.table.key, table.backfill, there=there,
                 has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
             )  # fmt: skip
@@ -136,11 +136,11 @@ class SwitchReaders:
             self.switches.record_backfill(switch.switch_id, settings.name, window_id)
         return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
 
-    def _read_all_touched(self, gone_over: SwitchedPipeline, second: SecondInstance) -> bool:
+    def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
         """Cleanup may have taken changes between the opening of a load that asks them which rows were touched, and its
         read: the rows that they told of were not loaded."""
-        assert gone_over.window_id is not None  # noqa: S101  (a window that is published has one)
-        (loaded,) = self.ledger.read_window(gone_over.window_id).plan.tables
+        assert switched_away.window_id is not None  # noqa: S101  (a window that is published has one)
+        (loaded,) = self.ledger.read_window(switched_away.window_id).plan.tables
         return not asks_changes(loaded.where) or self._has_all_changes(second)
 
     def _lost(self, second: SecondInstance) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class SwitchReaders:
 
     def _has_all_changes(self, second: SecondInstance) -> bool:
         """Whether both change tables still hold every change since the new columns were there."""
-        switch, start = second.switch, second.sighting.min_lsn
+        switch, start = second.switch, second.table_snapshot.min_lsn
         first = self.source().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
         if first.instance is None or first.instance.identity != switch.old:
             return False

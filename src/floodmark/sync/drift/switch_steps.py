@@ -80,7 +80,7 @@ class SwitchSteps:
             living = self.drift_source().read_drift({}).instances
         assert switch.new is not None  # noqa: S101  (it was just made)
         second = SecondInstance(switch, self.source().read_snapshot([switch.table], {switch.table: switch.new.name}))
-        if second.sighting.instance is None or second.sighting.instance.identity != switch.new:
+        if second.table_snapshot.instance is None or second.table_snapshot.instance.identity != switch.new:
             return self._remake(switch)
         readers = SwitchReaders(
             self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches

@@ -19,12 +19,12 @@ from floodmark.core.errors import FloodmarkError, TableHeldError
 from floodmark.core.policies import DriftClass
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
 from floodmark.core.window.planning import pinned_instances
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
-from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSight, DriftSource, Hold, KnownTable, newest
+from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftLedger, DriftSource, Hold, KnownTable, newest
 from floodmark.sync.ports.drift_watch import Examined
 from floodmark.sync.ports.run import Source
 
@@ -32,11 +32,11 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class TableDiff:
     """A table and what was known of it. table: see ``core.spelling``. name: of its capture instance. elsewhere: as it
     was last seen under another."""
 
-    sighting: TableSighting
+    table_snapshot: TableSnapshot
     table: TableName
     name: str
     known: KnownTable | None
@@ -45,13 +45,13 @@ class _Looked:
     @property
     def is_new(self) -> bool:
         """Whether it has to be looked at closely."""
-        if self.sighting.instance is None:
+        if self.table_snapshot.instance is None:
             # A right that was taken away hides an instance as well; that is a verdict of its own, and no drift.
-            return self.known is not None and self.known.absent is None and self.sighting.permitted
+            return self.known is not None and self.known.absent is None and self.table_snapshot.permitted
         return (
             self.known is None
             or self.known.absent is not None
-            or not is_as_known(self.sighting, self.known.shape)
+            or not is_as_known(self.table_snapshot, self.known.shape)
         )  # fmt: skip
 
 
@@ -83,9 +83,11 @@ class DriftWatch:
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
     ) -> Examined:
         """For a run of a pipeline, of what it has just seen."""
-        shapes = self._look(snapshot, pinned_instances(settings, states), closely=False)
-        self._tell()
-        tables = tuple(_without_lost(sighting, shapes.get(sighting.table)) for sighting in snapshot.tables)
+        shapes = self._compare(snapshot, pinned_instances(settings, states), closely=False)
+        self._report()
+        tables = tuple(
+            _without_lost(table_snapshot, shapes.get(table_snapshot.table)) for table_snapshot in snapshot.tables
+        )
         return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
 
     def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
@@ -93,65 +95,71 @@ class DriftWatch:
         each capture instance where they read several. states: by pipeline. Returns all holds."""
         for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
             named = {table: name for table, name in pins.items() if name is not None}
-            self._look(source.read_snapshot(list(pins), named), named, closely=True)
-        self._tell()
+            self._compare(source.read_snapshot(list(pins), named), named, closely=True)
+        self._report()
         return [hold for settings in self._pipelines for hold in self._ledger.list_holds(settings.name).values()]
 
-    def _look(
+    def _compare(
         self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str], *, closely: bool
     ) -> dict[TableName, TableShape]:
         """What is known of the tables from now on. closely: also of those that look as they are known, for the DDL
         history and for columns not captured."""
-        looked = self._match(snapshot, pinned)
-        chosen = [each for each in looked if each.is_new or (closely and each.sighting.instance is not None)]
-        shapes = {each.sighting.table: each.known.shape for each in looked if each.known is not None}
+        diffs = self._match(snapshot, pinned)
+        chosen = [each for each in diffs if each.is_new or (closely and each.table_snapshot.instance is not None)]
+        shapes = {each.table_snapshot.table: each.known.shape for each in diffs if each.known is not None}
         if chosen:
-            asked = {each.name: each.sighting.instance.table.name for each in chosen if each.sighting.instance}
-            sight = self._source().read_drift(asked)
+            asked = {
+                each.name: each.table_snapshot.instance.table.name for each in chosen if each.table_snapshot.instance
+            }
+            facts = self._source().read_drift(asked)
             written: dict[tuple[TableName, str], TableShape | None] = {}
             for each in chosen:
                 seen = (each.table, each.name)
                 if seen not in written:
-                    written[seen] = self._write(snapshot, each, sight)
+                    written[seen] = self._write(snapshot, each, facts)
                 if (shape := written[seen]) is not None:
-                    shapes[each.sighting.table] = shape
+                    shapes[each.table_snapshot.table] = shape
         return shapes
 
-    def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[_Looked]:
+    def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[TableDiff]:
         known = self._ledger.read_known(self._name)
-        looked = []
-        for sighting in snapshot.tables:
-            table = known_as(sighting, ((table, each.shape) for (table, _), each in known.items()))
+        diffs = []
+        for table_snapshot in snapshot.tables:
+            table = known_as(table_snapshot, ((table, each.shape) for (table, _), each in known.items()))
             shapes = {name: each.shape for (of, name), each in known.items() if of == table}
             last = list(shapes)[-1] if shapes else None
-            name = sighting.instance.identity.name if sighting.instance else pinned.get(sighting.table) or last
+            name = (
+                table_snapshot.instance.identity.name
+                if table_snapshot.instance
+                else pinned.get(table_snapshot.table) or last
+            )
             if name is not None:
                 others = [shape for other, shape in shapes.items() if other != name]
                 newest_other = max(others, key=lambda shape: shape.identity.created_at, default=None)
-                looked.append(_Looked(sighting, table, name, known.get((table, name)), newest_other))
-        return looked
+                diffs.append(TableDiff(table_snapshot, table, name, known.get((table, name)), newest_other))
+        return diffs
 
-    def _write(self, snapshot: SourceSnapshot, each: _Looked, sight: DriftSight) -> TableShape | None:
+    def _write(self, snapshot: SourceSnapshot, each: TableDiff, facts: DriftFacts) -> TableShape | None:
         """What is known of the table from now on; None where it went away while it was looked at."""
-        if each.sighting.instance is None:
+        if each.table_snapshot.instance is None:
             assert each.known is not None  # noqa: S101  (is_new saw to it)
-            findings = self._findings(each, each.known.shape.name, sight)
-            found = findings.of_absence(each.known.shape, snapshot, each.sighting, sight)
+            findings = self._findings(each, each.known.shape.name, facts)
+            found = findings.of_absence(each.known.shape, snapshot, each.table_snapshot, facts)
             gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
             if self._ledger.record(self._name, each.table, each.known, gone, [found]):
                 _LOG.warning("%s: %s.", each.table, describe(found.explained.difference))
             return each.known.shape
-        details = sight.details.get(each.name)
+        details = facts.details.get(each.name)
         if details is None:
             return None
-        findings = self._findings(each, each.sighting.instance.table.name, sight)
+        findings = self._findings(each, each.table_snapshot.instance.table.name, facts)
         known = each.known if self._is_of_this(each) else None
-        shape = _shape(each.sighting.instance, each.sighting, details.lost, details.uncaptured)
+        shape = _shape(each.table_snapshot.instance, each.table_snapshot, details.lost, details.uncaptured)
         last = newest(details.history) or (known.shape.ddl_lsn if known else None)
         seen = KnownTable(replace(shape, ddl_lsn=last))
         if seen == each.known:
             return seen.shape
-        found_all = findings.of_change(known, seen.shape, details.history, sight, each.elsewhere)
+        found_all = findings.of_change(known, seen.shape, details.history, facts, each.elsewhere)
         if self._ledger.record(self._name, each.table, each.known, seen, found_all):
             for finding in found_all:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
@@ -160,32 +168,32 @@ class DriftWatch:
                     self._alerts.end_alert(alert_key(event_id), f"{each.table} is back.")
         return seen.shape
 
-    def _findings(self, each: _Looked, called: TableName, sight: DriftSight) -> Findings:
-        others = {living.table for living in sight.instances}
+    def _findings(self, each: TableDiff, called: TableName, facts: DriftFacts) -> Findings:
+        others = {living.table for living in facts.instances}
         named = {table.source for settings in self._pipelines for table in settings.tables}
         names = frozenset(name for name in named if is_named(name, each.table, called, others))
         return Findings(self._name, self._pipelines, each.table, names, self._ledger)
 
-    def _is_of_this(self, each: _Looked) -> bool:
+    def _is_of_this(self, each: TableDiff) -> bool:
         """Whether what was known of a capture instance matters for the one of that name which is there now: not if it
         is another one, and nobody read the former one any more. Switches take free names, so that an instance can have
         the name of one that was dropped two switches before."""
-        if each.known is None or each.sighting.instance is None:
+        if each.known is None or each.table_snapshot.instance is None:
             return False
         before = each.known.shape.identity
-        if before == each.sighting.instance.identity:
+        if before == each.table_snapshot.instance.identity:
             return True
         readers = self._ledger.list_readers(before)
         return any(settings.name in readers for settings in self._pipelines)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Written before it is told: a process that dies in between leaves an event that the next look tells."""
         events = self._ledger.list_events(self._name)
-        for event in (each for each in events if not each.told):
+        for event in (each for each in events if not each.reported):
             alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events))
             if alert is not None:
                 self._alerts.raise_alert(alert)
-            self._ledger.mark_told(event.event_id)
+            self._ledger.mark_reported(event.event_id)
 
     def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
         """Of an added column that could be carried. Nobody is told later because it cannot be counted."""
@@ -236,7 +244,10 @@ def _held(validity: Validity, hold: Hold) -> Validity:
 
 
 def _shape(
-    instance: CaptureInstance, sighting: TableSighting, lost: tuple[str, ...], uncaptured: tuple[SourceColumn, ...]
+    instance: CaptureInstance,
+    table_snapshot: TableSnapshot,
+    lost: tuple[str, ...],
+    uncaptured: tuple[SourceColumn, ...],
 ) -> TableShape:
     table = stored(instance.table, lost)
     return TableShape(
@@ -246,12 +257,12 @@ def _shape(
         lost=lost,
         uncaptured=uncaptured,
         key=table.key,
-        max_column_id=sighting.max_column_id,
+        max_column_id=table_snapshot.max_column_id,
     )
 
 
-def _without_lost(sighting: TableSighting, shape: TableShape | None) -> TableSighting:
-    instance = sighting.instance
+def _without_lost(table_snapshot: TableSnapshot, shape: TableShape | None) -> TableSnapshot:
+    instance = table_snapshot.instance
     if instance is None or shape is None or instance.identity != shape.identity:
-        return sighting
-    return replace(sighting, instance=replace(instance, table=stored(instance.table, shape.lost)))
+        return table_snapshot
+    return replace(table_snapshot, instance=replace(instance, table=stored(instance.table, shape.lost)))

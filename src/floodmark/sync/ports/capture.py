@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Protocol
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.capture_status import CaptureSighting
+from floodmark.core.source.capture_status import CaptureJobStatus
 from floodmark.core.source.liveness import Heartbeat
 
 
 class CaptureControl(Protocol):
     """The capture job of one source. Needs db_owner there."""
 
-    def read_capture(self) -> CaptureSighting:
+    def read_capture(self) -> CaptureJobStatus:
         """One look."""
 
     def start_capture(self) -> None:

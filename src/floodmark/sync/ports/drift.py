@@ -34,7 +34,7 @@ class TableDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class DriftSight:
+class DriftFacts:
     """details: of the instances that were asked for and are there, by name. instances: every capture instance that the
     login may see."""
 
@@ -45,7 +45,7 @@ class DriftSight:
 class DriftSource(Protocol):
     """The closer look at a source; one connection."""
 
-    def read_drift(self, asked: Mapping[str, TableName]) -> DriftSight:
+    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         """asked: capture instances with their source tables. One that is gone meanwhile is left out."""
 
     def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
@@ -76,7 +76,7 @@ class DriftEvent:
     proposal: str = ""
     approved_at: datetime | None = None
     approved_by: str | None = None
-    told: bool = False
+    reported: bool = False
     is_rejected: bool = False
 
 
@@ -127,7 +127,7 @@ class DriftLedger(Protocol):
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Give the statement to events that were found before the history told of it. False: there is none."""
 
-    def mark_told(self, event_id: int) -> None: ...
+    def mark_reported(self, event_id: int) -> None: ...
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
         """The oldest first."""

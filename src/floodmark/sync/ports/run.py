@@ -197,7 +197,7 @@ class Warehouse(Protocol):
         load has begun, and DuplicateKeyError about a source table whose key stands twice in staging.
         """
 
-    def drop_twins(self, plan: WindowPlan, index: int) -> int:
+    def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         """Leave one row of each key in the staging of table ``index``; the number of rows that went."""
 
     def drop_staging(self, window_id: int) -> None: ...

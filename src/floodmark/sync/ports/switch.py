@@ -48,7 +48,7 @@ class SwitchLedger(Protocol):
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
         """None: it is gone again."""
 
-    def go_over(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
+    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         """The pipeline's next window of the table reads the second instance. False, and nothing is written, while a
         window with the table is unfinished, or its watermark is below ``start``. table: as the pipeline spells it."""
 

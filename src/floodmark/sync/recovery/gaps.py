@@ -18,7 +18,7 @@ def find_stopped(settings: PipelineSettings, ledger: Ledger) -> FloodmarkError |
     return incident(settings.name, tuple(stopped))
 
 
-def end_mended(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:
+def resolve_repair_alerts(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:
     """While no load is unfinished nothing is being repaired: what is still told of a repair was told by a run that had
     looked before its end, or is left from a process that died between publishing it and telling so."""
     if not any(is_load_lane(opened.plan.lane) for opened in ledger.list_unfinished(pipeline)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from floodmark.core.errors import ConfigError, FloodmarkError, NotHarvestedYetError, OperatorError, TableHeldError
+from floodmark.core.errors import ConfigError, FloodmarkError, NotCapturedYetError, OperatorError, TableHeldError
 from floodmark.core.policies import DriftClass
 from floodmark.core.recovery.gap import repair_key
 from floodmark.core.schema import TableName
@@ -20,14 +20,14 @@ from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.run import Ledger, OpenedWindow, Source, Warehouse
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.window.opened import OpenResult
-from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.retry import retry_on_conflict
 from floodmark.sync.window.verify_reads import classify_reads
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class LoadDesk:
+class LoadPlanner:
     """Opens loads of single tables of a pipeline."""
 
     settings: PipelineSettings
@@ -61,7 +61,7 @@ class LoadDesk:
         """
         self.ledger.ensure_schema()
         table = self._find(name)
-        return look_again(lambda: self._reload(table, where))
+        return retry_on_conflict(lambda: self._reload(table, where))
 
     def _reload(self, table: TableSettings, where: str) -> OpenResult:
         unfinished = self._repairs.list_loads().get(table.source)
@@ -136,10 +136,10 @@ class LoadDesk:
         if where and (state is None or state.watermark is None or validity.verdict in GAPS):
             why = "it has not been loaded yet" if validity.verdict not in GAPS else f"it is {validity.verdict.value}"
             raise OperatorError(str(table.source), f"{why}, so that a part of it is not enough.", "Load all of it.")
-        sighting = next(each for each in snapshot.tables if each.table == table.source)
-        planned = plan_reload(table, sighting, snapshot, state, where)
+        table_snapshot = next(each for each in snapshot.tables if each.table == table.source)
+        planned = plan_reload(table, table_snapshot, snapshot, state, where)
         if isinstance(planned, Validity):
-            raise incident(self.settings.name, (planned,)) or NotHarvestedYetError(str(table.source), planned.cause)
+            raise incident(self.settings.name, (planned,)) or NotCapturedYetError(str(table.source), planned.cause)
         plan = self._repairs.open(planned, snapshot, state, validity)
         return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
 

@@ -55,7 +55,7 @@ class Repairs:
             elif self.is_to_repair(validity):
                 left.append(self._repaired(validity, snapshot, state))
             elif self._is_added(validity, states):
-                left.append(self._loaded_beside(validity, snapshot, state))
+                left.append(self._loaded_in_parallel(validity, snapshot, state))
             else:
                 left.append(validity)
         return tuple(left)
@@ -68,9 +68,11 @@ class Repairs:
         """Whether it is to be loaded beside others that have been loaded."""
         if validity.verdict is not Verdict.NOT_STARTED:
             return False
-        beside = {each.source for each in self.settings.tables if each.first_load_when_added is WhenAdded.BESIDE}
+        in_parallel = {
+            each.source for each in self.settings.tables if each.first_load_when_added is WhenAdded.IN_PARALLEL
+        }
         loaded = {name for name, state in states.items() if state.watermark is not None}
-        return validity.table in beside and not loaded.isdisjoint(self.settings.sources)
+        return validity.table in in_parallel and not loaded.isdisjoint(self.settings.sources)
 
     def open(
         self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
@@ -88,7 +90,7 @@ class Repairs:
         )  # fmt: skip
         _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
         if gap is not None:
-            self._tell(gap, plan)
+            self._report(gap, plan)
         return plan
 
     def _under_way(
@@ -97,20 +99,20 @@ class Repairs:
         plan = window.plan
         if validity.verdict in GAPS and not plan.tables[0].where:
             # Again, for whom the run that opened the window could not tell, or had no time to.
-            self._tell(_find_gap(validity, snapshot, state), plan)
-        return tell_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
+            self._report(_find_gap(validity, snapshot, state), plan)
+        return describe_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
 
-    def _tell(self, gap: Gap, plan: WindowPlan) -> None:
+    def _report(self, gap: Gap, plan: WindowPlan) -> None:
         self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
 
     def _plan(
         self, table: TableName, snapshot: SourceSnapshot, state: TableState | None
     ) -> TablePlan | Validity:  # fmt: skip
         settings = next(each for each in self.settings.tables if each.source == table)
-        sighting = next(each for each in snapshot.tables if each.table == table)
-        return plan_reload(settings, sighting, snapshot, state)
+        table_snapshot = next(each for each in snapshot.tables if each.table == table)
+        return plan_reload(settings, table_snapshot, snapshot, state)
 
-    def _loaded_beside(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
+    def _loaded_in_parallel(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
         planned = self._plan(validity.table, snapshot, state)
         if isinstance(planned, Validity):
             return planned
@@ -131,11 +133,11 @@ class Repairs:
 
 
 def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
-    sighting = next(each for each in snapshot.tables if each.table == validity.table)
-    return build_gap(validity, sighting, snapshot, state)
+    table_snapshot = next(each for each in snapshot.tables if each.table == validity.table)
+    return build_gap(validity, table_snapshot, snapshot, state)
 
 
-def tell_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
+def describe_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
     """The verdict on a table that an unfinished window loads beside the others."""
     plan = window.plan
     how_far = f"{progress} are staged." if progress else f"its reading has not begun. {_who_loads(plan)}"

@@ -26,7 +26,7 @@ from floodmark.core.window.planning import known_positions, pinned_instances
 from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.run import Ledger, OpenedWindow, Source
 from floodmark.sync.window.opened import OpenResult
-from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.retry import retry_on_conflict
 from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Replay:
         verdict; WindowExpiredError for an interval that reaches below a validity interval."""
         self._ledger.ensure_schema()
         lane = replay_lane(interval)
-        return look_again(lambda: self._open(interval, lane))
+        return retry_on_conflict(lambda: self._open(interval, lane))
 
     def _open(self, interval: Interval, lane: str) -> OpenResult:
         unfinished = self._ledger.unfinished_window(self._settings.name, lane)

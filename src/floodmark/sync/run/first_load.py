@@ -95,14 +95,14 @@ def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -
 
 
 @contextmanager
-def progress_told(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SECONDS) -> Iterator[None]:
+def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SECONDS) -> Iterator[None]:
     """While the block runs, how far first loads have come stands in the log every so often, where it has changed."""
     if all(table.kind is not LoadKind.FIRST_LOAD for table in plan.tables):
         yield
         return
     ended = threading.Event()
 
-    def tell() -> None:
+    def log_progress() -> None:
         known: Mapping[TableName, LoadProgress] = {}
         while not ended.wait(seconds):
             try:
@@ -116,7 +116,7 @@ def progress_told(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SE
                               progress.chunks)  # fmt: skip
             known = seen
 
-    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller = threading.Thread(target=log_progress, name="progress", daemon=True)
     teller.start()
     try:
         yield

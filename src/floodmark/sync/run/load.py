@@ -14,7 +14,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.run import Ledger, Source, StagedRows, Stager, Warehouse
-from floodmark.sync.run.first_load import forget_first_loads, progress_told, slots_of, stage_first_load
+from floodmark.sync.run.first_load import forget_first_loads, progress_logged, slots_of, stage_first_load
 from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def _load(
     plan = opened.plan
     _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
     warehouse.prepare_window(plan)
-    with progress_told(plan, ledger):
+    with progress_logged(plan, ledger):
         staged = _stage_all(plan, ledger, warehouse, stager)
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all of it when the read ended.")
@@ -78,9 +78,9 @@ def _merge(
             if plan.tables[index].kind is not LoadKind.FIRST_LOAD:
                 raise
             _refuse_double_key(plan, index, stager)
-            twins = warehouse.drop_twins(plan, index)
-            _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, twins)
-            staged_rows[plan.tables[index].source] -= twins
+            duplicates = warehouse.drop_duplicates(plan, index)
+            _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, duplicates)
+            staged_rows[plan.tables[index].source] -= duplicates
     return warehouse.merge_window(plan, staged_rows)
 
 
@@ -103,7 +103,7 @@ def _stage_all(
 
     def stage(index: int) -> StagedRows:
         if plan.tables[index].kind is LoadKind.FIRST_LOAD:
-            return _told(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
+            return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
         return _stage_changes(plan, index, stager)
 
     with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
@@ -121,10 +121,10 @@ def _stage_changes(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
     if table.quiet:
         _LOG.info("%s: no change in %s.", table.source, table.interval)
         return StagedRows(0, 0)
-    return _told(plan, index, stager.stage_table(plan, index))
+    return _reported(plan, index, stager.stage_table(plan, index))
 
 
-def _told(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
+def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
     _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
     return rows
 

@@ -30,9 +30,9 @@ from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.run import Ledger, Source, TableState
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.run.plan_guards import Opening, guard_plan
-from floodmark.sync.upkeep.lag import tell_lag
+from floodmark.sync.upkeep.lag import report_lag
 from floodmark.sync.window.opened import OpenResult
-from floodmark.sync.window.retry import look_again
+from floodmark.sync.window.retry import retry_on_conflict
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def open_window(
     ledger.ensure_schema()
     repairs = Repairs(settings, ledger, alerts or NoAlerts())
     opening = Opening(settings, source, ledger, drift or NoDriftCheck(), repairs)
-    return look_again(lambda: _open(opening, planned_stop))
+    return retry_on_conflict(lambda: _open(opening, planned_stop))
 
 
 def _open(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult:
@@ -91,7 +91,7 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     validities = opening.repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
-    tell_lag(settings.name, validities, opening.repairs.alerts)
+    report_lag(settings.name, validities, opening.repairs.alerts)
     if error := all_held(settings.name, validities):
         raise error
     return _carry_out(opening, decide(settings, snapshot, states, validities), snapshot, validities, planned_stop)

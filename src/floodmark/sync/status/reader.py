@@ -36,7 +36,7 @@ from floodmark.sync.alerts import OpenAlert
 from floodmark.sync.ports.drift import DriftEvent
 from floodmark.sync.ports.run import Ledger
 from floodmark.sync.ports.status import RecordedTable, StatusLedger
-from floodmark.sync.recovery.repair import tell_load
+from floodmark.sync.recovery.repair import describe_load
 
 _REPAIR = (
     "The next run begins to load the table anew by itself (on_gap: repair). See that the DAGs cdc_%s and cdc_load_%s "
@@ -127,7 +127,7 @@ class StatusReader:
 
     def _loading(self) -> dict[TableName, Validity]:
         return {
-            table: tell_load(Validity(table, Verdict.REPAIRING, ""), window, self._progress.get(table))
+            table: describe_load(Validity(table, Verdict.REPAIRING, ""), window, self._progress.get(table))
             for table, window in self._loads.items()
         }
 
@@ -157,7 +157,7 @@ class StatusReader:
         is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
             verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention,
-            mends_itself=is_to_repair,
+            repairs_itself=is_to_repair,
         )  # fmt: skip
         return TableStatus(
             source=str(table.source),

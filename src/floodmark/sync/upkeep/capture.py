@@ -11,7 +11,7 @@ from datetime import datetime
 
 from floodmark.core.alerts.capture import NOT_ALIVE, NOT_RUNNING, STOP_ENDED, not_alive, not_running, stop_ended
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError, SourcePermissionError, WarehouseUnavailableError
-from floodmark.core.source.capture_status import CaptureSighting, PlannedStop
+from floodmark.core.source.capture_status import CaptureJobStatus, PlannedStop
 from floodmark.core.source.liveness import Heartbeat, Liveness, judge_liveness
 from floodmark.core.upkeep.capture_job import Action, CaptureSettings, Step, decide_step, on_replica
 from floodmark.sync.alerts import Alerts
@@ -25,20 +25,20 @@ def keep_capture(
     control: CaptureControl, ledger: StopLedger, alerts: Alerts,
 ) -> Step:  # fmt: skip
     """What was done, and why. stop: the planned one that ``now`` lies in."""
-    sighting = control.read_capture()
-    if sighting.is_replica:
+    status = control.read_capture()
+    if status.is_replica:
         raise on_replica(source, "capture")
     try:
-        _require_job(source, sighting)
+        _require_job(source, status)
     except FloodmarkError as error:
         # Whoever wanted it stopped can wait until it is; a job that is wanted and does not run is an incident.
-        if stop is None and not sighting.running:
+        if stop is None and not status.running:
             alerts.raise_alert(not_running(source, str(error)))
         raise
-    step = decide_step(sighting, settings, stop, now, _read_ended(source, stop, ledger))
+    step = decide_step(status, settings, stop, now, _read_ended(source, stop, ledger))
     _LOG.info("Source %s, capture job: %s: %s", source, step.action.value, step.reason)
     try:
-        _take(source, step, sighting, control, alerts)
+        _take(source, step, status, control, alerts)
     finally:
         # A stop that was ended is one also where the start fails.
         if stop is not None and step.guard:
@@ -48,8 +48,8 @@ def keep_capture(
     if stop is None:
         alerts.end_alerts(STOP_ENDED, source)
     heartbeat = _beat(source, settings, step, control, wanted=stop is None or bool(step.guard))
-    liveness = judge_liveness(sighting, settings.lag_limit_seconds, heartbeat)
-    _tell_liveness(source, step, liveness, alerts, wanted=stop is None)
+    liveness = judge_liveness(status, settings.lag_limit_seconds, heartbeat)
+    _report_liveness(source, step, liveness, alerts, wanted=stop is None)
     return step
 
 
@@ -69,15 +69,15 @@ def _beat(
     return found
 
 
-def _require_job(source: str, sighting: CaptureSighting) -> None:
-    if not sighting.has_agent:
+def _require_job(source: str, status: CaptureJobStatus) -> None:
+    if not status.has_agent:
         return
-    if sighting.job is None:
+    if status.job is None:
         raise CaptureStoppedError(
-            source, f"database {sighting.database} has no capture job.",
+            source, f"database {status.database} has no capture job.",
             "Make it: sys.sp_cdc_add_job @job_type = N'capture'. (Where replication owns the log, there is none.)",
         )  # fmt: skip
-    if sighting.running is None:
+    if status.running is None:
         raise SourcePermissionError(
             source, "the login may not see whether the capture job runs.",
             "Grant it SELECT on msdb.dbo.cdc_jobs and msdb.dbo.sysjobactivity.",
@@ -95,7 +95,7 @@ def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> st
 
 
 def _take(
-    source: str, step: Step, sighting: CaptureSighting, control: CaptureControl, alerts: Alerts
+    source: str, step: Step, status: CaptureJobStatus, control: CaptureControl, alerts: Alerts
 ) -> None:  # fmt: skip
     """A change comes before the start and after the stop, so that a job that runs has what is written down. The start
     comes whatever became of the others: their error fails the run, and does not keep the job from running."""
@@ -107,8 +107,8 @@ def _take(
     finally:
         if step.action in (Action.START, Action.RESTART):
             _start(source, control, alerts)
-    if sighting.error and step.action is Action.START:
-        _LOG.warning("The newest error of a log scan is %s", sighting.error)
+    if status.error and step.action is Action.START:
+        _LOG.warning("The newest error of a log scan is %s", status.error)
 
 
 def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
@@ -120,7 +120,7 @@ def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
     alerts.end_alerts(NOT_RUNNING, source)
 
 
-def _tell_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
+def _report_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
     """A job that was started just now has its time until the next run."""
     if step.action is not Action.NOTHING or not (wanted or step.guard):
         if not wanted:

@@ -12,7 +12,7 @@ from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.sync.alerts import Alerts
 
 
-def tell_lag(pipeline: str, validities: Sequence[Validity], alerts: Alerts) -> None:
+def report_lag(pipeline: str, validities: Sequence[Validity], alerts: Alerts) -> None:
     """Once while it lasts; it is over with the first run that finds the log going on."""
     lagging = [validity for validity in validities if validity.verdict is Verdict.CAPTURE_LAGGING]
     if lagging:

@@ -26,7 +26,7 @@ from floodmark.core.upkeep.change_table import ChangeTableSize, largest_first
 from floodmark.core.upkeep.retention import (
     Mark,
     RetentionSettings,
-    RetentionSighting,
+    RetentionStatus,
     RetentionStep,
     decide_retention,
 )
@@ -40,7 +40,7 @@ _THRESHOLD = 5000
 class RetentionControl(Protocol):
     """The cleanup of one source. Needs db_owner there. Every method raises from ``core.errors``."""
 
-    def read_retention(self) -> RetentionSighting:
+    def read_retention(self) -> RetentionStatus:
         """One look."""
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
@@ -65,24 +65,24 @@ def keep_retention(
     """What was done, and why. readers: the tables by pipeline, as configured; a table that has been taken out of the
     configuration holds nothing back."""
     marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
-    sighting = control.read_retention()
-    if sighting.is_replica:
+    status = control.read_retention()
+    if status.is_replica:
         raise on_replica(source, "retention")
-    if sighting.retention_minutes is None:
+    if status.retention_minutes is None:
         raise CdcNotEnabledError(
             source, "the database has no cleanup job, so that its changes are kept for ever.",
             "Make it: sys.sp_cdc_add_job @job_type = N'cleanup'.",
         )  # fmt: skip
-    for size in largest_first(sighting.sizes):
+    for size in largest_first(status.sizes):
         _LOG.info("Source %s, change table of %s: %s", source, size.instance, size)
-    _tell_sizes(source, settings.change_table_limit_bytes, sighting.sizes, alerts)
-    step = decide_retention(sighting, settings, marks)
+    _report_sizes(source, settings.change_table_limit_bytes, status.sizes, alerts)
+    step = decide_retention(status, settings, marks)
     _LOG.info("Source %s: %s", source, step.forecast or "no table has a watermark that could be lost")
     _LOG.info("Source %s: %s", source, step.reason)
     _change(step, control)
-    _tell(source, step, alerts)
+    _report(source, step, alerts)
     if settings.margin_seconds is not None and marks:
-        _clean(source, settings, marks, sighting, control)
+        _clean(source, settings, marks, status, control)
     return step
 
 
@@ -97,7 +97,7 @@ def _change(step: RetentionStep, control: RetentionControl) -> None:
         _LOG.info("Changed (sys.sp_cdc_change_job): %s", said)
 
 
-def _tell(source: str, step: RetentionStep, alerts: Alerts) -> None:
+def _report(source: str, step: RetentionStep, alerts: Alerts) -> None:
     if step.low:
         alerts.raise_alert(retention_low(source, step))
     else:
@@ -108,7 +108,7 @@ def _tell(source: str, step: RetentionStep, alerts: Alerts) -> None:
         alerts.end_alerts(EXHAUSTED, source)
 
 
-def _tell_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTableSize], alerts: Alerts) -> None:
+def _report_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTableSize], alerts: Alerts) -> None:
     large = [
         size
         for size in sizes
@@ -121,7 +121,7 @@ def _tell_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTabl
 
 
 def _clean(
-    source: str, settings: RetentionSettings, marks: Sequence[Mark], sighting: RetentionSighting,
+    source: str, settings: RetentionSettings, marks: Sequence[Mark], status: RetentionStatus,
     control: RetentionControl,
 ) -> None:  # fmt: skip
     """Only instances that pipelines of ours read, and none of them beyond the slowest watermark of all."""
@@ -131,9 +131,9 @@ def _clean(
     if low_water_mark is None:
         _LOG.info("Source %s: nothing is older than the slowest watermark %s by the margin.", source, slowest)
         return
-    threshold = settings.threshold or sighting.threshold or _THRESHOLD
+    threshold = settings.threshold or status.threshold or _THRESHOLD
     read = {mark.instance.casefold() for mark in marks}
-    for size in sighting.sizes:
+    for size in status.sizes:
         if size.instance.casefold() in read and size.low_end is not None and size.low_end < low_water_mark:
             done = control.clean_instance(size.instance, low_water_mark, threshold)
             rest = "" if done else "; a lock was in the way, the rest goes next time"

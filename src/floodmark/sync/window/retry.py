@@ -17,7 +17,7 @@ _TRIES = 5
 _Opened = TypeVar("_Opened")
 
 
-def look_again(open_once: Callable[[], _Opened]) -> _Opened:
+def retry_on_conflict(open_once: Callable[[], _Opened]) -> _Opened:
     """open_once: writes nothing where it raises WatermarkConflictError. Raises that of the last try."""
     for _ in range(_TRIES - 1):
         try:

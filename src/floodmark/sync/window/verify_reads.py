@@ -24,10 +24,10 @@ def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tu
     """What the source says now of each table of the plan."""
     pinned = {table.source: table.instance.identity.name for table in plan.tables}
     snapshot = source.read_snapshot(list(pinned), pinned, [plan.to_lsn] if plan.to_lsn_at else [])
-    sightings = {sighting.table: sighting for sighting in snapshot.tables}
+    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     validities = tuple(
         classify_read(
-            sightings[table.source], snapshot, table.instance,
+            table_snapshots[table.source], snapshot, table.instance,
             table.interval.after_lsn if table.interval else plan.to_lsn,
             to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at, pipeline=plan.pipeline,
         )

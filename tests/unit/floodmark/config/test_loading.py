@@ -116,10 +116,17 @@ def test_loads_and_gaps_of_a_table_are_its_own_or_the_pipelines(write: Write) ->
 
 
 def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write: Write) -> None:
-    orders, log = load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: beside}"))).settings("shop").tables
-    assert (orders.first_load_when_added, orders.first_load_chunk_rows) == (WhenAdded.BESIDE, 500_000)
-    assert (log.first_load_when_added, log.first_load_chunk_rows) == (WhenAdded.BESIDE, 500_000)
+    orders, log = (
+        load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: in_parallel}"))).settings("shop").tables
+    )
+    assert (orders.first_load_when_added, orders.first_load_chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
+    assert (log.first_load_when_added, log.first_load_chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
     assert load_config(write(GOOD)).settings("shop").tables[0].first_load_when_added is WhenAdded.IN_WINDOW
+
+
+def test_configuration_of_an_earlier_version_may_say_beside(write: Write) -> None:
+    tables = load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: beside}"))).settings("shop").tables
+    assert {table.first_load_when_added for table in tables} == {WhenAdded.IN_PARALLEL}
 
 
 def test_configuration_that_comes_with_floodmark_is_valid() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSighting
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot
 from floodmark.core.source.state import TableState
 
 ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")
@@ -29,11 +29,11 @@ def instance(name: TableName = ORDERS, **other: Any) -> CaptureInstance:
     return replace(made, **other)
 
 
-def sighting(table: TableName = ORDERS, **other: Any) -> TableSighting:
-    return replace(TableSighting(table, True, instance(table), lsn(5)), **other)
+def table_seen(table: TableName = ORDERS, **other: Any) -> TableSnapshot:
+    return replace(TableSnapshot(table, True, instance(table), lsn(5)), **other)
 
 
-def snapshot(*tables: TableSighting, max_lsn: int | LsnAbsence = 100, **other: Any) -> SourceSnapshot:
+def snapshot(*tables: TableSnapshot, max_lsn: int | LsnAbsence = 100, **other: Any) -> SourceSnapshot:
     newest = max_lsn if isinstance(max_lsn, LsnAbsence) else lsn(max_lsn)
     made = SourceSnapshot("Shop", True, newest, NOON, NOON, 1.0, True, tables)
     return replace(made, **other)

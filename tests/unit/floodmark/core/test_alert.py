@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.alert import Alert, build_over_message, build_raised_message
+from floodmark.core.alert import Alert, build_ended_message, build_raised_message
 from floodmark.core.schema import TableName
 
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
@@ -36,7 +36,7 @@ def test_words_of_the_alert_go_before_what_would_be_said_by_default() -> None:
 
 
 def test_over_message_says_so_and_since_when() -> None:
-    message = build_over_message(ALERT, RAISED, RAISED.replace(hour=13))
+    message = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13))
     assert message.is_over
     assert message.title == "Floodmark: over: run failed: shop, dbo.Orders"
     assert ("Since", "2026-05-01 12:30:00 UTC") in message.lines
@@ -46,7 +46,7 @@ def test_over_message_says_so_and_since_when() -> None:
 
 
 def test_over_message_says_how_it_ended_where_that_is_known() -> None:
-    message = build_over_message(ALERT, RAISED, RAISED.replace(hour=13), "ada rejected it.")
+    message = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13), "ada rejected it.")
     assert ("How it ended", "ada rejected it.") in message.lines
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.source.capture_status import CaptureSighting, LogScan, PlannedStop
+from floodmark.core.source.capture_status import CaptureJobStatus, LogScan, PlannedStop
 from floodmark.core.source.liveness import Evidence, Heartbeat, judge_liveness
 from floodmark.core.upkeep.capture_job import Action, CaptureSettings, decide_step
 
@@ -24,8 +24,8 @@ def scan(age_seconds: float = 5, transactions: int = 0, errors: int = 0, latency
     return LogScan(AT - timedelta(seconds=age_seconds), transactions, errors, latency_seconds)
 
 
-def sighting(**other: Any) -> CaptureSighting:
-    made = CaptureSighting(
+def status(**other: Any) -> CaptureJobStatus:
+    made = CaptureJobStatus(
         database="Shop", engine_edition=3, taken_at=AT, job={"maxtrans": 1000, "maxscans": 10}, running=True,
         log_reuse_wait="NOTHING", log_used_percent=5.0, newest_entry_at=AT - timedelta(seconds=60), scan=scan(),
     )  # fmt: skip
@@ -35,8 +35,8 @@ def sighting(**other: Any) -> CaptureSighting:
 HELD = {"log_reuse_wait": "REPLICATION", "scan": scan(transactions=9, latency_seconds=500)}
 
 running = st.booleans()
-sightings = st.builds(
-    sighting, running=running, log_reuse_wait=st.sampled_from(["NOTHING", "REPLICATION", "LOG_BACKUP", None]),
+table_snapshots = st.builds(
+    status, running=running, log_reuse_wait=st.sampled_from(["NOTHING", "REPLICATION", "LOG_BACKUP", None]),
     log_used_percent=st.one_of(st.none(), st.floats(0, 100)),
     newest_entry_at=st.one_of(st.none(), st.integers(0, 100_000).map(lambda s: AT - timedelta(seconds=s))),
     scan=st.one_of(st.none(), st.builds(scan, st.floats(0, 1000), st.integers(0, 3), st.integers(0, 1))),
@@ -44,31 +44,31 @@ sightings = st.builds(
 )  # fmt: skip
 
 
-@given(sightings)
-def test_outside_a_planned_stop_the_job_always_ends_running(seen: CaptureSighting) -> None:
+@given(table_snapshots)
+def test_outside_a_planned_stop_the_job_always_ends_running(seen: CaptureJobStatus) -> None:
     step = decide_step(seen, WANTED, None, NOW)
     assert step.action in ({Action.NOTHING, Action.RESTART} if seen.running else {Action.START})
     assert step.guard == ""
 
 
-@given(sightings)
-def test_parameters_that_differ_are_applied_before_the_job_runs_again(seen: CaptureSighting) -> None:
+@given(table_snapshots)
+def test_parameters_that_differ_are_applied_before_the_job_runs_again(seen: CaptureJobStatus) -> None:
     step = decide_step(seen, WANTED, None, NOW)
     assert bool(step.changes) == (seen.job != {"maxtrans": 1000})
     if step.changes:
         assert step.action in (Action.START, Action.RESTART)
 
 
-@given(sightings, st.integers(600, 3600))
-def test_a_planned_stop_does_not_wait_beyond_its_limit(seen: CaptureSighting, waited: int) -> None:
+@given(table_snapshots, st.integers(600, 3600))
+def test_a_planned_stop_does_not_wait_beyond_its_limit(seen: CaptureJobStatus, waited: int) -> None:
     step = decide_step(seen, WANTED, STOP, STOP.since + timedelta(seconds=waited))
     assert step.action is not Action.WAIT
     if not step.guard:
         assert step.action in ({Action.STOP} if seen.running else {Action.NOTHING, Action.CHANGE})
 
 
-@given(sightings)
-def test_a_stop_that_was_ended_is_never_begun_again(seen: CaptureSighting) -> None:
+@given(table_snapshots)
+def test_a_stop_that_was_ended_is_never_begun_again(seen: CaptureJobStatus) -> None:
     step = decide_step(seen, WANTED, STOP, NOW, ended="the log was full")
     assert step.action in (Action.NOTHING, Action.RESTART, Action.START)
     assert step.guard == "the log was full"
@@ -113,13 +113,13 @@ LONG_STOP = PlannedStop(NOW - timedelta(hours=5), NOW + timedelta(hours=1))
 def test_stop_is_ended_by_a_log_that_is_full_or_has_been_held_for_too_long(
     seen: dict[str, Any], stop: PlannedStop, guarded: bool
 ) -> None:
-    step = decide_step(sighting(running=False, **(HELD | seen)), WANTED, stop, NOW)
+    step = decide_step(status(running=False, **(HELD | seen)), WANTED, stop, NOW)
     assert (step.action is Action.START) is guarded
     assert bool(step.guard) is guarded
 
 
 def test_guard_says_which_reason_the_log_names() -> None:
-    hidden = sighting(running=False, log_used_percent=99.0, log_reuse_wait="LOG_BACKUP")
+    hidden = status(running=False, log_used_percent=99.0, log_reuse_wait="LOG_BACKUP")
     guard = decide_step(hidden, WANTED, STOP, NOW).guard
     assert "99 % full (limit 70 %); it names LOG_BACKUP" in guard
     assert "every writer of the database fails (error 9002)" in guard
@@ -138,12 +138,12 @@ def test_guard_says_which_reason_the_log_names() -> None:
     ],
 )
 def test_capture_has_caught_up_when_its_newest_scan_says_so(seen: dict[str, Any], caught_up: bool) -> None:
-    assert sighting(**seen).caught_up is caught_up
+    assert status(**seen).caught_up is caught_up
 
 
 @pytest.mark.parametrize("edition", [5, 12])
 def test_server_without_an_agent_is_neither_stopped_nor_started(edition: int) -> None:
-    seen = sighting(engine_edition=edition, running=None, job={"maxtrans": 500})
+    seen = status(engine_edition=edition, running=None, job={"maxtrans": 500})
     settings = CaptureSettings(job={"maxtrans": 1000, "pollinginterval": 2})
     step = decide_step(seen, settings, STOP, NOW)
     assert (step.action, step.changes) == (Action.CHANGE, {"maxtrans": 1000})
@@ -155,7 +155,7 @@ SCHEDULED = {"running": False, "job": {"maxtrans": 1000, "continuous": 0}}
 
 
 def test_job_that_scans_by_a_schedule_of_its_own_is_neither_stopped_nor_started_but_judged_by_its_scans() -> None:
-    seen = sighting(**SCHEDULED)
+    seen = status(**SCHEDULED)
     assert decide_step(seen, WANTED, None, NOW).action is Action.NOTHING
     planned = decide_step(replace(seen, running=True), WANTED, STOP, NOW)
     assert (planned.action, "continuous = 0" in planned.guard) == (Action.NOTHING, True)
@@ -164,7 +164,7 @@ def test_job_that_scans_by_a_schedule_of_its_own_is_neither_stopped_nor_started_
 
 
 def test_parameters_of_a_job_that_scans_by_a_schedule_of_its_own_are_changed_without_a_restart() -> None:
-    step = decide_step(sighting(**SCHEDULED), CaptureSettings(job={"maxtrans": 7, "pollinginterval": 2}), None, NOW)
+    step = decide_step(status(**SCHEDULED), CaptureSettings(job={"maxtrans": 7, "pollinginterval": 2}), None, NOW)
     assert (step.action, step.changes) == (Action.CHANGE, {"maxtrans": 7, "pollinginterval": 2})
 
 
@@ -184,13 +184,13 @@ SPRING = {"clock_ahead_seconds": 3600.0}
 def test_age_over_a_clock_that_was_set_forward_is_not_counted_an_hour_too_long(
     seen: dict[str, Any], alive: bool
 ) -> None:
-    assert judge_liveness(sighting(**(SPRING | seen)), 900).alive is alive
+    assert judge_liveness(status(**(SPRING | seen)), 900).alive is alive
 
 
 def test_beat_written_before_the_clock_was_set_forward_has_the_time_it_is_given() -> None:
     waiting, late = (beats(beaten=seconds, waiting=seconds, arrived=None) for seconds in (3800, 7200))
-    assert judge_liveness(sighting(**SPRING), 900, waiting).evidence is Evidence.SCANS
-    assert judge_liveness(sighting(**SPRING), 900, late).alive is False
+    assert judge_liveness(status(**SPRING), 900, waiting).evidence is Evidence.SCANS
+    assert judge_liveness(status(**SPRING), 900, late).alive is False
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_beat_written_before_the_clock_was_set_forward_has_the_time_it_is_given(
 def test_liveness_rests_on_the_best_evidence_there_is(
     seen: dict[str, Any], alive: bool | None, evidence: Evidence
 ) -> None:
-    judged = judge_liveness(sighting(**seen), 900)
+    judged = judge_liveness(status(**seen), 900)
     assert (judged.alive, judged.evidence) == (alive, evidence)
     assert evidence.value in str(judged)
 
@@ -234,5 +234,5 @@ def beats(*, beaten: float = 300, waiting: float = 300, arrived: int | None = 7)
 def test_heartbeat_is_the_best_evidence_while_it_proves_something(
     heartbeat: Heartbeat, alive: bool, evidence: Evidence
 ) -> None:
-    judged = judge_liveness(sighting(), 900, heartbeat)
+    judged = judge_liveness(status(), 900, heartbeat)
     assert (judged.alive, judged.evidence) == (alive, evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.drift.supported import why_not_carried, why_not_named
+from floodmark.core.drift.supported import unsupported_reason, why_not_named
 from floodmark.core.naming import OPERATION_COLUMN, PART_COLUMN, keep_column
 from floodmark.core.schema import SourceColumn
 
@@ -12,9 +12,9 @@ from floodmark.core.schema import SourceColumn
 @pytest.mark.parametrize("name", ["__lsn", "__deleted", OPERATION_COLUMN, PART_COLUMN, keep_column("Notes"), "CTID"])
 def test_name_that_the_warehouse_keeps_for_itself_is_refused(name: str) -> None:
     assert why_not_named(name) == "has a name that the warehouse keeps for itself"
-    assert "keeps for itself" in why_not_carried(SourceColumn(name, "int", 1))
+    assert "keeps for itself" in unsupported_reason(SourceColumn(name, "int", 1))
 
 
 @pytest.mark.parametrize("name", ["Notes", "part", "keep_Notes", "__row", "__$seqval", "ä" * 31])
 def test_other_names_can_be_carried(name: str) -> None:
-    assert why_not_named(name) == why_not_carried(SourceColumn(name, "int", 1)) == ""
+    assert why_not_named(name) == unsupported_reason(SourceColumn(name, "int", 1)) == ""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot
+from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
 
 from floodmark.core.doctor.diagnosis import Examined, diagnose, worst
 from floodmark.core.doctor.finding import Finding, Grade
@@ -27,7 +27,7 @@ FACTS = ServerFacts(
 
 def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
     chosen = settings(ORDERS)
-    seen = seen or snapshot(sighting())
+    seen = seen or snapshot(table_seen())
     made = Examined(
         chosen, seen, classify_tables(chosen, seen, {}), facts, "yes", False, timedelta(minutes=5), NOON
     )  # fmt: skip
@@ -40,7 +40,7 @@ def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:
 
 def with_columns(*columns: SourceColumn) -> Any:
     found = instance()
-    return snapshot(sighting(instance=replace(found, table=replace(found.table, columns=columns))))
+    return snapshot(table_seen(instance=replace(found, table=replace(found.table, columns=columns))))
 
 
 STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))
@@ -50,7 +50,7 @@ STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18,
 def test_capture_job_that_stands_still_is_a_problem_only_where_nobody_planned_it(
     stop: PlannedStop | None, grade: Grade
 ) -> None:
-    found = examined(seen=replace(snapshot(sighting()), capture_running=False), planned_stop=stop)
+    found = examined(seen=replace(snapshot(table_seen()), capture_running=False), planned_stop=stop)
     assert grades(found, "capture job") == [grade]
 
 
@@ -81,19 +81,19 @@ def test_fact_becomes_a_finding_that_says_what_mends_it(facts: dict[str, Any], c
     findings = examined(replace(FACTS, **facts))
     assert grades(findings, check) == [grade]
     assert worst(findings) is grade
-    assert all(finding.mend for finding in findings if finding.grade is not Grade.GOOD)
+    assert all(finding.fix for finding in findings if finding.grade is not Grade.GOOD)
 
 
 @pytest.mark.parametrize(
-    ("low", "grade", "mend"),
+    ("low", "grade", "fix"),
     [(lsn(5), Grade.GOOD, ""), (LsnAbsence.ZERO, Grade.NOTE, "ALTER ROLE [ga]]te] ADD MEMBER [reader];")],
 )
 def test_gating_role_is_asked_for_where_the_login_is_not_known_to_be_in_it(
-    low: Lsn | LsnAbsence, grade: Grade, mend: str
+    low: Lsn | LsnAbsence, grade: Grade, fix: str
 ) -> None:
-    findings = examined(replace(FACTS, roles={"dbo_Orders": "ga]te"}), snapshot(sighting(min_lsn=low)))
+    findings = examined(replace(FACTS, roles={"dbo_Orders": "ga]te"}), snapshot(table_seen(min_lsn=low)))
     gated = [each for each in findings if "gated by role ga]te" in each.text]
-    assert [(each.grade, each.mend) for each in gated] == [(grade, mend)]
+    assert [(each.grade, each.fix) for each in gated] == [(grade, fix)]
 
 
 @pytest.mark.parametrize(
@@ -108,20 +108,20 @@ def test_lob_limit_matters_to_tables_with_large_values(limit: int, type_name: st
 
 def test_of_a_replica_nothing_is_said_about_jobs() -> None:
     facts = replace(FACTS, agent_running=False, jobs=Jobs(False, None))
-    findings = examined(facts, replace(snapshot(sighting()), is_replica=True, capture_running=None))
+    findings = examined(facts, replace(snapshot(table_seen()), is_replica=True, capture_running=None))
     assert grades(findings, "replica") == [Grade.NOTE]
     assert [grades(findings, check) for check in ("agent", "capture job", "retention")] == [[], [], []]
 
 
 def test_change_table_without_command_ids_is_a_risk() -> None:
-    seen = snapshot(sighting(instance=instance(has_command_id=False)))
+    seen = snapshot(table_seen(instance=instance(has_command_id=False)))
     assert grades(examined(seen=seen), "command id") == [Grade.RISK]
 
 
 def test_database_without_change_data_capture_is_one_problem_at_the_server() -> None:
-    seen = snapshot(sighting(instance=None), cdc_enabled=False, max_lsn=LsnAbsence.NULL)
+    seen = snapshot(table_seen(instance=None), cdc_enabled=False, max_lsn=LsnAbsence.NULL)
     found = examined(seen=seen)
-    assert [each.mend for each in found if each.check == "cdc"] == ["EXEC sys.sp_cdc_enable_db;"]
+    assert [each.fix for each in found if each.check == "cdc"] == ["EXEC sys.sp_cdc_enable_db;"]
 
 
 def test_azure_sql_database_is_not_asked_for_an_agent() -> None:
@@ -139,7 +139,7 @@ def test_tls_that_anybody_could_break_is_a_risk(encrypt: str, trusts_any: bool, 
 def test_rare_runs_need_a_longer_retention() -> None:
     findings = examined(interval=timedelta(days=2))
     (found,) = [each for each in findings if each.check == "retention"]
-    assert (found.grade, "@retention = 8640" in found.mend) == (Grade.RISK, True)
+    assert (found.grade, "@retention = 8640" in found.fix) == (Grade.RISK, True)
 
 
 def test_grants_quote_names_and_name_the_gating_role() -> None:

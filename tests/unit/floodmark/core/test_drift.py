@@ -27,7 +27,7 @@ from floodmark.core.drift.types import TypeChange, classify_type, holds
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, TableSighting
+from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.postgres.warehouse.types import holds as postgres_holds
 from floodmark.postgres.warehouse.types import postgres_type
@@ -170,10 +170,10 @@ def test_a_column_that_can_never_arrive_is_not_proposed_and_says_why(added: Sour
 
 def test_a_column_dropped_and_added_again_is_seen_by_the_highest_column_id() -> None:
     instance = CaptureInstance(IDENTITY, SourceTable(ORDERS, (ID, NOTE), ("Id",)), lsn(1), False, True)
-    sighting = TableSighting(ORDERS, True, instance, lsn(1), max_column_id=2)
-    assert is_as_known(sighting, SHAPE)
-    assert not is_as_known(replace(sighting, max_column_id=3), SHAPE)
-    assert is_as_known(sighting, replace(SHAPE, captured=(ID,), lost=("Note",)))
+    table_seen = TableSnapshot(ORDERS, True, instance, lsn(1), max_column_id=2)
+    assert is_as_known(table_seen, SHAPE)
+    assert not is_as_known(replace(table_seen, max_column_id=3), SHAPE)
+    assert is_as_known(table_seen, replace(SHAPE, captured=(ID,), lost=("Note",)))
 
 
 def entry(number: int, text: str) -> DdlEntry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from source_sights import ORDERS, instance, sighting
+from source_sights import ORDERS, instance, table_seen
 
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.hazards import (
@@ -40,17 +40,17 @@ def test_tables_that_a_module_truncates_are_read_from_its_text(definition: str, 
 def test_accelerated_recovery_is_a_risk_where_it_is_a_choice() -> None:
     on = replace(SOUND, accelerated_recovery=True)
     (found,) = of_database(on)
-    assert (found.grade, found.mend) == (Grade.RISK, "ALTER DATABASE [Sh]]op] SET ACCELERATED_DATABASE_RECOVERY = OFF;")
+    assert (found.grade, found.fix) == (Grade.RISK, "ALTER DATABASE [Sh]]op] SET ACCELERATED_DATABASE_RECOVERY = OFF;")
     assert of_database(on, chooses_recovery=False) == []
     assert of_database(SOUND) == of_database(replace(SOUND, accelerated_recovery=None)) == []
 
 
 def test_user_of_capture_is_missed_only_by_who_would_see_it() -> None:
     gone, demoted = replace(SOUND, has_user=False, is_user_owner=None), replace(SOUND, is_user_owner=False)
-    assert [each.mend for each in of_database(gone)] == [
+    assert [each.fix for each in of_database(gone)] == [
         "CREATE USER [cdc] WITHOUT LOGIN WITH DEFAULT_SCHEMA = [cdc]; ALTER ROLE [db_owner] ADD MEMBER [cdc];"
     ]
-    assert [each.mend for each in of_database(demoted)] == ["ALTER ROLE [db_owner] ADD MEMBER [cdc];"]
+    assert [each.fix for each in of_database(demoted)] == ["ALTER ROLE [db_owner] ADD MEMBER [cdc];"]
     assert of_database(gone, sees_users=False) == []
 
 
@@ -65,19 +65,19 @@ def test_names_that_are_taken_are_a_problem_each() -> None:
 )
 def test_partitions_that_may_be_switched_are_a_risk(switchable: dict[str, bool] | None, grade: Grade) -> None:
     hazards = Hazards(partitioned=frozenset({ORDERS}), switchable=switchable)
-    (found,) = examine_table_hazards(ORDERS, sighting(), hazards)
+    (found,) = examine_table_hazards(ORDERS, table_seen(), hazards)
     assert (found.check, found.grade) == ("partitions", grade)
-    assert ("@allow_partition_switch = 0" in found.mend) == (grade is Grade.RISK)
+    assert ("@allow_partition_switch = 0" in found.fix) == (grade is Grade.RISK)
 
 
 def test_partitioned_table_that_is_not_captured_yet_comes_with_how_to_enable_it() -> None:
-    (found,) = examine_table_hazards(ORDERS, sighting(instance=None), Hazards(partitioned=frozenset({ORDERS})))
-    assert (found.grade, found.mend.endswith("@allow_partition_switch = 0;")) == (Grade.NOTE, True)
+    (found,) = examine_table_hazards(ORDERS, table_seen(instance=None), Hazards(partitioned=frozenset({ORDERS})))
+    assert (found.grade, found.fix.endswith("@allow_partition_switch = 0;")) == (Grade.NOTE, True)
 
 
 def test_column_of_a_clr_type_is_a_note_on_ddl() -> None:
     found = instance()
     columns = (*found.table.columns, SourceColumn("Place", "geography", 9))
-    seen = sighting(instance=replace(found, table=replace(found.table, columns=columns)))
+    seen = table_seen(instance=replace(found, table=replace(found.table, columns=columns)))
     (note,) = examine_table_hazards(ORDERS, seen, SOUND)
     assert (note.check, note.grade, note.text.startswith("Place: ")) == ("clr types", Grade.NOTE, True)

@@ -8,21 +8,21 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from source_sights import NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
+from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import SourceRewoundError
 from floodmark.core.interval import Interval
 from floodmark.core.recovery.replay import ReplayRecords, plan_replay
 from floodmark.core.source.history import explain_rewind
-from floodmark.core.source.snapshot import SourceSnapshot, TableSighting, Validity, Verdict
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import classify, classify_read
 
 LATER = NOON + timedelta(hours=1)
 KNOWN = state(50, watermark_at=NOON)
 
 
-def seen(entry: datetime | None, low: int = 5, **other: object) -> tuple[TableSighting, SourceSnapshot]:
-    table = sighting(min_lsn=lsn(low))
+def seen(entry: datetime | None, low: int = 5, **other: object) -> tuple[TableSnapshot, SourceSnapshot]:
+    table = table_seen(min_lsn=lsn(low))
     return table, replace(snapshot(table, **other), entries={lsn(50): entry})  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def test_nothing_is_said_of_a_watermark_without_a_time() -> None:
 
 
 def test_nothing_is_said_where_nobody_asked() -> None:
-    table = sighting()
+    table = table_seen()
     assert classify(table, snapshot(table), KNOWN).verdict is Verdict.READY
 
 
@@ -110,10 +110,10 @@ class Log:
         positions, times = self.positions[:count], self.times[:count]
         return Log([*positions, positions[-1] + 1], [*times, after + timedelta(seconds=1)])
 
-    def show(self, watermark: int, low: int) -> tuple[TableSighting, SourceSnapshot]:
+    def show(self, watermark: int, low: int) -> tuple[TableSnapshot, SourceSnapshot]:
         """Cleaned up below the entry ``low``."""
         there = dict(zip(self.positions[low:], self.times[low:], strict=True))
-        table = sighting(min_lsn=lsn(self.positions[low]))
+        table = table_seen(min_lsn=lsn(self.positions[low]))
         newest = snapshot(table, max_lsn=self.positions[-1], max_lsn_at=self.times[-1])
         return table, replace(newest, entries={lsn(watermark): there.get(watermark)})
 

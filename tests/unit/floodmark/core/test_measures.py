@@ -36,8 +36,8 @@ def test_source_without_news_is_no_proof_while_capture_brings_nothing(verdict: V
 
 
 def test_lag_of_a_table_that_capture_brings_nothing_for_is_no_hour_longer_when_summer_time_begins() -> None:
-    sight = replace(snapshot(max_lsn=100), clock_ahead_seconds=3600.0)
-    (measured,) = measure_tables([mark(Verdict.CAPTURE_LAGGING, watermark=100)], sight, SourceProgress({}, None))
+    facts = replace(snapshot(max_lsn=100), clock_ahead_seconds=3600.0)
+    (measured,) = measure_tables([mark(Verdict.CAPTURE_LAGGING, watermark=100)], facts, SourceProgress({}, None))
     assert measured.lag_seconds == 0.0
 
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, sighting, snapshot, state
+from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
 from floodmark.core.interval import Interval
@@ -30,7 +30,7 @@ def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableSt
 
 
 def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
     assert (window.to_lsn, window.to_lsn_at) == (lsn(100), NOON)
@@ -39,7 +39,7 @@ def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
 
 
 def test_table_without_a_watermark_gets_its_first_load_beside_the_windows_of_others() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
     assert [table.kind for table in window.tables] == [LoadKind.CHANGES, LoadKind.FIRST_LOAD]
@@ -47,63 +47,63 @@ def test_table_without_a_watermark_gets_its_first_load_beside_the_windows_of_oth
 
 
 def test_new_table_waits_for_its_harvest_and_the_others_go_on() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=LsnAbsence.NULL))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
     assert [table.source for table in window.tables] == [ORDERS]
 
 
 def test_run_is_skipped_when_every_table_is_caught_up() -> None:
-    assert decided(settings(ORDERS), snapshot(sighting()), state(100)) == Skip(
+    assert decided(settings(ORDERS), snapshot(table_seen()), state(100)) == Skip(
         f"every table is caught up with the source ({lsn(100)})."
     )
 
 
 def test_run_is_skipped_with_the_reason_while_the_only_table_waits() -> None:
-    skipped = decided(settings(ORDERS), snapshot(sighting(min_lsn=LsnAbsence.NULL)))
+    skipped = decided(settings(ORDERS), snapshot(table_seen(min_lsn=LsnAbsence.NULL)))
     assert isinstance(skipped, Skip)
-    assert "not_harvested_yet" in skipped.reason
+    assert "not_captured_yet" in skipped.reason
 
 
 def test_watermarks_move_without_a_window_when_no_table_has_a_change() -> None:
-    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=LsnAbsence.NULL))
     assert decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS)) == AdvanceQuiet(
         lsn(100), NOON, {ORDERS: lsn(50), ITEMS: lsn(70)}, {name: instance(name).identity for name in (ORDERS, ITEMS)}
     )
 
 
 def test_quiet_table_is_planned_but_not_read_beside_one_with_changes() -> None:
-    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=lsn(71)))
+    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=lsn(71)))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
     assert [table.quiet for table in window.tables] == [True, False]
 
 
 def test_quiet_tables_do_not_keep_a_new_one_from_its_first_load() -> None:
-    source = snapshot(sighting(ORDERS, last_change_lsn=lsn(50)), sighting(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=LsnAbsence.NULL))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
     assert [table.quiet for table in window.tables] == [True, False]
 
 
 def test_table_with_a_gap_is_left_out_and_the_others_go_on() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=lsn(99)))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=lsn(99)))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
     assert [table.source for table in window.tables] == [ORDERS]
 
 
 def test_gap_fails_the_run_when_no_other_table_has_anything_to_do() -> None:
-    source = snapshot(sighting(ORDERS), sighting(ITEMS, min_lsn=lsn(99)))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=lsn(99)))
     failed = decided(settings(ORDERS, ITEMS), source, state(100), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, WindowExpiredError)
 
 
 def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_named() -> None:
-    hidden = replace(sighting(ORDERS), permitted=False)
+    hidden = replace(table_seen(ORDERS), permitted=False)
     third = TableName("dbo", "Third")
-    source = snapshot(hidden, sighting(ITEMS, min_lsn=lsn(99)), sighting(third))
+    source = snapshot(hidden, table_seen(ITEMS, min_lsn=lsn(99)), table_seen(third))
     failed = decided(settings(ORDERS, ITEMS, third), source, state(50), state(70, ITEMS), state(50, third))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, SourcePermissionError)
@@ -112,7 +112,7 @@ def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_na
 
 
 def test_net_changes_of_the_server_are_refused_by_another_key_than_its_own() -> None:
-    served = snapshot(sighting(instance=replace(instance(), supports_net_changes=True)))
+    served = snapshot(table_seen(instance=replace(instance(), supports_net_changes=True)))
     assert isinstance(decided(settings(ORDERS, net=NetSource.SERVER, key=("ID",)), served), Open)
     with pytest.raises(ConfigError, match=r"the key is \(Amount\), and capture instance dbo_Orders .* by \(Id\)"):
         decided(settings(ORDERS, net=NetSource.SERVER, key=("amount",)), served)
@@ -129,7 +129,7 @@ def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
 
 def keyless(*columns: SourceColumn) -> SourceSnapshot:
     table = replace(instance().table, key=(), columns=(*instance().table.columns, *columns))
-    return snapshot(sighting(instance=instance(table=table)))
+    return snapshot(table_seen(instance=instance(table=table)))
 
 
 def test_declared_key_takes_the_place_of_the_servers_with_the_servers_spelling() -> None:
@@ -155,10 +155,10 @@ def test_table_that_cannot_be_merged_by_key_is_refused(key: tuple[str, ...], wor
 
 def test_net_changes_of_the_server_need_an_instance_that_has_them() -> None:
     with pytest.raises(ConfigError, match=r"dbo\.Orders: net: server, but capture instance dbo_Orders"):
-        decided(settings(ORDERS, net=NetSource.SERVER), snapshot(sighting()))
+        decided(settings(ORDERS, net=NetSource.SERVER), snapshot(table_seen()))
 
 
 def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> None:
     with pytest.raises(ConfigError, match="sql_variant"):
-        decided(settings(ORDERS), snapshot(sighting(instance=instance(table=replace(
+        decided(settings(ORDERS), snapshot(table_seen(instance=instance(table=replace(
             instance().table, columns=(*instance().table.columns, SourceColumn("V", "sql_variant", 3)))))))  # fmt: skip

@@ -61,7 +61,7 @@ def test_verdict_that_ends_a_run_is_an_incident(verdict: Verdict) -> None:
         (Verdict.READY, 3600.0, 72 * HOUR, Standing.FINE),
         (Verdict.READY, 3601.0, 72 * HOUR, Standing.ATTENTION),
         (Verdict.CAPTURE_LAGGING, 0.0, None, Standing.ATTENTION),
-        (Verdict.NOT_HARVESTED_YET, None, None, Standing.ATTENTION),
+        (Verdict.NOT_CAPTURED_YET, None, None, Standing.ATTENTION),
         (Verdict.READY, 0.0, 18 * HOUR, Standing.FINE),
         (Verdict.READY, 0.0, 17.9 * HOUR, Standing.ATTENTION),
         (Verdict.READY, 0.0, 0.0, Standing.INCIDENT),
@@ -78,5 +78,5 @@ def test_standing_follows_verdict_lag_and_headroom(
 
 @pytest.mark.parametrize("verdict", [Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE])
 def test_gap_that_the_next_run_repairs_wants_attention_only(verdict: Verdict) -> None:
-    found = judge(verdict, 0.0, 0.0, lag_limit_seconds=HOUR, mends_itself=True)
+    found = judge(verdict, 0.0, 0.0, lag_limit_seconds=HOUR, repairs_itself=True)
     assert found == (Standing.ATTENTION, verdict.value)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
-from source_sights import ITEMS, NOON, ORDERS, lsn, settings, sighting, snapshot, state
+from source_sights import ITEMS, NOON, ORDERS, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import (
     ConfigError,
@@ -172,7 +172,7 @@ def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_
     asked = Interval(lsn(after), lsn(after + length))
     states = {ORDERS: state(loaded + grown), ITEMS: state(other, ITEMS)}
     records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(loaded))})
-    seen = snapshot(sighting(ORDERS, min_lsn=lsn(low)), sighting(ITEMS, min_lsn=lsn(low)), max_lsn=200)
+    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(low)), table_seen(ITEMS, min_lsn=lsn(low)), max_lsn=200)
     wanted = [
         (max(after, loaded), min(after + length, loaded + grown)),
         (after, min(after + length, other)),
@@ -192,7 +192,7 @@ def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_
 
 
 def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> None:
-    seen = snapshot(sighting(ORDERS, min_lsn=lsn(5)), sighting(ITEMS, min_lsn=lsn(40)))
+    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(5)), table_seen(ITEMS, min_lsn=lsn(40)))
     states = {ORDERS: state(50), ITEMS: state(50, ITEMS)}
     records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(6)), ITEMS: WholeLoad(2, lsn(45), NOON)})
     plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), records)
@@ -210,7 +210,7 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
 def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_tells_it(
     low_at: datetime | None, low: str
 ) -> None:
-    seen = snapshot(sighting(ORDERS, min_lsn=lsn(20), min_lsn_at=low_at))
+    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(20), min_lsn_at=low_at))
     with pytest.raises(WindowExpiredError) as caught:
         plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), f"of the capture instance, {low}"):
@@ -219,7 +219,7 @@ def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_tel
 
 def test_what_is_held_loading_or_not_loaded_is_left_out_with_the_reason() -> None:
     states = {ORDERS: state(50)}
-    seen = snapshot(sighting(ORDERS), sighting(ITEMS))
+    seen = snapshot(table_seen(ORDERS), table_seen(ITEMS))
     plan = plan_replay(
         settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), ReplayRecords({ORDERS: "it is held."})
     )
@@ -238,7 +238,7 @@ def test_what_is_held_loading_or_not_loaded_is_left_out_with_the_reason() -> Non
 def test_an_instance_without_a_low_end_is_not_replayed_from(
     low: LsnAbsence, max_lsn: int | LsnAbsence, error: type[FloodmarkError]
 ) -> None:
-    seen = snapshot(sighting(ORDERS, min_lsn=low), max_lsn=max_lsn)
+    seen = snapshot(table_seen(ORDERS, min_lsn=low), max_lsn=max_lsn)
     with pytest.raises(error):
         plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
 
@@ -246,12 +246,12 @@ def test_an_instance_without_a_low_end_is_not_replayed_from(
 def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
     with pytest.raises(SourceRewoundError):
         plan_replay(
-            settings(ORDERS), snapshot(sighting(ORDERS), max_lsn=40), {ORDERS: state(50)},
+            settings(ORDERS), snapshot(table_seen(ORDERS), max_lsn=40), {ORDERS: state(50)},
             Interval(lsn(10), lsn(30)), ReplayRecords(),
         )  # fmt: skip
 
 
 def test_a_capture_job_that_stands_still_is_no_reason_not_to_replay() -> None:
-    seen = replace(snapshot(sighting(ORDERS), max_lsn=50), capture_running=False)
+    seen = replace(snapshot(table_seen(ORDERS), max_lsn=50), capture_running=False)
     plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     assert len(plan.tables) == 1

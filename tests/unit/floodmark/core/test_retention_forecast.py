@@ -16,7 +16,7 @@ from floodmark.core.upkeep.retention import (
     Mark,
     OnLow,
     RetentionSettings,
-    RetentionSighting,
+    RetentionStatus,
     decide_retention,
     forecast_loss,
     pace_of,
@@ -34,8 +34,8 @@ def mark(age_hours: float, pace: float = 0.0, table: str = "Orders") -> Mark:
     return Mark("shop", TableName("dbo", table), f"dbo_{table}", Lsn((9).to_bytes(10)), at, pace)
 
 
-def seen(retention_minutes: int, threshold: int = 5000) -> RetentionSighting:
-    return RetentionSighting(retention_minutes, threshold, NEWEST)
+def seen(retention_minutes: int, threshold: int = 5000) -> RetentionStatus:
+    return RetentionStatus(retention_minutes, threshold, NEWEST)
 
 
 def test_mark_that_stands_still_is_lost_when_the_rest_of_the_retention_has_passed() -> None:
@@ -167,9 +167,9 @@ def test_retention_that_was_raised_is_told_with_how_long_it_lasts() -> None:
 
 
 def test_policy_alert_changes_no_retention_and_says_so_in_time() -> None:
-    told = RetentionSettings()
-    assert not decide_retention(seen(3 * DAY), told, [mark(47)]).low
-    step = decide_retention(seen(3 * DAY), told, [mark(49)])
+    reported = RetentionSettings()
+    assert not decide_retention(seen(3 * DAY), reported, [mark(47)]).low
+    step = decide_retention(seen(3 * DAY), reported, [mark(49)])
     assert (step.low, step.exhausted, step.retention_minutes) == (True, False, None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from source_sights import ORDERS, instance, sighting
+from source_sights import ORDERS, instance, table_seen
 
 from floodmark.core.drift.shapes import TableShape
 from floodmark.core.drift.table_names import is_named, known_as
@@ -21,13 +21,13 @@ def shape(name: TableName, number: int = 42) -> TableShape:
 
 
 def test_table_is_known_as_the_server_calls_it_whoever_spells_it_how() -> None:
-    seen = sighting(LOUD, instance=instance(ORDERS), server_name=ORDERS)
+    seen = table_seen(LOUD, instance=instance(ORDERS), server_name=ORDERS)
     assert known_as(seen, []) == ORDERS
     assert known_as(seen, [(ORDERS, shape(ORDERS))]) == ORDERS
 
 
 def test_name_under_which_drift_is_kept_stays_when_the_server_calls_the_table_otherwise() -> None:
-    seen = sighting(ORDERS, instance=instance(LOUD, identity=shape(LOUD).identity), server_name=LOUD)
+    seen = table_seen(ORDERS, instance=instance(LOUD, identity=shape(LOUD).identity), server_name=LOUD)
     assert known_as(seen, [(ORDERS, shape(ORDERS))]) == ORDERS
 
 
@@ -42,14 +42,14 @@ def test_name_under_which_drift_is_kept_stays_when_the_server_calls_the_table_ot
 def test_table_that_is_not_captured_is_known_as_it_was(
     asked: TableName, called: TableName | None, expected: TableName
 ) -> None:
-    seen = sighting(asked, instance=None, min_lsn=LsnAbsence.NULL, server_name=called)
+    seen = table_seen(asked, instance=None, min_lsn=LsnAbsence.NULL, server_name=called)
     assert known_as(seen, [(ORDERS, shape(ORDERS)), (TableName("dbo", "Items"), shape(ORDERS))]) == expected
 
 
 def test_two_tables_of_a_case_sensitive_source_that_are_gone_are_known_apart() -> None:
     known = [(ORDERS, shape(ORDERS)), (LOUD, shape(LOUD, 43))]
     for asked in (ORDERS, LOUD):
-        assert known_as(sighting(asked, instance=None, min_lsn=LsnAbsence.NULL), known) == asked
+        assert known_as(table_seen(asked, instance=None, min_lsn=LsnAbsence.NULL), known) == asked
 
 
 def test_pipeline_means_the_table_unless_the_source_has_another_of_exactly_that_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 from core_strategies import lsns
 from hypothesis import given
 from hypothesis import strategies as st
-from source_sights import ITEMS, NOON, ORDERS, instance, lsn, sighting, snapshot, state
+from source_sights import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state, table_seen
 
 from floodmark.core.errors import (
     CaptureStoppedError,
@@ -24,13 +24,13 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import (
     InstanceIdentity,
     SourceSnapshot,
-    TableSighting,
+    TableSnapshot,
     Validity,
     Verdict,
-    tell_together,
+    join_verdicts,
 )
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_harvested
+from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_captured
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None
@@ -56,10 +56,10 @@ TRUTH = [
     ({}, {"max_lsn": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
     ({}, {"max_lsn": LsnAbsence.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
     # Not harvested: NULL and zero are both what real servers return.
-    ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_HARVESTED_YET),
-    ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_HARVESTED_YET),
-    ({}, {"max_lsn": LsnAbsence.NULL}, NEW, Verdict.NOT_HARVESTED_YET),
-    ({}, {"max_lsn": 4}, NEW, Verdict.NOT_HARVESTED_YET),
+    ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({}, {"max_lsn": LsnAbsence.NULL}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),
     ({}, {"max_lsn": 5}, NEW, Verdict.NOT_STARTED),
     ({"min_lsn": LsnAbsence.NULL}, STOPPED, NEW, Verdict.CAPTURE_STOPPED),
     # Rights: a low end of zero for an instance that the capture job has long reached.
@@ -91,7 +91,7 @@ TRUTH = [
 def test_verdict_follows_the_truth_table(
     table: dict[str, object], source: dict[str, object], known: TableState | None, verdict: Verdict
 ) -> None:
-    seen = sighting(**table)
+    seen = table_seen(**table)
     assert classify(seen, snapshot(seen, **source), known).verdict is verdict  # type: ignore[arg-type]
 
 
@@ -109,12 +109,12 @@ def test_every_verdict_is_in_the_truth_table() -> None:
     ],
 )
 def test_verdict_on_capture_says_what_it_rests_on(source: dict[str, object], evidence: str) -> None:
-    look = snapshot(sighting(), **source)  # type: ignore[arg-type]
-    assert evidence in classify(sighting(), look, state(100)).cause
+    look = snapshot(table_seen(), **source)  # type: ignore[arg-type]
+    assert evidence in classify(table_seen(), look, state(100)).cause
 
 
 def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
-    seen = sighting(min_lsn=lsn(60))
+    seen = table_seen(min_lsn=lsn(60))
     validity = classify(seen, snapshot(seen), state(50))
     assert (validity.watermark, validity.min_lsn, validity.max_lsn) == (lsn(50), lsn(60), lsn(100))
     assert str(lsn(50)) in validity.cause
@@ -123,7 +123,7 @@ def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
 
 @given(lsns, lsns, lsns)
 def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: Lsn, watermark: Lsn) -> None:
-    seen = sighting(min_lsn=low)
+    seen = table_seen(min_lsn=low)
     source = replace(snapshot(seen), max_lsn=high)
     known = TableState(ORDERS, watermark, instance().identity, consistent=True)
     try:
@@ -145,23 +145,23 @@ def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: L
     ],
 )
 def test_second_look_finds_what_happened_during_the_read(table: dict[str, object], verdict: Verdict) -> None:
-    seen = sighting(**table)
+    seen = table_seen(**table)
     assert classify_read(seen, snapshot(seen), instance(), lsn(50)).verdict is verdict
 
 
 def test_missing_instance_is_to_be_made_by_the_name_that_is_looked_for() -> None:
-    seen = sighting(**NO_INSTANCE, looked_for="dbo_Orders_2", others=("dbo_Orders",))
+    seen = table_seen(**NO_INSTANCE, searched_for="dbo_Orders_2", others=("dbo_Orders",))
     known = replace(state(50), identity=replace(instance().identity, name="dbo_Orders_2"))
     verdict = classify(seen, snapshot(seen), known)
     assert "the table has dbo_Orders, but not the capture instance dbo_Orders_2" in verdict.cause
     assert "sys.sp_cdc_enable_table for it with @capture_instance = N'dbo_Orders_2'" in verdict.hint
     assert "have dbo_Orders read: capture_instance: dbo_Orders in pipelines.yaml" in verdict.hint
-    never = sighting(**NO_INSTANCE)
+    never = table_seen(**NO_INSTANCE)
     assert "@capture_instance" not in classify(never, snapshot(never), None).hint
 
 
 def test_stopped_capture_does_not_spoil_what_was_read() -> None:
-    seen = sighting()
+    seen = table_seen()
     source: SourceSnapshot = snapshot(seen, max_lsn=50, capture_running=False)
     assert classify_read(seen, source, instance(), lsn(50)).verdict is Verdict.CAUGHT_UP
 
@@ -180,7 +180,7 @@ def test_stopped_capture_does_not_spoil_what_was_read() -> None:
 def test_incident_raises_the_error_of_who_must_act(
     table: dict[str, object], source: dict[str, object], known: TableState | None, error: type[Exception]
 ) -> None:
-    seen = sighting(**table)
+    seen = table_seen(**table)
     found = incident("shop", (classify(seen, snapshot(seen, **source), known),))  # type: ignore[arg-type]
     assert type(found) is error
     assert str(found).startswith("dbo.Orders: ")
@@ -189,7 +189,7 @@ def test_incident_raises_the_error_of_who_must_act(
 def test_incident_names_all_affected_tables_in_one_message() -> None:
     validities = (
         Validity(ORDERS, Verdict.EXPIRED, "gone."),
-        Validity(TableSighting(ITEMS, True, None, LsnAbsence.NULL).table, Verdict.INSTANCE_REPLACED, "another."),
+        Validity(TableSnapshot(ITEMS, True, None, LsnAbsence.NULL).table, Verdict.INSTANCE_REPLACED, "another."),
         Validity(ORDERS, Verdict.READY, "fine."),
     )
     error = incident("shop", validities)
@@ -202,7 +202,7 @@ def test_incident_names_all_affected_tables_in_one_message() -> None:
 def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_do() -> None:
     stopped = tuple(
         Validity(table, Verdict.CAPTURE_STOPPED, "it does not run.", "Start it.")
-        for table in (ORDERS, TableSighting(ITEMS, True, None, LsnAbsence.NULL).table)
+        for table in (ORDERS, TableSnapshot(ITEMS, True, None, LsnAbsence.NULL).table)
     )
     error = incident("shop", stopped)
     assert error is not None
@@ -213,7 +213,7 @@ def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_
 def test_what_is_the_same_for_several_tables_is_told_once_with_all_their_names() -> None:
     lagging = [Validity(table, Verdict.CAPTURE_LAGGING, "nothing new.", "Look.") for table in (ORDERS, ITEMS)]
     other = Validity(TableName("dbo", "Other"), Verdict.CAUGHT_UP, "all read.")
-    assert tell_together([*lagging, other]) == (
+    assert join_verdicts([*lagging, other]) == (
         "dbo.Orders, dbo.Items: capture_lagging: nothing new. Look. | dbo.Other: caught_up: all read."
     )
 
@@ -224,10 +224,10 @@ def test_other_verdicts_are_no_incident(verdict: Verdict) -> None:
 
 
 def test_table_that_waits_for_its_harvest_can_be_tried_again() -> None:
-    error = not_harvested("shop", (Validity(ORDERS, Verdict.NOT_HARVESTED_YET, "wait."),))
+    error = not_captured("shop", (Validity(ORDERS, Verdict.NOT_CAPTURED_YET, "wait."),))
     assert error is not None
     assert error.retryable
-    assert not_harvested("shop", (Validity(ORDERS, Verdict.READY, "go."),)) is None
+    assert not_captured("shop", (Validity(ORDERS, Verdict.READY, "go."),)) is None
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_table_that_waits_for_its_harvest_can_be_tried_again() -> None:
 def test_table_is_quiet_when_its_last_change_is_not_above_the_watermark(
     last: Lsn | LsnAbsence | None, quiet: bool
 ) -> None:
-    assert is_quiet(sighting(last_change_lsn=last), lsn(50)) is quiet
+    assert is_quiet(table_seen(last_change_lsn=last), lsn(50)) is quiet

@@ -20,7 +20,7 @@ from floodmark.sync.alerts import Delivery
 ALERT = Alert(
     kind="run_failed", subject="shop", what="w", means="m", do="d", event_key="k", table=TableName("dbo", "Orders")
 )
-NOTE = Delivery(ALERT, datetime(2026, 5, 1, tzinfo=UTC), told={"chat"})
+NOTE = Delivery(ALERT, datetime(2026, 5, 1, tzinfo=UTC), notified={"chat"})
 
 
 @pytest.fixture

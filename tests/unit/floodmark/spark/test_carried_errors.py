@@ -27,8 +27,8 @@ def test_death_of_a_process_of_spark_is_told_in_one_sentence_and_is_tried_again(
 
 def test_error_that_a_worker_raised_comes_before_the_death_of_another() -> None:
     raised = SourceUnavailableError("dbo.Orders", "the source is gone.")
-    carried = format_load_result(LoadResult(0, error=raised))
-    assert isinstance(recover(RuntimeError(f"{carried}\n{_KILLED_WORKER}")), SourceUnavailableError)
+    transported_errors = format_load_result(LoadResult(0, error=raised))
+    assert isinstance(recover(RuntimeError(f"{transported_errors}\n{_KILLED_WORKER}")), SourceUnavailableError)
 
 
 def test_any_other_failure_of_spark_is_not_ours_to_explain() -> None:

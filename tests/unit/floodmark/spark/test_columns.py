@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.sources.cdc.columns import carried_columns, to_carried, to_staging, uuid_bytes
+from floodmark.sources.cdc.columns import supported_columns, to_staging, to_transport, uuid_bytes
 
 
 def _carried(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE):
-    return carried_columns(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
+    return supported_columns(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
 
 
 @settings(deadline=None)
@@ -50,7 +50,7 @@ def test_temporal_column_kept_as_text_is_converted_by_the_server() -> None:
 def test_seventh_digit_of_a_time_is_cut_off_and_not_rounded() -> None:
     column = _carried(SourceColumn("Clock", "time", 1, scale=7))
     driver = pa.array([86_399_999_999_900, 0, None], pa.time64("ns"))
-    carried = to_carried(driver, column.type, column.arrow_type)
+    carried = to_transport(driver, column.type, column.arrow_type)
     assert carried.to_pylist() == ["23:59:59.999999", "00:00:00.000000", None]
     staged = to_staging(carried, column.type, column.staging_type)
     assert staged.type == pa.time64("us")
@@ -60,14 +60,14 @@ def test_seventh_digit_of_a_time_is_cut_off_and_not_rounded() -> None:
 def test_cast_that_would_change_a_number_fails() -> None:
     kind = WarehouseType(Kind.DECIMAL, 4, 1)
     with pytest.raises(pa.ArrowInvalid):
-        to_carried(pa.array([Decimal("1.25")]), kind, pa.decimal128(4, 1))
+        to_transport(pa.array([Decimal("1.25")]), kind, pa.decimal128(4, 1))
     with pytest.raises(pa.ArrowInvalid):
-        to_carried(pa.array([2**31], pa.int64()), WarehouseType(Kind.INT32), pa.int32())
+        to_transport(pa.array([2**31], pa.int64()), WarehouseType(Kind.INT32), pa.int32())
 
 
 def test_tinyint_of_the_driver_becomes_a_smallint() -> None:
     column = _carried(SourceColumn("Tiny", "tinyint", 1))
-    assert to_carried(pa.array([255, None], pa.uint8()), column.type, column.arrow_type).to_pylist() == [255, None]
+    assert to_transport(pa.array([255, None], pa.uint8()), column.type, column.arrow_type).to_pylist() == [255, None]
 
 
 @pytest.mark.parametrize(

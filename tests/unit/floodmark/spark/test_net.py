@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_plan, random_history
 from floodmark.core.change import is_changed
 from floodmark.core.window.plan import TablePlan
-from floodmark.spark.net import collapse_changes, mask_bits, net_operations, thin_changes
+from floodmark.spark.net import collapse_changes, drop_superseded_changes, mask_bits, net_operations
 from floodmark.spark.packing import Unpacked, pack
 
 CHANGE = Change(bytes(10), 1, bytes(10), 2, b"\x1f", 1, "0", 1, "lob", "old")
@@ -28,7 +28,7 @@ def _net(rows: pa.RecordBatch, plan: TablePlan, rng: random.Random) -> list[dict
     cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(4)))
     packed = []
     for begin, end in pairwise([0, *cuts, rows.num_rows]):
-        for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(thin_changes, plan=plan)):
+        for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(drop_superseded_changes, plan=plan)):
             packed += [batch.slice(row, 1) for row in range(batch.num_rows)]
     packed.sort(key=lambda batch: batch.column("bucket")[0].as_py())
     unpacked = Unpacked(packed)
@@ -51,14 +51,14 @@ def test_busy_row_is_thinned_to_what_matters() -> None:
     for number in range(500):
         history.run_transaction(1 + number % 3)
     changes = change_batch(history.changes)
-    thinned = thin_changes(changes, plan)
+    thinned = drop_superseded_changes(changes, plan)
     assert thinned.num_rows <= KEYS * 4 < changes.num_rows
     assert_net_is_true(history, [row for b in collapse_changes([thinned], plan) for row in b.to_pylist()])
 
 
 def test_changes_of_many_keys_are_not_sorted_only_to_be_thinned() -> None:
     changes = change_batch([replace(CHANGE, id=str(number)) for number in range(10)])
-    assert thin_changes(changes, histories_plan()) is changes
+    assert drop_superseded_changes(changes, histories_plan()) is changes
 
 
 @pytest.mark.parametrize(

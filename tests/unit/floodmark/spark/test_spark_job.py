@@ -7,14 +7,14 @@ import pytest
 from floodmark.core.errors import CdcNotEnabledError, ConfigError
 from floodmark.core.window.load_result import STARTED, parse_load_result
 from floodmark.spark import job
-from floodmark.spark.error_transport import carried, recover
+from floodmark.spark.error_transport import recover, transported_errors
 
 ERROR = CdcNotEnabledError("dbo.Orders", 'error 208: "dbo.Orders" {ä}', "Enable it.")
 
 
 def test_error_survives_the_text_of_a_traceback() -> None:
     try:
-        with carried():
+        with transported_errors():
             raise ERROR
     except RuntimeError as error:
         text = f"Traceback (most recent call last):\n  File …\nCarriedError: {error}\n\tat org.apache.spark…"
@@ -25,7 +25,7 @@ def test_error_survives_the_text_of_a_traceback() -> None:
 
 def test_other_error_is_not_taken_for_ours() -> None:
     assert recover(RuntimeError("FLOODMARK is down")) is None
-    with pytest.raises(KeyError), carried():
+    with pytest.raises(KeyError), transported_errors():
         raise KeyError("x")
 
 

@@ -304,3 +304,6 @@ CREATE TABLE IF NOT EXISTS floodmark.ended_stops (
 );
 COMMENT ON TABLE floodmark.ended_stops IS
     'Planned stops of a capture job, by their planned beginning, that were ended early or never begun';
+
+-- Version 6: the verdict got the server's own word.
+UPDATE floodmark.verdicts SET verdict = 'not_captured_yet' WHERE verdict = 'not_harvested_yet';
