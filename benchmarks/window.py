@@ -22,14 +22,15 @@ from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection, wait_until_captured
 from benchmarks.measuring import Report, median_seconds, peak_memory, seconds
 from floodmark.core.schema import TableName
+from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import WindowPlan
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.postgres.warehouse.sink import staging_batch, staging_schema
 from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.columns import supported_columns
-from floodmark.spark.data_source import ChangesPart, SqlServerReader
-from floodmark.spark.stage import StageWriter, staging_batch, staging_schema
+from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.spark.net import collapse_changes
 from floodmark_laptop.stack import Stack
 
 LIMIT = 1.5
@@ -160,13 +161,10 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     source = source_connection(stack, database)
     bounds = (interval.after_lsn.value, interval.to_lsn.value)
     drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
-    columns = supported_columns(table.instance.table, table.temporal)
+    columns = value_columns(table.instance.table, table.temporal)
     warehouse = warehouse_connection(stack)
-    writer = StageWriter(table, _FLOOR_TABLE, plan.to_lsn, warehouse)
-    batches = [
-        staging_batch(batch, columns, 0)
-        for batch in writer.net_rows(SqlServerReader(table, source, 1).read(ChangesPart(interval)))
-    ]
+    reader = CdcReader(table, source)
+    batches = [staging_batch(batch, columns, 0) for batch in collapse_changes(reader.read(interval), reader.shape)]
     schema = staging_schema(table, columns)
     with stack.connect_warehouse() as connection:
         _create_floor_tables(connection, table.target, schema)

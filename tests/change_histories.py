@@ -16,6 +16,9 @@ from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.ports.reader import RowShape
 
 KEYS = 6
 START_LSN, TO_LSN = Lsn(bytes(9) + b"\x01"), Lsn(b"\xfe" * 10)
@@ -44,6 +47,10 @@ def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SP
         interval=Interval(START_LSN, TO_LSN), watermark=START_LSN, deletes=Deletes.SOFT, net=net,
         temporal=TemporalPolicy.TRUNCATE,
     )  # fmt: skip
+
+
+def histories_shape(*, has_command_id: bool = True) -> RowShape:
+    return CdcReader(histories_plan(has_command_id=has_command_id), SqlServerConnection("unused", 0, "", "")).shape
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pytest
 _IMPORTED = (
     "airflow.sdk", "floodmark.cli.main", "floodmark.postgres.ledger.alerts", "floodmark.postgres.ledger.drift",
     "floodmark.postgres.ledger.switches", "floodmark.postgres.ledger.status", "floodmark.spark.job",
-    "floodmark.spark.stage_chunks", "floodmark.spark.verify", "floodmark.sources.sqlserver.condition",
+    "floodmark.spark.stage", "floodmark.postgres.warehouse.sink", "floodmark.sources.sqlserver.condition",
     "floodmark.sources.cdc.drift", "floodmark.sources.cdc.instances", "floodmark.sources.cdc.replay", "mssql_python",
 )  # fmt: skip
 

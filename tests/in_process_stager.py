@@ -1,4 +1,4 @@
-"""``Stager`` without Spark: the statements, the data source and the COPY of the load job, one part after the other."""
+"""``Stager`` without Spark: the statements, the packing and the COPY of the load job, one part after the other."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ import pyarrow as pa
 
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.data_source import ChangesPart, SqlServerReader
+from floodmark.spark.data_source import PackedReader
 from floodmark.spark.error_transport import TransportedError, recover
 from floodmark.spark.stage import StageWriter
-from floodmark.spark.stage_chunks import ChunkWriter
+from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.run import StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 
 @dataclass
 class InProcessStager:
-    source: SqlServerConnection
-    warehouse: WarehouseConnection
+    open_reader: OpenReader
 
-    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         table = plan.tables[index]
         assert table.interval is not None
-        with _recovered():
-            batches = list(SqlServerReader(table, self.source, 1).read(ChangesPart(table.interval)))
+        batches = list(self.open_reader(table).read(table.interval))
         if not batches:
             return StagedRows(0, 0)
         # All changes of a key in one batch.
         whole = pa.concat_batches(batches)
-        writer = self._writer(plan, index)
-        with _recovered():
-            return StagedRows(whole.num_rows, writer.write(writer.net_rows([whole]), 0))
+        staged = sink.write(0, self._writer(plan, index, sink).net_rows([whole]))
+        return StagedRows(whole.num_rows, staged.rows, (staged,))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        return read_chunk_bounds(plan.tables[index], self.source)
+        return self.open_reader(plan.tables[index]).read_chunk_bounds()
 
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
-        return find_double_key(plan.tables[index], self.source)
+        return self.open_reader(plan.tables[index]).find_double_key()
 
-    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
-        reader = SqlServerReader(plan.tables[index], self.source, parallel_reads, packed=True, chunks=chunks)
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        table = plan.tables[index]
+        reader = PackedReader(table, self.open_reader(table), parallel_reads, chunks)
+        writer, staged = self._writer(plan, index, sink), []
         with _recovered():
             for part in reader.partitions():
-                list(ChunkWriter(self._writer(plan, index), plan)(reader.read(part)))
+                for counts in writer.write_chunks(reader.read(part)):
+                    staged += [StagedPart(row["part"], row["staged_rows"]) for row in counts.to_pylist()]
+        return staged
 
-    def _writer(self, plan: WindowPlan, index: int) -> StageWriter:
-        return StageWriter(plan.tables[index], staging_table(plan, index), plan.to_lsn, self.warehouse)
+    def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
+        table = plan.tables[index]
+        return StageWriter(self.open_reader(table).shape, table.kind, table.net, plan.to_lsn, sink)
 
 
 @contextmanager

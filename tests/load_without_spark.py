@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import job
+from floodmark.sync.ports.reader import OpenReader
 from in_process_stager import InProcessStager
 
 
-def no_session(_name: str) -> Any:
+def no_session(_name: str, _rows: Any) -> Any:
     return SimpleNamespace(stop=lambda: None)
 
 
-def stager(_session: Any, warehouse: WarehouseConnection) -> InProcessStager:
-    return InProcessStager(SqlServerConnection.from_json(os.environ[job.SOURCE_VARIABLE]), warehouse)
+def stager(_session: Any, open_reader: OpenReader) -> InProcessStager:
+    return InProcessStager(open_reader)
 
 
 if __name__ == "__main__":

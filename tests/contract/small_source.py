@@ -109,7 +109,9 @@ class SmallStager:
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
         return None
 
-    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
+    ) -> None:
         to = int.from_bytes(plan.to_lsn.value)
         for chunk in chunks:
             self.chunks_read += 1
@@ -121,7 +123,7 @@ class SmallStager:
             ]  # fmt: skip
             self.shop.stage_chunk(plan, index, chunk.number, rows)
 
-    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
         interval = plan.tables[index].interval
         assert interval is not None
         changes = [row for row in self.source.log if lsn(row.lsn) in interval]

@@ -23,7 +23,6 @@ from floodmark.sources.cdc.drift import SqlServerDriftSource
 from floodmark.sources.cdc.instances import SqlServerInstances
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.verify import verify_tables
 from floodmark.sync.drift.switch import SwitchPlanner
 from floodmark.sync.drift.switch_steps import SwitchSteps
 from floodmark.sync.drift.watch import DriftWatch
@@ -34,6 +33,7 @@ from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
+from row_verification import reading, verify_tables
 
 ORDERS = TableName("dbo", "Orders")
 
@@ -102,7 +102,7 @@ class SwitchRig:
 
     def finish(self, opened: OpenResult) -> OpenResult:
         if opened.window_id is not None:
-            stager = InProcessStager(self.at, self.connection)
+            stager = InProcessStager(reading(self.at))
             load_window(opened.window_id, self.ledger, self.warehouse, SqlServerSource(self.at), stager)
             self.ledger.mark_checked(opened.window_id)
             advance_window(opened.window_id, self.ledger, self.warehouse)

@@ -15,6 +15,7 @@ from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window.chunks import plan_chunks
 from floodmark.postgres.connection import WarehouseConnection
 from in_process_stager import InProcessStager
+from row_verification import reading
 
 
 @pytest.fixture
@@ -53,7 +54,8 @@ def test_table_that_leaves_a_window_takes_nothing_of_what_another_first_load_has
     plan = rig.ledger.begin_load(window_id).plan
     rig.warehouse.prepare_window(plan)
     chunks = rig.ledger.store_chunks(plan, ORDERS, plan_chunks([]))
-    InProcessStager(rig.at, rig.connection).stage_chunks(plan, 0, [each.chunk for each in chunks], 1)
+    sink = rig.warehouse.sink(plan, 0)
+    InProcessStager(reading(rig.at)).stage_chunks(plan, 0, [each.chunk for each in chunks], 1, sink)
     rig.change("ALTER TABLE dbo.Items DROP COLUMN Note")
     assert rig.open().window_id == window_id
     left = rig.ledger.begin_load(window_id).plan

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -25,9 +26,10 @@ from floodmark.core.window.plan import WindowPlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
-from floodmark.spark.stage_chunks import ChunkWriter
 from floodmark.sync.run.first_load import ReadSlots, progress_logged, stage_first_load
 from floodmark.sync.run.load import load_window
 
@@ -74,8 +76,10 @@ def rows_of(keys: list[int]) -> pa.RecordBatch:
 
 def write(shop: Shop, plan: WindowPlan, packed: Iterator[pa.RecordBatch]) -> list[int]:
     """By the writer of the Spark job, without Spark; the rows of each chunk."""
-    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, shop.connection)
-    return [batch["staged_rows"][0].as_py() for batch in ChunkWriter(writer, plan)(packed)]
+    table = plan.tables[0]
+    shape = CdcReader(table, SqlServerConnection("unused", 0, "", "")).shape
+    writer = StageWriter(shape, table.kind, table.net, plan.to_lsn, shop.warehouse.sink(plan, 0))
+    return [batch["staged_rows"][0].as_py() for batch in writer.write_chunks(packed)]
 
 
 def state(shop: Shop, plan: WindowPlan) -> list[int | None]:
@@ -223,8 +227,10 @@ class MovedRows(SmallStager):
 
     double_key: tuple[Bound, int] | None = None
 
-    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
-        super().stage_chunks(plan, index, chunks[1:], parallel_reads)
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
+    ) -> None:
+        super().stage_chunks(plan, index, chunks[1:], parallel_reads, sink)
         rows = [Row(1, INSERT, 10, amount=10), Row(2, INSERT, 10, amount=20), Row(1, INSERT, 10, amount=11)]
         self.shop.stage_chunk(plan, index, 0, rows)
 

@@ -27,6 +27,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sync.run.load import load_window
 from in_process_stager import InProcessStager
+from row_verification import reading
 
 EXAMPLES = int(os.environ.get("FLOODMARK_MACHINE_EXAMPLES", "4"))
 STEPS = 40
@@ -200,7 +201,7 @@ class PipelineMachine(RuleBasedStateMachine):
     def _load(self, window_id: int | None) -> None:
         if window_id is not None:
             rig = self.rig
-            stager = InProcessStager(rig.at, rig.connection)
+            stager = InProcessStager(reading(rig.at))
             load_window(window_id, rig.ledger, rig.warehouse, SqlServerSource(rig.at), stager)
 
     def _sql(self, statement: str) -> None:

@@ -24,7 +24,6 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.condition import parse_condition
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.verify import verify_tables
 from floodmark.sync.recovery.gaps import find_stopped
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.run.advance import advance_window
@@ -32,6 +31,7 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
+from row_verification import reading, verify_tables
 
 ORDERS, PLAIN = TableName("dbo", "Orders"), TableName("dbo", "Plain")
 SETTINGS = PipelineSettings(
@@ -93,7 +93,7 @@ class Runner:
 
     def finish(self, opened: OpenResult) -> OpenResult:
         if opened.window_id is not None:
-            stager = InProcessStager(self.at, self.connection)
+            stager = InProcessStager(reading(self.at))
             warehouse = PostgresWarehouse(self.connection)
             load_window(opened.window_id, self.ledger, warehouse, SqlServerSource(self.at), stager)
             self.ledger.mark_checked(opened.window_id)

@@ -24,24 +24,27 @@ from floodmark.core.naming import quote_table
 from floodmark.core.policies import NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.change_reader import SOURCE_VARIABLE, CdcReader, open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.data_source import SOURCE_VARIABLE
+from floodmark.spark.data_source import table_rows
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
 from floodmark.spark.session import open_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
-from floodmark.spark.verify import TableVerification, verify_tables
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
+from row_verification import verify_tables
 
 # py4j leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -91,7 +94,7 @@ def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
             " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
             " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
         )
-        session = open_session("tests")
+        session = open_session("tests", table_rows(open_cdc_reader))
         yield session
         session.stop()
 
@@ -105,7 +108,7 @@ class Pipeline:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(spark, warehouse)
+        self.stager = SparkStager(spark, open_cdc_reader)
 
     def run(self) -> Any:
         """One whole window; its counts."""
@@ -154,7 +157,10 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     frame = spark.createDataFrame(
         [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
     ).repartition(5)
-    writer = StageWriter(plan, TableName("unused", "unused"), Lsn(b"\x01" * 10), database)
+    shape = CdcReader(plan, SqlServerConnection("unused", 0, "", "")).shape
+    writer = StageWriter(
+        shape, plan.kind, plan.net, Lsn(b"\x01" * 10), PostgresSink(plan, TableName("unused", "unused"), database)
+    )
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
     net = (
         gather_changes(frame)
@@ -248,16 +254,23 @@ def test_first_load_in_chunks_reads_every_row_once(
     assert pipeline.verify().equal
 
 
+def writer_of(pipeline: Pipeline, plan: WindowPlan) -> StageWriter:
+    """Into the sink of changes, whatever the kind of the load: it keeps no record of chunks."""
+    table = plan.tables[0]
+    sink = PostgresSink(table, staging_table(plan, 0), pipeline.warehouse)
+    return StageWriter(CdcReader(table, pipeline.at).shape, table.kind, table.net, plan.to_lsn, sink)
+
+
 def test_part_that_is_written_again_replaces_what_it_wrote(source: CdcDatabase, make_pipeline: Any) -> None:
     name, pipeline = make_pipeline("Id int PRIMARY KEY")
     source.run(f"INSERT INTO dbo.{name} VALUES (1)")
     source.scan()
     plan = pipeline.open()
     PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
-    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, pipeline.warehouse)
+    writer = writer_of(pipeline, plan)
     for part, keys in ((0, [1, 2]), (1, [3]), (0, [1, 2])):
         batch = pa.RecordBatch.from_pydict({"Id": pa.array(keys, pa.int32())})
-        assert writer.write(writer.net_rows([batch]), part) == len(keys)
+        assert writer.sink.write(part, writer.net_rows([batch])).rows == len(keys)
     staged = pipeline.rows(f'SELECT "Id", __part FROM {quote_table(staging_table(plan, 0))} ORDER BY 1')
     assert staged == [(1, 0), (2, 0), (3, 1)]
 
@@ -268,10 +281,10 @@ def test_text_that_postgres_cannot_hold_is_refused_and_leaves_nothing(source: Cd
     source.scan()
     plan = pipeline.open()
     PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
-    writer = StageWriter(plan.tables[0], staging_table(plan, 0), plan.to_lsn, pipeline.warehouse)
+    writer = writer_of(pipeline, plan)
     rows = {"Id": pa.array([1, 2], pa.int32()), "V": pa.array(["good", "b\0d"])}
     with pytest.raises(DataQualityError, match=rf"^dbo\.{name}: .*U\+0000"):
-        writer.write(writer.net_rows([pa.RecordBatch.from_pydict(rows)]), 0)
+        writer.sink.write(0, writer.net_rows([pa.RecordBatch.from_pydict(rows)]))
     assert pipeline.rows(f"SELECT count(*) FROM {quote_table(staging_table(plan, 0))}") == [(0,)]
 
 
@@ -283,7 +296,7 @@ def test_error_in_a_worker_arrives_as_what_it_was(source: CdcDatabase, make_pipe
     PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
     source.run(f"DROP TABLE dbo.{name}")
     with pytest.raises(CdcNotEnabledError, match=rf"^dbo\.{name}: .*208"):
-        pipeline.stager.stage_chunks(plan, 0, [LoadChunk(0, None, None)], 1)
+        pipeline.stager.stage_chunks(plan, 0, [LoadChunk(0, None, None)], 1, writer_of(pipeline, plan).sink)
 
 
 def test_verification_names_what_differs(source: CdcDatabase, make_pipeline: Any) -> None:

@@ -24,11 +24,11 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.verify import verify_tables
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
+from row_verification import reading, verify_tables
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -136,7 +136,7 @@ def last_window(runs: Runs, settings: PipelineSettings) -> None:
     ledger, warehouse = PostgresLedger(runs.warehouse), PostgresWarehouse(runs.warehouse)
     window_id = open_window(settings, source, ledger).window_id
     assert window_id is not None
-    load_window(window_id, ledger, warehouse, source, InProcessStager(runs.at, runs.warehouse))
+    load_window(window_id, ledger, warehouse, source, InProcessStager(reading(runs.at)))
     ledger.mark_checked(window_id)
     advance_window(window_id, ledger, warehouse)
 

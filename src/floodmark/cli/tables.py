@@ -17,7 +17,7 @@ from floodmark.core.window.published import AdvanceResult
 from floodmark.sync.recovery.replay import ReplayCount
 
 if TYPE_CHECKING:
-    from floodmark.spark.verify import TableVerification
+    from floodmark.core.status.verification import TableVerification
 
 
 def status_json(statuses: Sequence[PipelineStatus]) -> str:

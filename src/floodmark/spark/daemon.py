@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from socket import socket
 from types import ModuleType
 
-_PRELOADED = "floodmark.spark.stage"
+_PRELOADED = "floodmark.spark.job"
 
 
 class WithoutPandas(MetaPathFinder):

@@ -8,8 +8,8 @@ it, and this one, which is the fastest by far (see ``packing``).
 A key whose first change is an insert and whose last is a delete still yields a delete: the merge then leaves a
 tombstone, and no older window can bring the row back.
 
-Where an update gave a row another key in place, the image before it is there as well (``statements.select_changes``),
-and is a delete of the old key. One statement may hand keys on from row to row (SET n = n + 1): then a key is taken by
+Where an update gave a row another key in place, the image before it is there as well, and is a delete of the old key.
+One statement may hand keys on from row to row (SET n = n + 1): then a key is taken by
 one row before another gives it up, and the order of the changes says that it is gone. It is not: what was given up was
 another row, by its other values. Rows that differ in their keys and in LOBs alone cannot be told apart like this.
 """
@@ -28,9 +28,8 @@ from pyspark.sql import DataFrame
 
 from floodmark.core.change import Operation
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
-from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc.columns import TransportColumn, supported_columns
-from floodmark.sources.cdc.statements import OPERATION, START_LSN, UPDATE_MASK, order_columns
+from floodmark.core.window.columns import ValueColumn
+from floodmark.sync.ports.reader import RowShape
 
 _DROP_AT = 2
 """So many changes a key, on average, make it worth while to sort a batch only to thin it."""
@@ -47,57 +46,51 @@ def gather_changes(packed: DataFrame) -> DataFrame:
     return packed.repartition("bucket").sortWithinPartitions("bucket")
 
 
-def collapse_changes(batches: Iterable[pa.RecordBatch], plan: TablePlan) -> Iterator[pa.RecordBatch]:
+def collapse_changes(batches: Iterable[pa.RecordBatch], shape: RowShape) -> Iterator[pa.RecordBatch]:
     """One row per key: the stored columns, ``__lsn``, ``__op``, keep flags. Each batch holds all changes of its keys.
 
     The values are those of the last change; of a LOB, those of the last change that held it.
     """
-    collapse = _Collapse.of(plan)
+    collapse = _Collapse.of(shape)
     for batch in batches:
         if batch.num_rows:
             yield collapse.net(batch)
 
 
-def drop_superseded_changes(batch: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
+def drop_superseded_changes(batch: pa.RecordBatch, shape: RowShape) -> pa.RecordBatch:
     """Without the changes that cannot matter, whatever other batches hold: of each key its first and its last change
     here, and the last one that holds the value of a LOB, are enough. So one busy row stays one busy row."""
-    key = plan.instance.table.key
-    if _distinct_keys(batch, key) * _DROP_AT > batch.num_rows:
+    if _distinct_keys(batch, shape.key) * _DROP_AT > batch.num_rows:
         return batch
-    return _Collapse.of(plan).drop_superseded(batch)
+    return _Collapse.of(shape).drop_superseded(batch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Collapse:
-    """key, order: names of columns. lobs: those that a change row may leave out. compared: what tells rows apart."""
+    """The collapsing of the changes of a table."""
 
-    key: tuple[str, ...]
-    order: tuple[str, ...]
+    shape: RowShape
     compared: tuple[str, ...]
-    columns: tuple[TransportColumn, ...]
-    lobs: tuple[TransportColumn, ...]
+    """The columns that tell rows apart: all but the key and LOBs."""
 
     @classmethod
-    def of(cls, plan: TablePlan) -> _Collapse:
-        columns = supported_columns(plan.instance.table, plan.temporal)
-        lobs = tuple(column for column in columns if column.is_lob)
-        key = plan.instance.table.key
-        compared = tuple(column.name for column in columns if not column.is_lob and column.name not in key)
-        return cls(key, order_columns(plan), compared, columns, lobs)
+    def of(cls, shape: RowShape) -> _Collapse:
+        others = (column.name for column in shape.values if not column.is_lob and column.name not in shape.key)
+        return cls(shape, tuple(others))
 
     def net(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
         ends = self._lasting(rows, starts, ends)
         last = rows.take(pa.array(ends))
-        first_operation = _numpy(rows.column(OPERATION))[starts]
-        net = net_operations(first_operation, _numpy(last.column(OPERATION)))
-        values = {column.name: last.column(column.name) for column in self.columns}
+        first_operation = _numpy(rows.column(self.shape.operation))[starts]
+        net = net_operations(first_operation, _numpy(last.column(self.shape.operation)))
+        values = {column.name: last.column(column.name) for column in self.shape.values}
         keep = {}
-        for column in self.lobs:
-            found, where = _last_true(has_value(rows, column), starts, ends)
+        for column in self.shape.lobs:
+            found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
             values[column.name] = rows.column(column.name).take(pa.array(where, mask=~found))
             keep[keep_column(column.name)] = pa.array(~found)
-        own = {LSN_COLUMN: last.column(START_LSN), OPERATION_COLUMN: pa.array(net)}
+        own = {LSN_COLUMN: last.column(self.shape.position), OPERATION_COLUMN: pa.array(net)}
         columns = values | own | keep
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -105,21 +98,21 @@ class _Collapse:
         rows, starts, ends = self._runs(changes)
         # The last but one for ``_lasting``.
         needed = [starts, ends, np.maximum(starts, ends - 1)]
-        for column in self.lobs:
-            found, where = _last_true(has_value(rows, column), starts, ends)
+        for column in self.shape.lobs:
+            found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
             needed.append(where[found])
         return rows.take(pa.array(np.unique(np.concatenate(needed))))
 
     def _runs(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, _Positions, _Positions]:
         """Sorted by key and order, with the first and the last row of each key."""
-        rows = changes.sort_by([(name, "ascending") for name in (*self.key, *self.order)])
-        differs = _differ(rows.slice(0, rows.num_rows - 1), rows.slice(1), self.key)
+        rows = changes.sort_by([(name, "ascending") for name in (*self.shape.key, *self.shape.order)])
+        differs = _differ(rows.slice(0, rows.num_rows - 1), rows.slice(1), self.shape.key)
         starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
         return rows, starts, np.append(starts[1:], rows.num_rows) - 1
 
     def _lasting(self, rows: pa.RecordBatch, starts: _Positions, ends: _Positions) -> _Positions:
         """``ends``, but the change before it where the last one took away another row that had the key before."""
-        operations = _numpy(rows.column(OPERATION))
+        operations = _numpy(rows.column(self.shape.operation))
         taken, gone = operations[ends - 1], operations[ends]
         handed_on = (gone == Operation.BEFORE_UPDATE) & ((taken == Operation.MOVED) | (taken == Operation.INSERT))
         handed_on |= (gone == Operation.DELETE) & (taken == Operation.MOVED)
@@ -128,7 +121,7 @@ class _Collapse:
             return ends
         came, left = (rows.take(pa.array(ends[suspects] - back)) for back in (1, 0))
         # A statement is part of one transaction.
-        another = ~_differ(came, left, (START_LSN,)) & _differ(came, left, self.compared)
+        another = ~_differ(came, left, (self.shape.position,)) & _differ(came, left, self.compared)
         lasting = ends.copy()
         lasting[suspects[another]] -= 1
         return lasting
@@ -153,7 +146,7 @@ def net_operations(first: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) ->
     return np.where(is_gone, np.int16(Operation.DELETE), came).astype(np.int16)
 
 
-def has_value(batch: pa.RecordBatch, column: TransportColumn) -> _Flags:
+def has_value(batch: pa.RecordBatch, column: ValueColumn, shape: RowShape) -> _Flags:
     """For each change row, whether it holds the LOB's value, which may be NULL, or leaves it out.
 
     An insert holds it, and so does whatever is not NULL. NULL in an update is a value where the mask says that the
@@ -162,9 +155,9 @@ def has_value(batch: pa.RecordBatch, column: TransportColumn) -> _Flags:
     before an update tells nothing that was not there before. A row that came by another key holds all it has: what the
     key had before it was another row's.
     """
-    operation = _numpy(batch.column(OPERATION))
+    operation = _numpy(batch.column(shape.operation))
     holds: _Flags = _numpy(batch.column(column.name).is_valid()) | np.isin(operation, _BRINGS)
-    masks = batch.column(UPDATE_MASK)
+    masks = batch.column(shape.mask)
     holds |= (operation == Operation.UPDATE) & (mask_bits(masks, column.ordinal) | _numpy(masks.is_null()))
     if column.keeps_value_on_delete:
         holds |= operation == Operation.DELETE
@@ -202,13 +195,3 @@ def _numpy(array: pa.Array) -> Any:
 def _distinct_keys(batch: pa.RecordBatch, key: tuple[str, ...]) -> int:
     """Of the key column with the most values: a lower bound, and exact for a key of one column."""
     return max(int(pc.count_distinct(batch.column(name)).as_py()) for name in key)
-
-
-def describe_order(plan: TablePlan) -> Sequence[str]:
-    """What the log says of the order, if there is anything to say."""
-    if plan.instance.has_command_id:
-        return ()
-    return (
-        f"{plan.source}: the change table has no __$command_id; changes of one transaction are ordered by __$seqval, "
-        "which is not always the order in which they happened",
-    )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from floodmark.spark.data_source import SqlServerCdc
+from floodmark.spark.data_source import TableRows
 from floodmark.spark.launch.java import java_environment
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA
@@ -46,8 +46,11 @@ _WARM_UP_ROWS = (
 )
 
 
-def open_session(application: str) -> SparkSession:
-    """The session of spark-submit with our settings; without spark-submit, a local one on all cores."""
+def open_session(application: str, rows: type[TableRows]) -> SparkSession:
+    """Return the session of spark-submit with our settings; without spark-submit, a local one on all cores.
+
+    rows: the data source to register.
+    """
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
@@ -57,7 +60,7 @@ def open_session(application: str) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     _silence(session, _REPEATED)
-    _warm_up(session)
+    _warm_up(session, rows)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
         "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
@@ -96,8 +99,9 @@ class _WarmUpReader(DataSourceReader):  # type: ignore[misc]
         yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64())], names=["id"])
 
 
-def _warm_up(session: SparkSession) -> None:
+def _warm_up(session: SparkSession, rows: type[TableRows]) -> None:
     """A failure does not matter here: the load meets it again and reports it."""
+    session.dataSource.register(rows)
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(task, session) for task in (_warm_up_read, _warm_up_sort)]
     for error in (future.exception() for future in futures):
@@ -106,7 +110,6 @@ def _warm_up(session: SparkSession) -> None:
 
 
 def _warm_up_read(session: SparkSession) -> None:
-    session.dataSource.register(SqlServerCdc)
     session.dataSource.register(WarmUp)
     session.read.format(WarmUp.name()).load().write.format("noop").mode("overwrite").save()
 

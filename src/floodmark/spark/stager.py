@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,64 +18,65 @@ from floodmark.core.types import list_losses
 from floodmark.core.window.chunks import Bound, LoadChunk, chunk_to_json
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.window.plan_json import plan_to_json
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
-from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import data_source
 from floodmark.spark.error_transport import recover
-from floodmark.spark.net import describe_order, gather_changes
-from floodmark.spark.rows import require_server_net
+from floodmark.spark.net import gather_changes
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.spark.stage_chunks import ChunkWriter
+from floodmark.sync.ports.reader import OpenReader, TableReader
 from floodmark.sync.ports.run import StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 _LOG = logging.getLogger(__name__)
 
 
 class SparkStager:
-    """``sync.ports.Stager``. The source is that of the environment variable FLOODMARK_SOURCE (see ``data_source``)."""
+    """``sync.ports.run.Stager``. The session has the data source over the same ``open_reader`` registered."""
 
-    def __init__(self, session: SparkSession, warehouse: WarehouseConnection) -> None:
+    def __init__(self, session: SparkSession, open_reader: OpenReader) -> None:
         self._session = session
-        self._warehouse = warehouse
+        self._open_reader = open_reader
 
-    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Raises from ``core.errors``. May run for several tables at the same time."""
         table = plan.tables[index]
-        for line in (*list_losses(table.instance.table, table.temporal), *describe_order(table)):
-            _LOG.info("%s: %s", table.source, line)
-        if _has_server_net(table):
-            require_server_net(table)
         with _recovered(table):
-            return self.stage_rows(self._read(plan, index), plan, index)
+            writer = self._writer(plan, index, sink)
+            if writer.shape.remark:
+                _LOG.info("%s: %s", table.source, writer.shape.remark)
+            return self.stage_rows(self._read(plan, index), table, writer)
 
-    def stage_rows(self, rows: DataFrame, plan: WindowPlan, index: int) -> StagedRows:
+    def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
         """Net and stage rows as ``sqlserver_cdc`` packs them."""
-        table = plan.tables[index]
-        if table.kind is LoadKind.CHANGES and not _has_server_net(table):
+        if table.kind is LoadKind.CHANGES and table.net is not NetSource.SERVER:
             rows = gather_changes(rows)
-        writer = StageWriter(table, staging_table(plan, index), plan.to_lsn, self._warehouse)
-        counts = rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
-        return StagedRows(sum(row.read_rows for row in counts), sum(row.staged_rows for row in counts))
+        counts = rows.mapInArrow(writer.write_part, COUNTS_SCHEMA).collect()
+        parts = [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
+        return StagedRows(sum(row.read_rows for row in counts), sum(part.rows for part in parts), tuple(parts))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        return read_chunk_bounds(plan.tables[index], _source())
+        return self._reader(plan, index).read_chunk_bounds()
 
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
-        return find_double_key(plan.tables[index], _source())
+        return self._reader(plan, index).find_double_key()
 
-    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
         """One task for each of the parallel reads, however many cores there are."""
+        with _recovered(plan.tables[index]):
+            writer = self._writer(plan, index, sink)
+            rows = self._read(plan, index, parallel_reads, chunks)
+            counts = rows.mapInArrow(writer.write_chunks, COUNTS_SCHEMA).collect()
+        return [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
+
+    def _reader(self, plan: WindowPlan, index: int) -> TableReader:
+        return self._open_reader(plan.tables[index])
+
+    def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
         for line in list_losses(table.instance.table, table.temporal):
             _LOG.info("%s: %s", table.source, line)
-        writer = ChunkWriter(
-            StageWriter(table, staging_table(plan, index), plan.to_lsn, self._warehouse), replace(plan, tables=())
-        )
-        with _recovered(table):
-            rows = self._read(plan, index, parallel_reads, chunks)
-            rows.mapInArrow(writer, COUNTS_SCHEMA).collect()
+        return StageWriter(self._reader(plan, index).shape, table.kind, table.net, plan.to_lsn, sink)
 
     def _read(
         self, plan: WindowPlan, index: int, parts: int | None = None, chunks: Sequence[LoadChunk] = ()
@@ -87,24 +87,15 @@ class SparkStager:
             self._session.read.format(data_source.NAME)
             .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
             .option(data_source.INDEX_OPTION, 0)
-            .option(data_source.PACKED_OPTION, "true")
             .option(data_source.PARTS_OPTION, parts or self._session.sparkContext.defaultParallelism)
             .option(data_source.CHUNKS_OPTION, json.dumps([chunk_to_json(chunk) for chunk in chunks]))
             .load()
         )
 
 
-def _source() -> SqlServerConnection:
-    return SqlServerConnection.from_json(os.environ[data_source.SOURCE_VARIABLE])
-
-
-def _has_server_net(table: TablePlan) -> bool:
-    return table.kind is LoadKind.CHANGES and table.net is NetSource.SERVER
-
-
 @contextmanager
 def _recovered(table: TablePlan) -> Iterator[None]:
-    """Spark's exception as the error that a worker raised, or as a bug of ours with Spark's words."""
+    """Raise Spark's exception as the error that a worker raised, or as a bug of ours with Spark's words."""
     try:
         yield
     except FloodmarkError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from floodmark.wiring.warehouses import PostgresLedgerWiring, PostgresWarehouseW
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.core.settings import PipelineSettings
-    from floodmark.spark.verify import TableVerification
     from floodmark.sync.ports.run import Quality
 
 
@@ -38,12 +36,6 @@ class PipelineWiring:
         return GreatExpectationsQuality(
             self.warehouse.connection(), data_docs_dir(), freshness_seconds=self.freshness_seconds
         )
-
-    def verify_tables(self) -> Iterator[TableVerification]:
-        """Compare every table with its target, row by row, in the order of the configuration."""
-        from floodmark.spark.verify import verify_tables
-
-        return verify_tables(self.settings, self.source.connection(), self.warehouse.connection())
 
 
 def wire(config: Config, pipeline: str) -> PipelineWiring:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from floodmark.sources.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports.capture import CaptureControl
     from floodmark.sync.ports.drift import DriftSource
+    from floodmark.sync.ports.reader import OpenReader
     from floodmark.sync.ports.run import Source
     from floodmark.sync.ports.switch import InstanceControl
     from floodmark.sync.recovery.replay import ReplaySource
@@ -37,6 +38,13 @@ class CdcSourceWiring:
         from floodmark.sources.cdc.source import SqlServerSource
 
         return SqlServerSource(self.connection())
+
+    def reader(self) -> OpenReader:
+        """Return what reads the rows of a table in this process."""
+        from floodmark.sources.cdc.change_reader import CdcReader
+
+        connection = self.connection()
+        return lambda plan: CdcReader(plan, connection)
 
     def replays(self) -> ReplaySource:
         from floodmark.sources.cdc.replay import SqlServerReplaySource

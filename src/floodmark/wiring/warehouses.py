@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.run import Ledger, Warehouse
     from floodmark.sync.ports.status import StatusLedger
     from floodmark.sync.ports.switch import SwitchLedger, Targets
+    from floodmark.sync.ports.warehouse import RowComparer
     from floodmark.sync.recovery.replay import ReplayLedger
     from floodmark.sync.upkeep.retention import MarkLedger
 
@@ -107,6 +108,11 @@ class PostgresWarehouseWiring:
         from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 
         return PostgresWarehouse(self.connection())
+
+    def comparer(self) -> RowComparer:
+        from floodmark.postgres.warehouse.verify import PostgresRowComparer
+
+        return PostgresRowComparer(self.connection())
 
     def targets(self) -> Targets:
         from floodmark.postgres.warehouse.targets import PostgresTargets

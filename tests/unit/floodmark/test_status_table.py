@@ -14,10 +14,10 @@ from floodmark.cli.tables import run_table, verification_remarks, verification_t
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
+from floodmark.core.status.verification import Difference, TableVerification
 from floodmark.core.upkeep.retention import HOLD_MINUTES
 from floodmark.core.window.plan import LoadKind, TableCounts
 from floodmark.core.window.published import AdvanceResult, PublishedTable
-from floodmark.postgres.warehouse.verify import Difference, TableVerification
 
 ORDERS = TableStatus(
     source="dbo.Orders", target="shop.orders", watermark="0x0000003200195AE00001",

@@ -8,83 +8,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from floodmark.core.errors import OperatorError
 from floodmark.core.naming import DELETED_COLUMN, quote, quote_table
 from floodmark.core.schema import TableName
+from floodmark.core.status.verification import RowDifference, TableVerification
+from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
+from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS
 
-DEFAULT_LISTED_KEYS = 20
 _SOURCE_ROWS = TableName("", "source_rows")
 _DIFFERENCES = "row_differences"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """kind: "missing" in the target, "extra" in it, or "different". columns: those that differ, for "different"."""
+class PostgresRowComparer:
+    """``sync.ports.warehouse.RowComparer``."""
 
-    key: tuple[Any, ...]
-    kind: str
-    columns: tuple[str, ...] = ()
+    def __init__(self, connection: WarehouseConnection) -> None:
+        self._at = connection
 
-    def __str__(self) -> str:
-        key = ", ".join(map(str, self.key))
-        return f"key ({key}) is {self.kind}" + (f" in {', '.join(self.columns)}" if self.columns else "")
-
-
-@dataclass(frozen=True, slots=True)
-class TableVerification:
-    """Counts are rows; those of the target leave out rows that are marked as deleted.
-
-    differences: the first ones, by key; the counts are complete.
-    """
-
-    source: TableName
-    target: TableName
-    source_rows: int
-    target_rows: int
-    missing_rows: int
-    extra_rows: int
-    different_rows: int
-    differences: tuple[Difference, ...]
-
-    @property
-    def different_keys(self) -> int:
-        return self.missing_rows + self.extra_rows + self.different_rows
-
-    @property
-    def equal(self) -> bool:
-        return self.different_keys == 0
-
-    @property
-    def equal_rows(self) -> int:
-        return self.source_rows - self.missing_rows - self.different_rows
-
-    def __str__(self) -> str:
-        if self.equal:
-            return f"{self.source}: equal, {self.source_rows} rows"
-        return (
-            f"{self.source}: DIFFERENT: {self.missing_rows} missing, {self.extra_rows} extra,"
-            f" {self.different_rows} different of {self.source_rows} rows in the source"
+    def compare_rows(
+        self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
+    ) -> TableVerification:
+        columns = value_columns(table.instance.table, table.temporal)
+        schema = pa.schema([(column.name, staging_type(column.type)) for column in columns])
+        rows = (
+            pa.RecordBatch.from_arrays(
+                [to_staging(batch.column(i), column.type) for i, column in enumerate(columns)], schema=schema
+            )
+            for batch in batches
         )
+        return _compare(self._at, table, schema, rows, listed_keys)
 
 
-def verify_table(
-    at: WarehouseConnection,
-    table: TablePlan,
-    schema: pa.Schema,
-    rows: Iterable[pa.RecordBatch],
-    listed_keys: int = DEFAULT_LISTED_KEYS,
+def _compare(
+    at: WarehouseConnection, table: TablePlan, schema: pa.Schema, rows: Iterable[pa.RecordBatch], listed_keys: int
 ) -> TableVerification:
-    """rows: all rows of the source table, its stored columns in the types that COPY sends. Raises from core.errors:
-    OperatorError for a table that has not been loaded yet."""
     with ArrowSession(at, str(table.source)) as session:
         [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
         if found is None:
@@ -142,9 +107,9 @@ def _create_differences(table: TablePlan) -> str:
     )
 
 
-def _difference(key: object, kind: object, columns: object) -> Difference:
+def _difference(key: object, kind: object, columns: object) -> RowDifference:
     named = tuple(json.loads(str(columns))) if kind == "different" else ()
-    return Difference(tuple(json.loads(str(key))), str(kind), named)
+    return RowDifference(tuple(json.loads(str(key))), str(kind), named)
 
 
 def _literal(text: str) -> str:

@@ -39,6 +39,7 @@ from floodmark.postgres.warehouse.staging import (
 )
 from floodmark.postgres.warehouse.sweep import lower_positions, sweep_target
 from floodmark.postgres.warehouse.targets import column_types, ensure_target
+from floodmark.sync.ports.staging import StagingSink
 
 _LOG = logging.getLogger(__name__)
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -65,6 +66,15 @@ class PostgresWarehouse:
         with open_transaction(self._at, plan.pipeline) as session:
             for index in range(len(plan.tables)):
                 session.execute(create_staging(plan, index))
+
+    def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+        # pyarrow, numpy and ADBC: half a second that only a load needs.
+        from floodmark.postgres.warehouse.sink import PostgresChunkSink, PostgresSink  # noqa: PLC0415
+
+        table, staging = plan.tables[index], staging_table(plan, index)
+        if table.kind is LoadKind.FIRST_LOAD:
+            return PostgresChunkSink(table, staging, self._at, dataclasses.replace(plan, tables=()))
+        return PostgresSink(table, staging, self._at)
 
     def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:

@@ -13,7 +13,7 @@ from floodmark.core.change import Operation, bits_by_byte
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.columns import TransportColumn, supported_columns
+from floodmark.sources.cdc.columns import select_expressions
 from floodmark.sources.sqlserver.tsql import change_table, net_changes_function, quote, quote_table
 
 START_LSN = "__$start_lsn"
@@ -202,6 +202,5 @@ def _bound_expression(table: SourceTable, name: str) -> str:
 
 def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
     """operation: what stands in the place of the column of that name."""
-    columns: tuple[TransportColumn, ...] = supported_columns(plan.instance.table, plan.temporal)
     own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
-    return ", ".join([*own, *(column.expression for column in columns)])
+    return ", ".join([*own, *select_expressions(plan.instance.table, plan.temporal)])

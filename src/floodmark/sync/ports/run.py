@@ -18,6 +18,7 @@ from floodmark.core.source.snapshot import InstanceIdentity, SourceSnapshot, Val
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import Bound, LoadChunk, LoadProgress, StoredChunk
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 __all__ = ["Ledger", "OpenedWindow", "Quality", "Source", "StagedRows", "Stager", "TableState", "Warehouse"]
 
@@ -32,10 +33,13 @@ class OpenedWindow:
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What staging one table moved: rows read from the source, rows that stand in the staging table."""
+    """What the staging of one table moved."""
 
     read_rows: int
+    """Rows of the source."""
     staged_rows: int
+    """Rows in staging."""
+    parts: tuple[StagedPart, ...] = ()
 
 
 class Source(Protocol):
@@ -53,9 +57,9 @@ class Source(Protocol):
 
 
 class Stager(Protocol):
-    """Moves rows from the source to staging, into ``naming.staging_table(plan, index)``."""
+    """Moves rows from the source to staging: reads them, nets changes, and writes them to a sink."""
 
-    def stage_table(self, plan: WindowPlan, index: int) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read the changes of table ``index`` of the plan, and net them."""
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
@@ -64,9 +68,10 @@ class Stager(Protocol):
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
         """A key that several rows of table ``index`` have at the source, and how many; None: each has its own."""
 
-    def stage_chunks(self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int) -> None:
-        """Read chunks of table ``index``, so many at a time. A chunk's rows (``__part`` is its number) and its state in
-        the ledger are one transaction, which is refused when a later attempt at the window has begun."""
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        """Read chunks of table ``index``, so many at a time. A chunk's part has its number."""
 
 
 class Ledger(Protocol):
@@ -178,6 +183,13 @@ class Warehouse(Protocol):
     def prepare_window(self, plan: WindowPlan) -> None:
         """Create or widen the targets, and make the window's staging tables anew (leftovers of a killed load go), but
         for those of first loads, which stay as they are."""
+
+    def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+        """Return where workers write the rows of table ``index`` of this attempt.
+
+        A chunk's rows and its state in the ledger are one transaction, which is refused when a later attempt at the
+        window has begun.
+        """
 
     def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         """Rows in staging by number of the chunk, of a first load."""

@@ -61,7 +61,7 @@ def stage_first_load(
                   len(stored))  # fmt: skip
     if missing:
         with slots.taken(min(plan.tables[index].first_load_parallel_reads, len(missing))) as reads:
-            stager.stage_chunks(plan, index, missing, reads)
+            stager.stage_chunks(plan, index, missing, reads, warehouse.sink(plan, index))
     rows = progress_of(ledger.list_chunks(plan.window_id, source)).rows
     return StagedRows(rows, rows)
 

@@ -104,7 +104,7 @@ def _stage_all(
     def stage(index: int) -> StagedRows:
         if plan.tables[index].kind is LoadKind.FIRST_LOAD:
             return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
-        return _stage_changes(plan, index, stager)
+        return _stage_changes(plan, index, warehouse, stager)
 
     with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
         rows = pool.map(stage, range(len(plan.tables)))
@@ -116,12 +116,12 @@ def _stage_all(
             raise
 
 
-def _stage_changes(plan: WindowPlan, index: int, stager: Stager) -> StagedRows:
+def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:
     table = plan.tables[index]
     if table.quiet:
         _LOG.info("%s: no change in %s.", table.source, table.interval)
         return StagedRows(0, 0)
-    return _reported(plan, index, stager.stage_table(plan, index))
+    return _reported(plan, index, stager.stage_table(plan, index, warehouse.sink(plan, index)))
 
 
 def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:

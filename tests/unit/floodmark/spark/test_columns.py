@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.sources.cdc.columns import supported_columns, to_staging, to_transport, uuid_bytes
+from floodmark.core.window.columns import ValueColumn, value_columns
+from floodmark.postgres.warehouse.staging_types import staging_type, to_staging, uuid_bytes
+from floodmark.sources.cdc.columns import select_expressions, to_transport
+from floodmark.sync.ports.arrow import arrow_type
 
 
-def _carried(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE):
-    return supported_columns(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
+def _column(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE) -> ValueColumn:
+    return value_columns(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
+
+
+def _expression(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE) -> str:
+    return select_expressions(SourceTable(TableName("dbo", "T"), (column,), ()), temporal)[0]
 
 
 @settings(deadline=None)
@@ -38,21 +45,22 @@ def test_uuid_bytes_are_those_of_the_text(values: list[UUID | None], upper: bool
     ],
 )
 def test_column_is_selected_as_it_is_unless_the_driver_cannot_have_it(column: SourceColumn, expression: str) -> None:
-    assert _carried(column).expression == expression
+    assert _expression(column) == expression
 
 
 def test_temporal_column_kept_as_text_is_converted_by_the_server() -> None:
-    column = _carried(SourceColumn("At", "datetimeoffset", 1, scale=7), TemporalPolicy.TEXT)
-    assert column.expression == "CONVERT(varchar(34), [At], 121) AS [At]"
-    assert (column.arrow_type, column.staging_type) == (pa.string(), pa.string())
+    at = SourceColumn("At", "datetimeoffset", 1, scale=7)
+    column = _column(at, TemporalPolicy.TEXT)
+    assert _expression(at, TemporalPolicy.TEXT) == "CONVERT(varchar(34), [At], 121) AS [At]"
+    assert (arrow_type(column.type), staging_type(column.type)) == (pa.string(), pa.string())
 
 
 def test_seventh_digit_of_a_time_is_cut_off_and_not_rounded() -> None:
-    column = _carried(SourceColumn("Clock", "time", 1, scale=7))
+    column = _column(SourceColumn("Clock", "time", 1, scale=7))
     driver = pa.array([86_399_999_999_900, 0, None], pa.time64("ns"))
-    carried = to_transport(driver, column.type, column.arrow_type)
+    carried = to_transport(driver, column.type, arrow_type(column.type))
     assert carried.to_pylist() == ["23:59:59.999999", "00:00:00.000000", None]
-    staged = to_staging(carried, column.type, column.staging_type)
+    staged = to_staging(carried, column.type)
     assert staged.type == pa.time64("us")
     assert staged.to_pylist() == [time(23, 59, 59, 999999), time(0), None]
 
@@ -66,12 +74,15 @@ def test_cast_that_would_change_a_number_fails() -> None:
 
 
 def test_tinyint_of_the_driver_becomes_a_smallint() -> None:
-    column = _carried(SourceColumn("Tiny", "tinyint", 1))
-    assert to_transport(pa.array([255, None], pa.uint8()), column.type, column.arrow_type).to_pylist() == [255, None]
+    column = _column(SourceColumn("Tiny", "tinyint", 1))
+    assert to_transport(pa.array([255, None], pa.uint8()), column.type, arrow_type(column.type)).to_pylist() == [
+        255,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
     ("type_name", "keeps"), [("nvarchar", True), ("varbinary", True), ("xml", True), ("ntext", False), ("image", False)]
 )
 def test_column_knows_whether_a_delete_holds_its_last_value(type_name: str, keeps: bool) -> None:
-    assert _carried(SourceColumn("C", type_name, 1, max_length=-1)).keeps_value_on_delete is keeps
+    assert _column(SourceColumn("C", type_name, 1, max_length=-1)).keeps_value_on_delete is keeps

@@ -12,27 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_plan, random_history
+from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_shape, random_history
 from floodmark.core.change import is_changed
-from floodmark.core.window.plan import TablePlan
 from floodmark.spark.net import collapse_changes, drop_superseded_changes, mask_bits, net_operations
 from floodmark.spark.packing import Unpacked, pack
+from floodmark.sync.ports.reader import RowShape
 
 CHANGE = Change(bytes(10), 1, bytes(10), 2, b"\x1f", 1, "0", 1, "lob", "old")
 KEY = ("history", "id")
 
 
-def _net(rows: pa.RecordBatch, plan: TablePlan, rng: random.Random) -> list[dict]:
+def _net(rows: pa.RecordBatch, shape: RowShape, rng: random.Random) -> list[dict]:
     """As a load does it: read in any pieces, packed and thinned, brought together by bucket, collapsed."""
     shuffled = rows.take(pa.array(rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
     cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(4)))
     packed = []
     for begin, end in pairwise([0, *cuts, rows.num_rows]):
-        for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(drop_superseded_changes, plan=plan)):
+        for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(drop_superseded_changes, shape=shape)):
             packed += [batch.slice(row, 1) for row in range(batch.num_rows)]
     packed.sort(key=lambda batch: batch.column("bucket")[0].as_py())
     unpacked = Unpacked(packed)
-    net = [row for batch in collapse_changes(unpacked, plan) for row in batch.to_pylist()]
+    net = [row for batch in collapse_changes(unpacked, shape) for row in batch.to_pylist()]
     assert unpacked.source_rows == rows.num_rows
     return net
 
@@ -40,25 +40,25 @@ def _net(rows: pa.RecordBatch, plan: TablePlan, rng: random.Random) -> list[dict
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_net_changes_turn_the_target_into_the_table(seed: int, has_command_id: bool, declared_key: bool) -> None:
-    plan = histories_plan(has_command_id=has_command_id)
+    shape = histories_shape(has_command_id=has_command_id)
     history = random_history(7, seed, ordered_seqvals=not has_command_id, declared_key=declared_key)
-    assert_net_is_true(history, _net(change_batch(history.changes), plan, random.Random(seed)))
+    assert_net_is_true(history, _net(change_batch(history.changes), shape, random.Random(seed)))
 
 
 def test_busy_row_is_thinned_to_what_matters() -> None:
-    plan = histories_plan()
+    shape = histories_shape()
     history = random_history(1, seed=3)
     for number in range(500):
         history.run_transaction(1 + number % 3)
     changes = change_batch(history.changes)
-    thinned = drop_superseded_changes(changes, plan)
+    thinned = drop_superseded_changes(changes, shape)
     assert thinned.num_rows <= KEYS * 4 < changes.num_rows
-    assert_net_is_true(history, [row for b in collapse_changes([thinned], plan) for row in b.to_pylist()])
+    assert_net_is_true(history, [row for b in collapse_changes([thinned], shape) for row in b.to_pylist()])
 
 
 def test_changes_of_many_keys_are_not_sorted_only_to_be_thinned() -> None:
     changes = change_batch([replace(CHANGE, id=str(number)) for number in range(10)])
-    assert drop_superseded_changes(changes, histories_plan()) is changes
+    assert drop_superseded_changes(changes, histories_shape()) is changes
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_net_operation_is_that_of_the_whole_window(operations: tuple[int, ...], 
 
 def test_collapse_of_nothing_is_nothing() -> None:
     empty = change_batch([])
-    assert list(collapse_changes([], histories_plan())) == []
-    assert list(collapse_changes([empty, empty], histories_plan())) == []
+    assert list(collapse_changes([], histories_shape())) == []
+    assert list(collapse_changes([empty, empty], histories_shape())) == []
     assert list(pack([], KEY, lambda rows: rows)) == []
 
 

@@ -12,10 +12,10 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.columns import supported_columns
-from floodmark.spark.data_source import batch_rows, cut_interval
+from floodmark.sources.cdc.change_reader import batch_rows, cut_interval
 
 
 def _lsn(number: int) -> Lsn:
@@ -121,5 +121,5 @@ def test_cut_interval_covers_it_without_gap_or_overlap(cuts: list[int], parts: l
 
 def test_rows_with_lobs_are_fetched_few_at_a_time() -> None:
     plan = histories_plan()
-    columns = supported_columns(plan.instance.table, plan.temporal)
+    columns = value_columns(plan.instance.table, plan.temporal)
     assert batch_rows(columns) < batch_rows(columns[:3])

@@ -1,0 +1,128 @@
+"""``PostgresSink``: a worker's rows go to the staging table by COPY, in one transaction per part.
+
+A part of changes replaces what an earlier try of the same part has written. A chunk of a first load and its state in
+the ledger are one transaction. A worker may outlive its driver, and a driver may be believed dead and be alive: before
+it commits a chunk, a sink checks that its load is still the latest attempt at the window, and locks that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import pyarrow as pa
+
+from floodmark.core.errors import FloodmarkBugError
+from floodmark.core.naming import (
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    PART_COLUMN,
+    keep_column,
+    lob_columns,
+    quote,
+    quote_table,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.window.columns import ValueColumn, value_columns
+from floodmark.core.window.plan import TablePlan, WindowPlan
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.loads import refuse_stale
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.arrow_session import ArrowSession
+from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
+from floodmark.sync.ports.staging import StagedPart
+
+
+@dataclass(frozen=True)
+class PostgresSink:
+    """``sync.ports.staging.StagingSink`` for the changes of a table."""
+
+    table: TablePlan
+    staging: TableName
+    warehouse: WarehouseConnection
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        first = next(batches, None)
+        if first is None:
+            return StagedPart(part, 0)
+        mine = f"{quote(PART_COLUMN)} = {part:d}"
+        with ArrowSession(self.warehouse, str(self.table.source)) as session:
+            session.execute(f"DELETE FROM {quote_table(self.staging)} WHERE {mine}")  # noqa: S608
+            staged = copy_part(session, self.table, self.staging, part, chain([first], batches))
+            session.commit()
+        return StagedPart(part, staged)
+
+
+@dataclass(frozen=True)
+class PostgresChunkSink:
+    """``sync.ports.staging.StagingSink`` for the chunks of a first load; a part is a chunk."""
+
+    table: TablePlan
+    staging: TableName
+    warehouse: WarehouseConnection
+    window: WindowPlan
+    """The attempt that this load is, without its tables."""
+    # The statements travel with it: an executor need not have the files.
+    fence_sql: str = field(default_factory=lambda: read_sql("fence_load"))
+    stage_sql: str = field(default_factory=lambda: read_sql("stage_load_chunk"))
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        with ArrowSession(self.warehouse, str(self.table.source)) as session:
+            first = next(batches, None)
+            staged = 0
+            if first is not None:
+                staged = copy_part(session, self.table, self.staging, part, chain([first], batches))
+            if self._is_recorded(session, part, staged):
+                session.commit()
+        return StagedPart(part, staged)
+
+    def _is_recorded(self, session: ArrowSession, part: int, rows: int) -> bool:
+        """False: another task of this load has staged the chunk, so that these rows must not come on top."""
+        source, window = self.table.source, self.window
+        found = session.fetch(self.fence_sql.format(window_id=int(window.window_id)))
+        if not found:
+            raise FloodmarkBugError(str(source), f"window {window.window_id} is gone.")
+        refuse_stale(window, int(str(found[0][0])), str(found[0][1]))
+        values = {
+            "window_id": int(window.window_id),
+            "attempt": int(window.attempt),
+            "chunk_no": int(part),
+            "rows": int(rows),
+            "source_schema": _literal(source.schema),
+            "source_name": _literal(source.name),
+        }
+        return bool(session.fetch(self.stage_sql.format(**values)))
+
+
+def copy_part(
+    session: ArrowSession, table: TablePlan, staging: TableName, part: int, batches: Iterator[pa.RecordBatch]
+) -> int:
+    """Send the rows of a part to a staging table. Return their number."""
+    columns = value_columns(table.instance.table, table.temporal)
+    numbered = (staging_batch(batch, columns, part) for batch in batches)
+    return session.copy(staging, staging_schema(table, columns), numbered)
+
+
+def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
+    """Return what COPY sends; the staging table has the same columns under the same names, in any order."""
+    own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
+    keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.instance.table)]
+    return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
+
+
+def staging_batch(batch: pa.RecordBatch, columns: tuple[ValueColumn, ...], part: int) -> pa.RecordBatch:
+    """Return a netted batch as COPY sends it."""
+    arrays = [to_staging(batch.column(column.name), column.type) for column in columns]
+    own = [
+        batch.column(LSN_COLUMN).cast(pa.binary()),
+        batch.column(OPERATION_COLUMN),
+        pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
+    ]
+    lobs = [keep_column(column.name) for column in columns if column.is_lob]
+    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, *lobs]
+    return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in lobs)], names=names)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,137 @@
+"""``CdcReader``: a table of a plan, read from its change table or, for a first load, from the table itself.
+
+Each part is one statement over one connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import pyarrow as pa
+
+from floodmark.core.errors import FloodmarkBugError
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import NetSource
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.columns import ValueColumn, value_columns
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.cdc import statements
+from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.sources.cdc.columns import to_transport
+from floodmark.sources.cdc.server_net import require_server_net
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import connect
+from floodmark.sync.ports.arrow import arrow_type
+from floodmark.sync.ports.reader import RowShape
+
+SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+"""The connection as JSON, with its password: in the environment of the load job's driver."""
+BATCH_ROWS = 8192
+LOB_BATCH_ROWS = 256
+"""A batch is held in memory whole, and one LOB may have megabytes."""
+_NO_COMMAND_ID = (
+    "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
+    "the order in which they happened"
+)
+_OWN_ARROW_TYPES = {"binary": pa.binary(), "int": pa.int32()}
+
+
+def open_cdc_reader(plan: TablePlan) -> CdcReader:
+    """Return the reader over the connection that the environment names."""
+    return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+
+
+@dataclass(frozen=True)
+class CdcReader:
+    """``sync.ports.reader.TableReader``."""
+
+    plan: TablePlan
+    source: SqlServerConnection
+
+    @cached_property
+    def shape(self) -> RowShape:
+        table = self.plan.instance.table
+        return RowShape(
+            key=table.key,
+            own=tuple((name, statements.OWN_TYPES[name]) for name in statements.own_columns(self.plan)),
+            values=value_columns(table, self.plan.temporal),
+            order=statements.order_columns(self.plan),
+            position=statements.START_LSN,
+            operation=statements.OPERATION,
+            mask=statements.UPDATE_MASK,
+            remark="" if self.plan.instance.has_command_id else _NO_COMMAND_ID,
+        )
+
+    def partitions(self, parts: int) -> Sequence[Interval]:
+        interval = self.plan.interval
+        if interval is None:
+            raise FloodmarkBugError(str(self.plan.source), "a window of changes without an interval.")
+        if self.plan.net is NetSource.SERVER:
+            require_server_net(self.plan)
+            # The server's net changes hold for the window as a whole.
+            return [interval]
+        if parts == 1:
+            return [interval]
+        parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
+        with connect(self.source, subject=str(self.plan.source)) as session:
+            cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
+        return cut_interval(interval, cuts)
+
+    def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
+        if self.plan.net is NetSource.SERVER:
+            text, first = statements.select_net_changes(self.plan), interval.from_lsn
+        else:
+            text, first = statements.select_changes(self.plan), interval.after_lsn
+        return self._read(text, (first.value, interval.to_lsn.value))
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        text = statements.select_rows(self.plan, chunk.after is not None, chunk.to is not None)
+        bounds = [statements.bound_parameters(bound) for bound in (chunk.after, chunk.to) if bound is not None]
+        return self._read(text, tuple(value for bound in bounds for value in bound))
+
+    def read_chunk_bounds(self) -> Sequence[Bound]:
+        return read_chunk_bounds(self.plan, self.source)
+
+    def find_double_key(self) -> tuple[Bound, int] | None:
+        return find_double_key(self.plan, self.source)
+
+    def _read(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
+        shape, subject = self.shape, str(self.plan.source)
+        schema = arrow_schema(shape)
+        with connect(self.source, subject=subject) as session:
+            for batch in session.read_batches(subject, text, parameters, batch_rows(shape.values)):
+                yield cast_batch(batch, schema, shape.values)
+
+
+def batch_rows(columns: Sequence[ValueColumn]) -> int:
+    """Return how many rows to fetch at a time."""
+    return LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
+
+
+def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
+    """Return ``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
+    inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
+    ends = [interval.after_lsn, *inner, interval.to_lsn]
+    return [Interval(after, to) for after, to in pairwise(ends)]
+
+
+def arrow_schema(shape: RowShape) -> pa.Schema:
+    """Return the schema of the batches of a shape."""
+    own = [(name, _OWN_ARROW_TYPES[kind]) for name, kind in shape.own]
+    return pa.schema([*own, *((column.name, arrow_type(column.type)) for column in shape.values)])
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: Sequence[ValueColumn]) -> pa.RecordBatch:
+    """Cast to the declared types: the driver's are wider (large_string, uint8, time64[ns]), and Spark refuses them."""
+    own = len(schema) - len(columns)
+    arrays = [batch.column(i).cast(schema.field(i).type) for i in range(own)]
+    arrays += [
+        to_transport(batch.column(own + i), column.type, schema.field(own + i).type)
+        for i, column in enumerate(columns)
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

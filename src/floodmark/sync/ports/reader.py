@@ -1,0 +1,81 @@
+"""``TableReader``: the rows of one table of a plan, as Arrow batches. Each kind of source has one.
+
+Readers are picklable: they travel to the engine's workers with the secrets of their connection inside, and get into no
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from floodmark.core.window.columns import ValueColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from floodmark.core.interval import Interval
+    from floodmark.core.window.chunks import Bound, LoadChunk
+    from floodmark.core.window.plan import TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of a reader's batches: those of the change itself, then the stored values."""
+
+    key: tuple[str, ...]
+    own: tuple[tuple[str, str], ...]
+    """Name and type (binary or int) of each column of the change; none for rows of the table itself."""
+    values: tuple[ValueColumn, ...]
+    order: tuple[str, ...]
+    """The columns that order the changes of a key."""
+    position: str
+    """The column of the commit's position, ten bytes."""
+    operation: str
+    """The column of the operation, a value of ``core.change.Operation``."""
+    mask: str
+    """The column whose bits, by ``ValueColumn.ordinal``, say which values a change row holds."""
+
+    remark: str = ""
+    """What the log should say of the order; "" where there is nothing to say."""
+
+    @property
+    def lobs(self) -> tuple[ValueColumn, ...]:
+        """The columns that a change row may leave out."""
+        return tuple(column for column in self.values if column.is_lob)
+
+
+class ChangeReader(Protocol):
+    """The changes of a table. Every method raises from ``core.errors``."""
+
+    @property
+    def shape(self) -> RowShape:
+        """The columns of the batches."""
+
+    def partitions(self, parts: int) -> Sequence[Interval]:
+        """Cut the plan's interval into at most so many that can be read in parallel. No transaction is split."""
+
+    def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of an interval, in no order."""
+
+
+class SnapshotReader(Protocol):
+    """The rows of a table itself, for its first load."""
+
+    def read_chunk_bounds(self) -> Sequence[Bound]:
+        """Return the keys at which the server cuts the table into chunks, in its own order."""
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a chunk, whose shape has no columns of its own."""
+
+    def find_double_key(self) -> tuple[Bound, int] | None:
+        """Return a key that several rows have, and how many; None where each row has its own."""
+
+
+class TableReader(ChangeReader, SnapshotReader, Protocol):
+    """All that is read of a table."""
+
+
+OpenReader = Callable[["TablePlan"], TableReader]
+"""Makes the reader of a table of a plan. The engine pickles it by its name: it holds no secret."""
