@@ -106,7 +106,7 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
     rejected = cli.invoke(app, ["drift", "reject", by_column["Hidden"]])
     assert rejected.stdout == "dbo.Plain goes on without Hidden.\n"
     approved = cli.invoke(app, ["drift", "approve", by_column["Note"]]).stdout
-    assert approved.startswith("dbo.Orders goes over from capture instance dbo_Orders to dbo_Orders_2, with Note.")
+    assert approved.startswith("dbo.Orders switches from capture instance dbo_Orders to dbo_Orders_2, with Note.")
     for number in by_column.values():
         again = cli.invoke(app, ["drift", "approve", number])
         assert again.exit_code == 1

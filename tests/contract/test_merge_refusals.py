@@ -15,7 +15,7 @@ from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session.warehouse import targets
+from floodmark.postgres.warehouse import targets
 
 
 @pytest.fixture

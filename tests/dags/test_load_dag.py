@@ -70,7 +70,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return OpenResult(7, "a new window")
 
     for module in (load, tasks):
-        monkeypatch.setattr(module, "load_desk", lambda app, pipeline: Desk())
+        monkeypatch.setattr(module, "load_planner", lambda app, pipeline: Desk())
     return asked
 
 

@@ -213,7 +213,7 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
 
 
 @pytest.mark.parametrize(
-    ("state", "run_type", "told"),
+    ("state", "run_type", "reported"),
     [
         ("running", "scheduled", 1), ("queued", "manual", 1), ("failed", "scheduled", 0), ("success", "scheduled", 0),
         ("running", "backfill", 0),
