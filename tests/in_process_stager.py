@@ -14,7 +14,7 @@ from floodmark.spark.data_source import PackedReader
 from floodmark.spark.error_transport import TransportedError, recover
 from floodmark.spark.stage import StageWriter
 from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.ports.run import StagedRows
+from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 

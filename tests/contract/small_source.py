@@ -16,7 +16,7 @@ from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.sync.ports.run import StagedRows
+from floodmark.sync.ports.stager import StagedRows
 
 NOON = datetime(2026, 5, 1, 12)
 START = 5

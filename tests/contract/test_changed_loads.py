@@ -61,7 +61,7 @@ def test_table_that_leaves_a_window_takes_nothing_of_what_another_first_load_has
     left = rig.ledger.begin_load(window_id).plan
     assert [table.source for table in left.tables] == [ORDERS]
     rig.warehouse.prepare_window(left)
-    assert rig.warehouse.count_chunks(left, 0) == {0: 2}
+    assert rig.warehouse.count_parts(left, 0) == {0: 2}
 
 
 def test_reload_is_planned_anew_and_the_target_keeps_what_it_has_of_the_dropped_column(rig: SwitchRig) -> None:

@@ -74,8 +74,10 @@ class Actor:
         actor = self
 
         class Stepwise:
-            def __getattr__(self, name: str) -> Callable[..., Any]:
+            def __getattr__(self, name: str) -> Any:
                 method = getattr(port, name)
+                if not callable(method):
+                    return method
 
                 def call(*arguments: Any, **named: Any) -> Any:
                     actor._pause()

@@ -16,6 +16,7 @@ from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse import targets
+from floodmark.sync.ports.stager import StagedRows
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def _null_key(shop: Shop, op: int, *, nullable: bool) -> None:
     plan = shop.begin(replace(changes(10, 20), instance=instance(columns)), 20)
     shop.stage(plan, [Row(2, INSERT, 11, 2), Row(3, op, 12, 3)])
     _change(shop, f'UPDATE {quote_table(staging_table(plan, 0))} SET "Id" = NULL WHERE "Id" = 3')
-    counts = shop.warehouse.merge_window(plan, {ORDERS: 2})[ORDERS]
+    counts = shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2)})[ORDERS]
     assert (counts.staged_rows, counts.inserted_rows) == (2, 1)
     assert (counts.quarantined_rows, counts.unchanged_rows) == ((0, 1) if op == DELETE else (1, 0))
     assert sorted(shop.target()) == [1, 2]

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,6 +21,8 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.url import sqlalchemy_url
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -101,10 +104,14 @@ def with_rules(plan: WindowPlan, *rules: Rule) -> WindowPlan:
     return dataclasses.replace(plan, tables=(dataclasses.replace(plan.tables[0], rules=rules), *plan.tables[1:]))
 
 
+def quality_of(warehouse: Any, docs: Path, **chosen: Any) -> GreatExpectationsQuality:
+    return GreatExpectationsQuality(sqlalchemy_url(warehouse), PostgresWarehouse(warehouse).open_rows, docs, **chosen)
+
+
 def test_a_window_that_is_merged_as_counted_passes(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
-    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    quality_of(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
     index = (docs / "index.html").read_text(encoding="utf-8")
     assert index.count(">passed<") == 4
     pages = re.findall(r'href="([^"]+)"', index)
@@ -113,7 +120,7 @@ def test_a_window_that_is_merged_as_counted_passes(
 
 
 def test_the_report_holds_no_password(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
-    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+    quality_of(warehouse, docs).check_window(plan, counts())
     texts = [path.read_bytes() for path in docs.rglob("*") if path.is_file()]
     assert texts
     assert not [text for text in texts if b"secret" in text]
@@ -122,7 +129,7 @@ def test_the_report_holds_no_password(warehouse: WarehouseConnection, plan: Wind
 def test_a_staged_row_that_the_target_lacks_fails(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
     run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 4')
     with pytest.raises(DataQualityError, match=r"dbo\.Orders: every_staged_row_merged: .* found 1 row against it"):
-        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+        quality_of(warehouse, docs).check_window(plan, counts())
     assert ">failed<" in (docs / "index.html").read_text(encoding="utf-8")
 
 
@@ -131,15 +138,15 @@ def test_rows_in_quarantine_are_missing_from_staging(
 ) -> None:
     run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 4')
     run(warehouse, f'DELETE FROM {quote_table(staging_table(plan, 0))} WHERE "OrderID" = 4')
-    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts(quarantined_orders=1))
+    quality_of(warehouse, docs).check_window(plan, counts(quarantined_orders=1))
     with pytest.raises(DataQualityError, match="staged_row_count"):
-        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+        quality_of(warehouse, docs).check_window(plan, counts())
 
 
 def test_a_row_older_than_the_staged_one_fails(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
     run(warehouse, rf"""UPDATE shop.orders SET __lsn = '\x{lsn(8).value.hex()}' WHERE "OrderID" IN (5, 6)""")
     with pytest.raises(DataQualityError, match=r"every_staged_row_merged.*found 2 rows"):
-        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+        quality_of(warehouse, docs).check_window(plan, counts())
 
 
 @pytest.mark.parametrize(("tombstone", "passes"), [(10, True), (8, False)])
@@ -155,7 +162,7 @@ def test_with_hard_deletes_a_row_may_be_missing_when_a_later_delete_took_it(
         "INSERT INTO floodmark.tombstones (target_schema, target_name, key, lsn) "
         rf"VALUES ('shop', 'order_lines', '[2, 1]', '\x{lsn(tombstone).value.hex()}')",
     )
-    quality = GreatExpectationsQuality(warehouse, docs)
+    quality = quality_of(warehouse, docs)
     if passes:
         quality.check_window(hard, counts())
     else:
@@ -168,7 +175,7 @@ def test_a_staged_delete_of_a_row_that_never_arrived_passes(
 ) -> None:
     run(warehouse, 'DELETE FROM shop.orders WHERE "OrderID" = 7')
     run(warehouse, f'UPDATE {quote_table(staging_table(plan, 0))} SET __op = 1 WHERE "OrderID" = 7')
-    GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+    quality_of(warehouse, docs).check_window(plan, counts())
 
 
 def test_staging_with_another_number_of_rows_than_the_ledger_counted_fails(
@@ -176,7 +183,7 @@ def test_staging_with_another_number_of_rows_than_the_ledger_counted_fails(
 ) -> None:
     run(warehouse, f'DELETE FROM {quote_table(staging_table(plan, 0))} WHERE "OrderID" = 1')
     with pytest.raises(DataQualityError, match=r"staged_row_count: expected that staging holds the 10 rows.*found 9"):
-        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+        quality_of(warehouse, docs).check_window(plan, counts())
 
 
 def test_a_key_that_occurs_twice_fails_for_a_composite_key_too(
@@ -185,7 +192,7 @@ def test_a_key_that_occurs_twice_fails_for_a_composite_key_too(
     run(warehouse, 'INSERT INTO shop.order_lines SELECT * FROM shop.order_lines WHERE "OrderID" = 3 LIMIT 1')
     run(warehouse, 'INSERT INTO shop.orders SELECT * FROM shop.orders WHERE "OrderID" = 3')
     with pytest.raises(DataQualityError) as caught:
-        GreatExpectationsQuality(warehouse, docs).check_window(plan, counts())
+        quality_of(warehouse, docs).check_window(plan, counts())
     message = str(caught.value)
     assert message.startswith("pipeline shop: ")
     assert "shop.orders: key_unique" in message
@@ -196,7 +203,7 @@ def test_a_broken_rule_fails_or_warns_as_declared(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
-    quality = GreatExpectationsQuality(warehouse, docs)
+    quality = quality_of(warehouse, docs)
     quality.check_window(with_rules(plan, dataclasses.replace(NOT_NEGATIVE, on_failure=OnFailure.WARN)), counts())
     assert "shop.orders: amount_not_negative" in caplog.text
     assert ">warned<" in (docs / "index.html").read_text(encoding="utf-8")
@@ -210,18 +217,18 @@ def test_a_rule_looks_at_this_window_and_at_living_rows_only_and_null_passes(
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1, __deleted = true WHERE "OrderID" = 1')
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1, __window_id = __window_id + 1 WHERE "OrderID" = 2')
     run(warehouse, 'UPDATE shop.orders SET "Amount" = NULL WHERE "OrderID" = 3')
-    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    quality_of(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
 
 
 def test_a_rule_may_hold_braces(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
     braces = Rule("braces", "CAST(amount AS text) NOT LIKE '{%}'", OnFailure.STOP)
-    GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, braces), counts())
+    quality_of(warehouse, docs).check_window(with_rules(plan, braces), counts())
 
 
 def test_a_rule_that_cannot_be_evaluated_is_named(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
     broken = Rule("nonsense", "no_such_function(amount) > 0", OnFailure.STOP)
     with pytest.raises(ConfigError, match="rule nonsense cannot be evaluated") as raised:
-        GreatExpectationsQuality(warehouse, docs).check_window(with_rules(plan, broken), counts())
+        quality_of(warehouse, docs).check_window(with_rules(plan, broken), counts())
     assert "no_such_function" in raised.value.detail
 
 
@@ -229,14 +236,14 @@ def test_late_rows_are_reported_and_do_not_stop_the_run(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(warehouse, "UPDATE floodmark.windows SET opened_at = now() - interval '2 hours'")
-    GreatExpectationsQuality(warehouse, docs, freshness_seconds=3600).check_window(plan, counts())
+    quality_of(warehouse, docs, freshness_seconds=3600).check_window(plan, counts())
     assert "fresh: expected that rows are in the warehouse within 3600 seconds" in caplog.text
 
 
 def test_the_report_keeps_as_many_windows_as_it_was_told(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
-    quality = GreatExpectationsQuality(warehouse, docs, kept_windows=2)
+    quality = quality_of(warehouse, docs, kept_windows=2)
     for _ in range(3):
         quality.check_window(plan, counts())
     assert (docs / "index.html").read_text(encoding="utf-8").count("<h2>") == 2
@@ -249,7 +256,7 @@ def test_a_warehouse_that_does_not_answer_is_a_transient_error(plan: WindowPlan,
             return f"host={tmp_path} dbname=postgres"
 
     with pytest.raises(WarehouseUnavailableError):
-        GreatExpectationsQuality(Nowhere(), docs).check_window(plan, counts())
+        quality_of(Nowhere(), docs).check_window(plan, counts())
 
 
 @pytest.mark.parametrize("loss", ["TRUNCATE", "DROP TABLE"])
@@ -259,7 +266,7 @@ def test_a_window_whose_staged_rows_are_gone_is_checked_in_the_target(
     """A crash of the warehouse empties staging after the merge; another run that finished the window drops it."""
     for index in range(len(plan.tables)):
         run(warehouse, f"{loss} {quote_table(staging_table(plan, index))}")
-    quality = GreatExpectationsQuality(warehouse, docs)
+    quality = quality_of(warehouse, docs)
     quality.check_window(with_rules(plan, NOT_NEGATIVE), counts() | {LINES: TableCounts()})
     assert "dbo.Orders: its staged rows are gone" in caplog.text
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')

@@ -191,7 +191,10 @@ class DiesAt:
         self._port = port
         self._left = left
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
+        if not callable(getattr(self._port, name)):
+            return getattr(self._port, name)
+
         def call(*arguments: Any, **named: Any) -> Any:
             self._left[0] -= 1
             if self._left[0] == 0:

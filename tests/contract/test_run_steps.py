@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -41,8 +40,10 @@ class Fuse:
         fuse = self
 
         class Guarded:
-            def __getattr__(self, name: str) -> Callable[..., Any]:
+            def __getattr__(self, name: str) -> Any:
                 method = getattr(port, name)
+                if not callable(method):
+                    return method
 
                 def call(*arguments: Any, **named: Any) -> Any:
                     fuse.calls += 1

@@ -28,6 +28,7 @@ from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, Windo
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.ports.stager import StagedRows
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def test_staging_that_lost_rows_is_not_merged(shop: Shop) -> None:
     plan = shop.begin(first_load(), 10)
     shop.stage(plan, [Row(1, INSERT, 10)])
     with pytest.raises(WarehouseUnavailableError, match="2 rows were staged, and 1 are there now"):
-        shop.warehouse.merge_window(plan, {ORDERS: 2})
+        shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2)})
 
 
 def test_constraint_that_somebody_put_on_the_target_is_named(shop: Shop) -> None:
@@ -201,7 +202,7 @@ def test_key_that_stands_twice_in_staging_is_refused(shop: Shop) -> None:
         shop.stage(plan, [Row(1, INSERT, to), Row(1, INSERT, to)])
         with pytest.raises(FloodmarkBugError, match="stands twice"):
             shop.merge(plan)
-        shop.warehouse.clear_chunks(plan, 0, [0])
+        shop.warehouse.clear_parts(plan, 0, [0])
         shop.stage(plan, [Row(1, INSERT, to)])
         shop.merge(plan)
         shop.finish(plan)

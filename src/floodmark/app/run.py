@@ -25,7 +25,7 @@ from floodmark.wiring.pipelines import wire
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
     from floodmark.core.window.published import AdvanceResult
-    from floodmark.sync.ports.run import OpenedWindow
+    from floodmark.sync.ports.ledger import OpenedWindow
     from floodmark.wiring.pipelines import PipelineWiring
 
 _LOG = logging.getLogger(__name__)

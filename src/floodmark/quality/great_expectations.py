@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL
 
 from floodmark.core.errors import (
@@ -27,11 +24,9 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.naming import STAGING_SCHEMA, quote_table
+from floodmark.core.naming import STAGING_SCHEMA
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.quality.data_docs import configure_folder, locked, publish, run_name
 from floodmark.quality.suites import (
     BATCH,
@@ -44,6 +39,7 @@ from floodmark.quality.suites import (
     Unique,
     build_batches,
 )
+from floodmark.sync.ports.warehouse import CheckedRows
 
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
@@ -53,6 +49,7 @@ _DATASOURCE = "warehouse"
 _URL_NAME = "FLOODMARK_WAREHOUSE_URL"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 DEFAULT_KEPT_WINDOWS = 20
+OpenRows = Callable[[WindowPlan, int, TableCounts], CheckedRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +65,21 @@ class Finding:
 
 
 class GreatExpectationsQuality:
-    """The port ``Quality`` on PostgreSQL. Writes the data docs to ``docs_dir`` (index.html)."""
+    """The port ``Quality`` over SQLAlchemy. Writes the data docs to ``docs_dir`` (index.html)."""
 
     def __init__(
         self,
-        warehouse: Reachable,
+        url: URL,
+        open_rows: OpenRows,
         docs_dir: Path,
         *,
         freshness_seconds: float = DEFAULT_FRESHNESS_SECONDS,
         kept_windows: int = DEFAULT_KEPT_WINDOWS,
     ) -> None:
-        """kept_windows: of how many windows of a pipeline the report keeps its pages."""
-        self._warehouse = warehouse
+        """url: of the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.warehouse.Merging``. kept_windows: of how
+        many windows of a pipeline the report keeps its pages."""
+        self._url = url
+        self._open_rows = open_rows
         self._docs_dir = docs_dir
         self._freshness_seconds = freshness_seconds
         self._kept_windows = kept_windows
@@ -103,16 +103,12 @@ class GreatExpectationsQuality:
         self._judge(plan, sum(len(batch.checks) for batch in batches), findings)
 
     def _build_batches(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> list[Batch]:
-        """Staging tables are not logged: a crash of the warehouse after the merge empties them. And another run that
-        finished the window has dropped them. Neither may keep the window from being published."""
         batches = []
-        with open_transaction(self._warehouse, plan.pipeline) as session:
-            for index, table in enumerate(plan.tables):
-                rows = counts[table.source]
-                has_staging = _has_staging(session, plan, index, rows.staged_rows - rows.quarantined_rows)
-                if not has_staging:
-                    _log.warning("%s: its staged rows are gone; the target is checked by itself.", table.source)
-                batches += build_batches(plan, index, rows, self._freshness_seconds, has_staging=has_staging)
+        for index, table in enumerate(plan.tables):
+            rows = self._open_rows(plan, index, counts[table.source])
+            if rows.staged is None:
+                _log.warning("%s: its staged rows are gone; the target is checked by itself.", table.source)
+            batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
         return batches
 
     def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[Finding]) -> None:
@@ -146,35 +142,10 @@ class GreatExpectationsQuality:
             progress_bars=ProgressBarsConfig(globally=False),
         )
         configure_folder(config, self._docs_dir)
-        url = _url(self._warehouse).render_as_string(hide_password=False)
+        url = self._url.render_as_string(hide_password=False)
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
         context.data_sources.add_postgres(_DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
-
-
-def _has_staging(session: psycopg.Connection, plan: WindowPlan, index: int, expected_rows: int) -> bool:
-    """Whether the staging table stands, and is not empty where it should hold rows."""
-    staging = staging_table(plan, index)
-    found = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quote_table(staging),)).fetchone()
-    if found is None or not found[0]:
-        return False
-    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(staging.schema, staging.name))
-    some = session.execute(query).fetchone()
-    return expected_rows == 0 or (some is not None and bool(some[0]))
-
-
-def _url(warehouse: Reachable) -> URL:
-    """For SQLAlchemy. Keys in tombstones were written in UTC, so this session shows them in UTC too."""
-    parts = conninfo_to_dict(warehouse.conninfo())
-    user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
-    options = f"{parts.pop('options', '')} -c timezone=UTC".strip()
-    query = {name: str(value) for name, value in parts.items() if value is not None} | {"options": options}
-    return URL.create("postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database),
-                      query=query)  # fmt: skip
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[Finding]:

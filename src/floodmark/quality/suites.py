@@ -26,8 +26,9 @@ from floodmark.core.naming import (
     quote_table,
 )
 from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
-from floodmark.core.window.staging_names import staging_table
+from floodmark.sync.ports.warehouse import CheckedRows
 
 BATCH = "{batch}"
 """Where Great Expectations puts the batch's query into one of ours."""
@@ -88,24 +89,25 @@ class Batch:
 
 
 def build_batches(
-    plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float, *, has_staging: bool = True
+    plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float, opened: CheckedRows
 ) -> list[Batch]:
-    """Of table ``index`` of the plan: its staged rows, and the target's rows with the same keys.
+    """Return the checks of table ``index`` of the plan: its staged rows, and the target's rows with the same keys.
 
-    has_staging False, where staging was lost after the merge: the target's rows that carry the window's number.
+    Where the staged rows are gone, they are over the target's rows that carry the window's number.
     """
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
-    rows = f"EXISTS ({_staged_duplicate(plan, index)})" if has_staging else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
+    staged = opened.staged
+    rows = f"EXISTS ({_staged_duplicate(table, staged)})" if staged else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
     target = Batch(
         f"{name}.target",
         str(table.target),
-        f"SELECT target.* FROM {quote_table(table.target)} AS target WHERE {rows}",
+        f"SELECT target.* FROM {quote_table(opened.target)} AS target WHERE {rows}",
         (*_key_checks(table), *_rule_checks(plan, table), _freshness_check(plan, table, freshness_seconds)),
     )
-    if not has_staging:
+    if staged is None:
         return [target]
-    staged_sql = f"SELECT * FROM {quote_table(staging_table(plan, index))}"
+    staged_sql = f"SELECT * FROM {quote_table(staged)}"
     return [Batch(f"{name}.staged", str(table.source), staged_sql, tuple(_staged_checks(table, counts))), target]
 
 
@@ -155,10 +157,10 @@ def _unless_deleted_later(table: TablePlan) -> str:
     )
 
 
-def _staged_duplicate(plan: WindowPlan, index: int) -> str:
-    key = plan.tables[index].instance.table.key
+def _staged_duplicate(table: TablePlan, staged: TableName) -> str:
+    key = table.instance.table.key
     same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
-    return f"SELECT 1 FROM {quote_table(staging_table(plan, index))} AS staged WHERE {same_key}"
+    return f"SELECT 1 FROM {quote_table(staged)} AS staged WHERE {same_key}"
 
 
 def _key_checks(table: TablePlan) -> list[Check]:

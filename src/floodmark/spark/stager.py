@@ -23,14 +23,14 @@ from floodmark.spark.error_transport import recover
 from floodmark.spark.net import gather_changes
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
 from floodmark.sync.ports.reader import OpenReader, TableReader
-from floodmark.sync.ports.run import StagedRows
+from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 _LOG = logging.getLogger(__name__)
 
 
 class SparkStager:
-    """``sync.ports.run.Stager``. The session has the data source over the same ``open_reader`` registered."""
+    """``sync.ports.stager.Stager``. The session has the data source over the same ``open_reader`` registered."""
 
     def __init__(self, session: SparkSession, open_reader: OpenReader) -> None:
         self._session = session

@@ -12,7 +12,7 @@ from floodmark.wiring.warehouses import PostgresLedgerWiring, PostgresWarehouseW
 if TYPE_CHECKING:
     from floodmark.config.models import Config
     from floodmark.core.settings import PipelineSettings
-    from floodmark.sync.ports.run import Quality
+    from floodmark.sync.ports.quality import Quality
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,10 @@ class PipelineWiring:
         from floodmark.quality.great_expectations import GreatExpectationsQuality
 
         return GreatExpectationsQuality(
-            self.warehouse.connection(), data_docs_dir(), freshness_seconds=self.freshness_seconds
+            self.warehouse.sql_url(),
+            self.warehouse.windows().open_rows,
+            data_docs_dir(),
+            freshness_seconds=self.freshness_seconds,
         )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.capture import CaptureControl
     from floodmark.sync.ports.drift import DriftSource
     from floodmark.sync.ports.reader import OpenReader
-    from floodmark.sync.ports.run import Source
+    from floodmark.sync.ports.source import Source
     from floodmark.sync.ports.switch import InstanceControl
     from floodmark.sync.recovery.replay import ReplaySource
     from floodmark.sync.upkeep.retention import RetentionControl

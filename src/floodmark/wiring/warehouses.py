@@ -10,15 +10,17 @@ from floodmark.wiring.connections import warehouse_connection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy import URL
+
     from floodmark.core.status.measures import TableMark
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sync.alerts import AlertLedger
     from floodmark.sync.ports.capture import StopLedger
     from floodmark.sync.ports.drift import DriftLedger
-    from floodmark.sync.ports.run import Ledger, Warehouse
+    from floodmark.sync.ports.ledger import Ledger
     from floodmark.sync.ports.status import StatusLedger
     from floodmark.sync.ports.switch import SwitchLedger, Targets
-    from floodmark.sync.ports.warehouse import RowComparer
+    from floodmark.sync.ports.warehouse import RowComparer, Warehouse
     from floodmark.sync.recovery.replay import ReplayLedger
     from floodmark.sync.upkeep.retention import MarkLedger
 
@@ -108,6 +110,12 @@ class PostgresWarehouseWiring:
         from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 
         return PostgresWarehouse(self.connection())
+
+    def sql_url(self) -> URL:
+        """Return the address at which checks run their SQL, with the password."""
+        from floodmark.postgres.url import sqlalchemy_url
+
+        return sqlalchemy_url(self.connection())
 
     def comparer(self) -> RowComparer:
         from floodmark.postgres.warehouse.verify import PostgresRowComparer

@@ -22,6 +22,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import InstanceIdentity, Validity
+from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_from_json, plan_to_json
@@ -30,7 +31,7 @@ from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ports.run import OpenedWindow, TableState
+from floodmark.sync.ports.ledger import OpenedWindow
 
 # Names our advisory locks apart from those of others. Arbitrary, and fixed.
 _LOAD_LOCK = 0x46_4C_4F_44

@@ -5,6 +5,7 @@ That a chunk is staged is written where its rows are, by ``spark.stage``, in one
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -13,16 +14,17 @@ from typing import Any
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from floodmark.core.errors import OperatorError, WatermarkConflictError
+from floodmark.core.errors import FloodmarkBugError, OperatorError, WatermarkConflictError
 from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import GAPS
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
-from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
+from floodmark.sync.ports.staging import StagedPart
 
 
 class LoadRecords:
@@ -71,6 +73,25 @@ class LoadRecords:
                     read_finished_at=read_finished_at, read_lsn=read_lsn and read_lsn.value, read_lsn_at=read_lsn_at,
                 )  # fmt: skip
 
+    def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
+        with open_transaction(self._at, str(source)) as session:
+            _fence(session, plan)
+            for part in parts:
+                values = {
+                    "window_id": plan.window_id,
+                    "attempt": plan.attempt,
+                    "chunk_no": part.part,
+                    "rows": part.rows,
+                }
+                session.execute(read_sql("record_load_chunk"), values | _source(source))
+
+    def record_merge(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            _fence(session, plan)
+            return mark_merged(session, plan, counts)
+
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         with open_transaction(self._at, pipeline) as session:
             _query(
@@ -100,6 +121,28 @@ class LoadRecords:
             )
             for row in rows
         }
+
+
+def mark_merged(
+    session: psycopg.Connection, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+) -> Mapping[TableName, TableCounts]:
+    """Store the counts of a merge and set the window to MERGED, in the caller's transaction.
+
+    What the ledger already knows of the read comes back with the counts.
+    """
+    recorded = {source: _record_counts(session, plan, source, rows) for source, rows in counts.items()}
+    session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
+    return recorded
+
+
+def _record_counts(
+    session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts
+) -> TableCounts:
+    named: dict[str, Any] = dataclasses.asdict(counts) | {"window_id": plan.window_id, **_source(source)}
+    row = session.execute(read_sql("record_counts"), named).fetchone()
+    if row is None:
+        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not hold this table.")
+    return dataclasses.replace(counts, read_rows=row[0])
 
 
 def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:

@@ -58,6 +58,15 @@ def delete_parts(plan: WindowPlan, index: int) -> str:
     return f"DELETE FROM {name} WHERE {quote(PART_COLUMN)} = ANY(%(numbers)s)"  # noqa: S608
 
 
+def has_rows(session: psycopg.Connection, staging: TableName, expected_rows: int) -> bool:
+    """Return whether a staging table is there, and is not empty where it should hold rows."""
+    found = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quote_table(staging),)).fetchone()
+    if found is None or not found[0]:
+        return False
+    some = session.execute(f"SELECT EXISTS (SELECT FROM {quote_table(staging)})").fetchone()  # noqa: S608
+    return expected_rows == 0 or (some is not None and bool(some[0]))
+
+
 def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:
     """The staging tables of a window, of every attempt, and what others have left for good."""
     rows = session.execute(read_sql("list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)})

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
 from zlib import crc32
 
 import psycopg
 from psycopg.rows import dict_row
 
 from floodmark.core.errors import (
-    FloodmarkBugError,
     OperatorError,
     WarehouseUnavailableError,
     WatermarkConflictError,
@@ -24,6 +22,7 @@ from floodmark.core.window.lane import is_replay_lane
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.loads import mark_merged
 from floodmark.postgres.session import open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
@@ -34,12 +33,15 @@ from floodmark.postgres.warehouse.staging import (
     count_parts,
     create_staging,
     delete_parts,
+    has_rows,
     lasting_staging,
     list_staging,
 )
 from floodmark.postgres.warehouse.sweep import lower_positions, sweep_target
 from floodmark.postgres.warehouse.targets import column_types, ensure_target
+from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
+from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -52,6 +54,8 @@ _MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
 
 class PostgresWarehouse:
     """Holds no session: each method is one transaction of its own."""
+
+    traits = WarehouseTraits(publishes="at_merge", tables_at_once=True, has_primary_key=True, shares_ledger=True)
 
     def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
@@ -76,11 +80,11 @@ class PostgresWarehouse:
             return PostgresChunkSink(table, staging, self._at, dataclasses.replace(plan, tables=()))
         return PostgresSink(table, staging, self._at)
 
-    def count_chunks(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+    def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
             return dict(session.execute(count_parts(plan, index)).fetchall())
 
-    def clear_chunks(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+    def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
             session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
 
@@ -90,20 +94,30 @@ class PostgresWarehouse:
             return drop_duplicates(session, staging_table(plan, index), table.instance.table.key)
 
     def merge_window(
-        self, plan: WindowPlan, staged_rows: Mapping[TableName, int] | None = None
+        self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
     ) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, plan.pipeline) as session:
             _lock_planned(session, plan)
             _lock_targets(session, plan)
             _refuse_overtaken_replay(session, plan)
             session.execute(_MERGE_MEMORY)
+            expected = {source: rows.staged_rows for source, rows in (staged or {}).items()}
             counts = {
-                planned.source: _merge_table(session, plan, index, (staged_rows or {}).get(planned.source))
+                planned.source: _merge_table(session, plan, index, expected.get(planned.source))
                 for index, planned in enumerate(plan.tables)
             }
-            recorded = {source: _record(session, plan, source, rows) for source, rows in counts.items()}
-            session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
-        return recorded
+            return mark_merged(session, plan, counts)
+
+    def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
+        """Staging tables are not logged: a crash of the warehouse after the merge empties them. And another run that
+        finished the window has dropped them. Neither may keep the window from being published."""
+        planned, staging = plan.tables[index], staging_table(plan, index)
+        with open_transaction(self._at, str(planned.source)) as session:
+            is_there = has_rows(session, staging, counts.staged_rows - counts.quarantined_rows)
+        return CheckedRows(planned.target, staging if is_there else None)
+
+    def publish_window(self, plan: WindowPlan) -> None:
+        """Do nothing: the merge has published the window."""
 
     def drop_staging(self, window_id: int) -> None:
         self._drop_staging(window_id, kept=())
@@ -236,14 +250,3 @@ def _write_tombstones(session: psycopg.Connection, planned: TablePlan, merge: Me
         ),
         {"target_schema": planned.target.schema, "target_name": planned.target.name},
     )
-
-
-def _record(session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts) -> TableCounts:
-    """Store the counts; what the ledger already knows of the read comes back with them."""
-    named: dict[str, Any] = dataclasses.asdict(counts) | {
-        "window_id": plan.window_id, "source_schema": source.schema, "source_name": source.name
-    }  # fmt: skip
-    row = session.execute(read_sql("record_counts"), named).fetchone()
-    if row is None:
-        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not hold this table.")
-    return dataclasses.replace(counts, read_rows=row[0])

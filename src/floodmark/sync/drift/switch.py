@@ -22,7 +22,8 @@ from floodmark.core.window.planning import pinned_instances
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.events import alert_key
 from floodmark.sync.ports.drift import DriftEvent, DriftLedger, DriftSource
-from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.switch import SwitchLedger
 
 

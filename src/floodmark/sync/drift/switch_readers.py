@@ -20,7 +20,8 @@ from floodmark.core.window.lane import finishing_command
 from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.planning import plan_table
 from floodmark.sync.ports.drift import DriftSource
-from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.switch import SwitchLedger, Targets
 
 _LOG = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.switch_readers import SecondInstance, SwitchReaders
 from floodmark.sync.ports.drift import DriftSource
-from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.switch import InstanceControl, SwitchLedger, Targets
 
 _LOG = logging.getLogger(__name__)

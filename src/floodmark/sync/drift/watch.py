@@ -26,7 +26,7 @@ from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
 from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftLedger, DriftSource, Hold, KnownTable, newest
 from floodmark.sync.ports.drift_watch import Examined
-from floodmark.sync.ports.run import Source
+from floodmark.sync.ports.source import Source
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.verdicts import incident
 from floodmark.core.window.lane import is_load_lane
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.ports.run import Ledger
+from floodmark.sync.ports.ledger import Ledger
 
 
 def find_stopped(settings: PipelineSettings, ledger: Ledger) -> FloodmarkError | None:

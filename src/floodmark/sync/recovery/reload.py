@@ -17,7 +17,9 @@ from floodmark.core.window.planning import classify_tables, has_changed, known_p
 from floodmark.sync.alerts import Alerts, NoAlerts
 from floodmark.sync.drift.watch import held_verdicts
 from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
-from floodmark.sync.ports.run import Ledger, OpenedWindow, Source, Warehouse
+from floodmark.sync.ports.ledger import Ledger, OpenedWindow
+from floodmark.sync.ports.source import Source
+from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.window.opened import OpenResult
 from floodmark.sync.window.retry import retry_on_conflict

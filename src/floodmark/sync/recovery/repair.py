@@ -24,7 +24,7 @@ from floodmark.core.window.lane import is_load_lane, load_lane
 from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.core.window.planning import plan_reload
 from floodmark.sync.alerts import Alerts, NoAlerts
-from floodmark.sync.ports.run import Ledger, OpenedWindow
+from floodmark.sync.ports.ledger import Ledger, OpenedWindow
 
 _LOG = logging.getLogger(__name__)
 

@@ -24,7 +24,8 @@ from floodmark.core.window.lane import is_load_lane, replay_lane
 from floodmark.core.window.plan import TablePlan, WindowPlan, WindowState
 from floodmark.core.window.planning import known_positions, pinned_instances
 from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
-from floodmark.sync.ports.run import Ledger, OpenedWindow, Source
+from floodmark.sync.ports.ledger import Ledger, OpenedWindow
+from floodmark.sync.ports.source import Source
 from floodmark.sync.window.opened import OpenResult
 from floodmark.sync.window.retry import retry_on_conflict
 from floodmark.sync.window.verify_reads import verify_reads

@@ -5,16 +5,24 @@ from __future__ import annotations
 import logging
 
 from floodmark.core.window.lane import is_replay_lane
+from floodmark.core.window.plan import WindowState
 from floodmark.core.window.published import AdvanceResult, PublishedTable
-from floodmark.sync.ports.run import Ledger, Warehouse
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
 
 def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> AdvanceResult:
-    """Raises WatermarkConflictError when somebody else moved a watermark; then none moves. Repeating it is harmless."""
+    """Publish a checked window and move the watermarks. Repeating it is harmless.
+
+    Raises WatermarkConflictError when another run moved a watermark; then none moves.
+    """
+    opened = ledger.read_window(window_id)
+    if opened.state is WindowState.CHECKED:
+        warehouse.publish_window(opened.plan)
     counts = ledger.advance(window_id)
-    plan = ledger.read_window(window_id).plan
+    plan = opened.plan
     warehouse.drop_staging(window_id)
     is_replay = is_replay_lane(plan.lane)
     if is_replay:

@@ -6,7 +6,8 @@ import logging
 
 from floodmark.core.errors import OperatorError
 from floodmark.core.window.plan import WindowState
-from floodmark.sync.ports.run import Ledger, Quality
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.quality import Quality
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,9 @@ from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks, progress_of, select_lost
 from floodmark.core.window.plan import LoadKind, WindowPlan
-from floodmark.sync.ports.run import Ledger, StagedRows, Stager, Warehouse
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.stager import StagedRows, Stager
+from floodmark.sync.ports.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 PROGRESS_SECONDS = 10.0
@@ -61,7 +63,9 @@ def stage_first_load(
                   len(stored))  # fmt: skip
     if missing:
         with slots.taken(min(plan.tables[index].first_load_parallel_reads, len(missing))) as reads:
-            stager.stage_chunks(plan, index, missing, reads, warehouse.sink(plan, index))
+            parts = stager.stage_chunks(plan, index, missing, reads, warehouse.sink(plan, index))
+        if not warehouse.traits.shares_ledger:
+            ledger.record_staged(plan, source, parts)
     rows = progress_of(ledger.list_chunks(plan.window_id, source)).rows
     return StagedRows(rows, rows)
 
@@ -76,10 +80,10 @@ def _stored_chunks(
         with slots.taken(1):  # the whole key is read
             bounds = stager.read_chunk_bounds(plan, index)
         return list(ledger.store_chunks(plan, source, plan_chunks(bounds)))
-    lost = select_lost(stored, warehouse.count_chunks(plan, index))
+    lost = select_lost(stored, warehouse.count_parts(plan, index))
     if lost:
         _LOG.warning("%s: %s chunks are no longer in staging as they were; they are read again.", source, len(lost))
-        warehouse.clear_chunks(plan, index, lost)
+        warehouse.clear_parts(plan, index, lost)
         ledger.reset_chunks(plan, source, lost)
         stored = ledger.list_chunks(plan.window_id, source)
     return list(stored)
@@ -90,7 +94,7 @@ def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -
     for index, table in enumerate(plan.tables):
         if table.kind is LoadKind.FIRST_LOAD:
             numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
-            warehouse.clear_chunks(plan, index, numbers)
+            warehouse.clear_parts(plan, index, numbers)
             ledger.reset_chunks(plan, table.source, numbers)
 
 

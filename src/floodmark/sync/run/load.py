@@ -8,12 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from floodmark.core.errors import ConfigError, DataQualityError, DuplicateKeyError, FloodmarkBugError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
-from floodmark.sync.ports.run import Ledger, Source, StagedRows, Stager, Warehouse
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
+from floodmark.sync.ports.stager import StagedRows, Stager
+from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.first_load import forget_first_loads, progress_logged, slots_of, stage_first_load
 from floodmark.sync.window.verify_reads import verify_reads
 
@@ -53,7 +57,7 @@ def _load(
         snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None, snapshot.max_lsn_at,
     )  # fmt: skip
     try:
-        counts = _merge(plan, {name: rows.staged_rows for name, rows in staged.items()}, warehouse, stager)
+        counts = _merge(plan, staged, ledger, warehouse, stager)
     except (ConfigError, DataQualityError, FloodmarkBugError):
         # The rows may be mended at the source: what outlasts the attempt must not be the rows that were refused.
         forget_first_loads(plan, ledger, warehouse)
@@ -66,13 +70,23 @@ def _load(
 
 
 def _merge(
-    plan: WindowPlan, staged_rows: dict[TableName, int], warehouse: Warehouse, stager: Stager
-) -> Mapping[TableName, TableCounts]:  # fmt: skip
-    """Of rows that a first load has read twice, one of each is merged, whichever: a scan meets a row again that was
-    moved while it ran, and of that move, committed after L0, a later window has the change."""
+    plan: WindowPlan, staged: dict[TableName, StagedRows], ledger: Ledger, warehouse: Warehouse, stager: Stager
+) -> Mapping[TableName, TableCounts]:
+    counts = _merge_once_each(plan, staged, warehouse, stager)
+    return counts if warehouse.traits.shares_ledger else ledger.record_merge(plan, counts)
+
+
+def _merge_once_each(
+    plan: WindowPlan, staged: dict[TableName, StagedRows], warehouse: Warehouse, stager: Stager
+) -> Mapping[TableName, TableCounts]:
+    """Merge one of the rows that a first load has read twice, whichever.
+
+    A scan meets a row again that was moved while it ran, and of that move, committed after L0, a later window has the
+    change.
+    """
     for _ in plan.tables:
         try:
-            return warehouse.merge_window(plan, staged_rows)
+            return warehouse.merge_window(plan, staged)
         except DuplicateKeyError as error:
             index = next(index for index, table in enumerate(plan.tables) if str(table.source) == error.subject)
             if plan.tables[index].kind is not LoadKind.FIRST_LOAD:
@@ -80,8 +94,9 @@ def _merge(
             _refuse_double_key(plan, index, stager)
             duplicates = warehouse.drop_duplicates(plan, index)
             _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, duplicates)
-            staged_rows[plan.tables[index].source] -= duplicates
-    return warehouse.merge_window(plan, staged_rows)
+            source = plan.tables[index].source
+            staged[source] = replace(staged[source], staged_rows=staged[source].staged_rows - duplicates)
+    return warehouse.merge_window(plan, staged)
 
 
 def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:

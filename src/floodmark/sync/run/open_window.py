@@ -10,6 +10,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
+from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS, incident
 from floodmark.core.types import list_losses
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan, WindowState
@@ -27,7 +28,8 @@ from floodmark.core.window.planning import (
 from floodmark.sync.alerts import Alerts, NoAlerts
 from floodmark.sync.drift.watch import all_held, held_verdicts
 from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
-from floodmark.sync.ports.run import Ledger, Source, TableState
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.run.plan_guards import Opening, guard_plan
 from floodmark.sync.upkeep.lag import report_lag

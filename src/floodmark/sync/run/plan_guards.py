@@ -18,7 +18,8 @@ from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.planning import classify_tables, has_changed, pinned_instances
 from floodmark.sync.drift.watch import held_verdicts
 from floodmark.sync.ports.drift_watch import DriftCheck, Examined
-from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.source import Source
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.window.verify_reads import classify_reads
 

@@ -34,7 +34,7 @@ from floodmark.core.window.lane import MAIN_LANE, is_load_lane
 from floodmark.core.window.planning import classify_tables
 from floodmark.sync.alerts import OpenAlert
 from floodmark.sync.ports.drift import DriftEvent
-from floodmark.sync.ports.run import Ledger
+from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.status import RecordedTable, StatusLedger
 from floodmark.sync.recovery.repair import describe_load
 

@@ -17,8 +17,9 @@ from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.planning import classify_tables, pinned_instances, plan_table
+from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.ports.run import Ledger, Source
+from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS, RowComparer
 
 _WHOLE_TABLE = LoadChunk(0, None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 from floodmark.core.source.verdicts import classify_read, incident
 from floodmark.core.window.plan import WindowPlan
-from floodmark.sync.ports.run import Source
+from floodmark.sync.ports.source import Source
 
 
 def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:

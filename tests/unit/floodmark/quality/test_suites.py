@@ -12,7 +12,9 @@ from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, Tempora
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.staging_names import staging_table
 from floodmark.quality.suites import Batch, Check, NoRows, RowCount, Severity, Unique, build_batches
+from floodmark.sync.ports.warehouse import CheckedRows
 
 SOURCE = TableName("dbo", "Order Lines")
 
@@ -31,7 +33,13 @@ def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
         TemporalPolicy.TRUNCATE, rules,
     )  # fmt: skip
     plan = WindowPlan(7, "shop", lsn, (planned,), attempt=2)
-    staged, target = build_batches(plan, 0, TableCounts(staged_rows=5, quarantined_rows=2), freshness_seconds=60)
+    staged, target = build_batches(
+        plan,
+        0,
+        TableCounts(staged_rows=5, quarantined_rows=2),
+        60,
+        CheckedRows(plan.tables[0].target, staging_table(plan, 0)),
+    )
     return {"staged": staged, "target": target}
 
 

@@ -1,0 +1,22 @@
+"""The warehouse's address for SQLAlchemy. It holds the password."""
+
+from __future__ import annotations
+
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import URL
+
+from floodmark.postgres.session import Reachable
+
+
+def sqlalchemy_url(warehouse: Reachable) -> URL:
+    """Return the address for SQLAlchemy. Its sessions show keys in UTC, as tombstones were written."""
+    parts = conninfo_to_dict(warehouse.conninfo())
+    user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
+    options = f"{parts.pop('options', '')} -c timezone=UTC".strip()
+    query = {name: str(value) for name, value in parts.items() if value is not None} | {"options": options}
+    return URL.create("postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database),
+                      query=query)  # fmt: skip
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,16 @@
+"""``Quality``: the checks between merge and advance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import TableCounts, WindowPlan
+
+
+class Quality(Protocol):
+    """The checks between merge and advance."""
+
+    def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
+        """Raises DataQualityError naming table, expectation and what was seen; writes its report either way."""

@@ -1,0 +1,40 @@
+"""``Stager``: moves rows from the source to staging, by an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.plan import WindowPlan
+from floodmark.sync.ports.staging import StagedPart, StagingSink
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What the staging of one table moved."""
+
+    read_rows: int
+    """Rows of the source."""
+    staged_rows: int
+    """Rows in staging."""
+    parts: tuple[StagedPart, ...] = ()
+
+
+class Stager(Protocol):
+    """Moves rows from the source to staging: reads them, nets changes, and writes them to a sink."""
+
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
+        """Read the changes of table ``index`` of the plan, and net them."""
+
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        """The keys at which the server cuts table ``index`` for a first load."""
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        """A key that several rows of table ``index`` have at the source, and how many; None: each has its own."""
+
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        """Read chunks of table ``index``, so many at a time. A chunk's part has its number."""
