@@ -11,6 +11,8 @@ from typing import Final
 from sqlserver_emulator.channel import Channel, MessageCancelledError
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.limits import Capacity, Limits
+from sqlserver_emulator.syntax.lexer import tokenize
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.login import parse_login
 from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, parse_header
@@ -18,8 +20,6 @@ from sqlserver_emulator.tds.prelogin import build_prelogin_answer, parse_prelogi
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.rpc import parse_calls
 from sqlserver_emulator.tds.transaction import parse_transaction
-from sqlserver_emulator.tsql.lexer import tokenize
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
 
 ALLOWED: Final = (ProtocolError, SqlServerError, RecursionError)
 """RecursionError: the session answers it with error 191."""

@@ -39,7 +39,7 @@ from sqlserver_emulator.cdc.results import (
     sql_of,
     text_argument,
 )
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Event, StatementDone
 from sqlserver_emulator.types import BIGINT, BIT, INT, TsqlType

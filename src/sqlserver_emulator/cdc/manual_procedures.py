@@ -27,7 +27,7 @@ from sqlserver_emulator.cdc.postgres import connect, runner, server_conninfo
 from sqlserver_emulator.cdc.results import int_argument, require_cdc, require_owner, required_text, sql_of
 from sqlserver_emulator.cdc.scan_errors import scan_failures
 from sqlserver_emulator.cdc.scan_sessions import record_errors
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIGINT, BIT, INT, LSN, SYSNAME, TsqlType

@@ -8,7 +8,7 @@ from sqlserver_emulator.cdc.manual_procedures import MANUAL_PROCEDURES
 from sqlserver_emulator.cdc.reports import REPORTS
 from sqlserver_emulator.cdc.table_procedures import TABLE_PROCEDURES
 from sqlserver_emulator.cdc.wrappers import GENERATE_WRAPPER
-from sqlserver_emulator.engine.contract import ProcedureRegistry
+from sqlserver_emulator.contract import ProcedureRegistry
 
 PROCEDURES: ProcedureRegistry = {
     procedure.name: procedure

@@ -9,7 +9,7 @@ from sqlserver_emulator.cdc.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error, is_cdc_error
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.engine.contract import ProcedureCall
+from sqlserver_emulator.contract import ProcedureCall
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import TsqlType

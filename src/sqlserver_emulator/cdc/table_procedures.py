@@ -41,7 +41,7 @@ from sqlserver_emulator.cdc.results import (
     text_argument,
 )
 from sqlserver_emulator.cdc.source import SourceTable, find_table
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event

@@ -13,11 +13,11 @@ from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error, is_cdc_error
 from sqlserver_emulator.cdc.reports import read_visible_instances
 from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event
-from sqlserver_emulator.tsql.lexer import quote_string
+from sqlserver_emulator.syntax.lexer import quote_string
 from sqlserver_emulator.types import BIT, LSN, NVARCHAR_MAX, SYSNAME, TsqlType
 
 _COLUMNS: tuple[ResultColumn, ...] = (("function_name", TsqlType("nvarchar", 145)), ("create_script", NVARCHAR_MAX))

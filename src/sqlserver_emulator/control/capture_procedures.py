@@ -16,6 +16,7 @@ from sqlserver_emulator.cdc.lsn import LSN_BYTES
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import (
     control_procedure,
     existing_database,
@@ -28,7 +29,6 @@ from sqlserver_emulator.control.calls import (
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.control.restore import restore_to
 from sqlserver_emulator.control.restored_rows import RestoreError
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIGINT, BIT, LSN, SYSNAME, TsqlType
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from sqlserver_emulator.contract import StatementResult
 from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind
 from sqlserver_emulator.control.statement_databases import databases_of, written_database
-from sqlserver_emulator.engine.contract import StatementResult
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
 from sqlserver_emulator.events import Rows, RowsArrow

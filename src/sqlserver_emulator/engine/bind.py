@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlserver_emulator.engine.contract import Variables
+from sqlserver_emulator.contract import Variables
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource
 from sqlserver_emulator.errors import SqlServerError

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sqlserver_emulator.contract import EngineSession, StatementResult
 from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.contract import EngineSession, StatementResult
 from sqlserver_emulator.engine.copy_text import DEFAULT, NULL, copy_options, copy_pieces
 from sqlserver_emulator.engine.deferred import DeferredUpdates
 from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG

@@ -14,8 +14,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from sqlserver_emulator.contract import REQUIRED, Parameter
 from sqlserver_emulator.engine.catalog_cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
-from sqlserver_emulator.engine.contract import REQUIRED, Parameter
 from sqlserver_emulator.engine.translation import (
     READ_ONLY,
     CatalogColumn,

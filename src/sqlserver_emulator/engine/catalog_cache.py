@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from sqlserver_emulator.engine.contract import DeclaredType
+from sqlserver_emulator.contract import DeclaredType
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import (
     SYSTEM,

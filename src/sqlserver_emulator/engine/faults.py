@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from sqlserver_emulator.engine.contract import StatementResult
+from sqlserver_emulator.contract import StatementResult
 
 
 class StatementFaults(Protocol):

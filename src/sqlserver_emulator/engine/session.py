@@ -14,12 +14,12 @@ from typing import TypeVar
 import psycopg
 from psycopg.pq.abc import PGresult
 
+from sqlserver_emulator.contract import BulkTarget, DeclaredType, Parameter, StatementResult, Variables
 from sqlserver_emulator.engine import bind, result_types
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.bulk import BulkLoader, PostgresBulkTarget, find_target
 from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.constraint_names import ConstraintLookup
-from sqlserver_emulator.engine.contract import BulkTarget, DeclaredType, Parameter, StatementResult, Variables
 from sqlserver_emulator.engine.convert import convert
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.deferred import DeferredUpdates

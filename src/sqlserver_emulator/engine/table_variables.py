@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
+from sqlserver_emulator.engine.catalog import SessionCatalog
+from sqlserver_emulator.engine.catalog_cache import Relation
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import CatalogObject
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.access import SessionAccess
-    from sqlserver_emulator.engine.catalog_cache import Relation
 
 _DECLARED: Final = re.compile(r"CREATE TABLE (@\S+) \(")
 _DROPPED: Final = re.compile(r"DROP TABLE IF EXISTS (@\S+)")
@@ -30,10 +29,19 @@ def variable_name(name: str, depth: int, declaration: str) -> str:
     return postgres_name(f"{name}~{depth}~{zlib.crc32(declaration.encode()):08x}")
 
 
+class CatalogAccess(Protocol):
+    """The part of SessionAccess that is used."""
+
+    @property
+    def catalog(self) -> SessionCatalog: ...
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+
+
 class TableVariables:
     """Of one session. Statements are those that the interpreter makes of DECLARE and of a scope's end."""
 
-    def __init__(self, access: SessionAccess) -> None:
+    def __init__(self, access: CatalogAccess) -> None:
         self._access = access
         self._left: dict[_Key, Relation] = {}
         self._used: dict[tuple[str, int], _Key] = {}

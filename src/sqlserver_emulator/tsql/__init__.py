@@ -1,3 +1,3 @@
-"""The T-SQL batch interpreter: lexer, statement splitter, control flow, variables, procedure calls, transactions.
+"""The T-SQL batch interpreter: control flow, variables, procedure calls, transactions.
 
-What a single SQL statement means is the engine's business (``engine.contract``)."""
+``syntax`` splits a batch into statements; what a single SQL statement means is the engine's business (``contract``)."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlserver_emulator.engine.contract import REQUIRED, Parameter
+from sqlserver_emulator.contract import REQUIRED, Parameter
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.statements import ParameterDeclaration
 from sqlserver_emulator.tsql.faults import CallError
-from sqlserver_emulator.tsql.statements import ParameterDeclaration
 from sqlserver_emulator.types import TsqlType
 
 Convert = Callable[[object, TsqlType], object]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sqlserver_emulator.engine.contract import BulkTarget
+from sqlserver_emulator.contract import BulkTarget
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Command, Event, StatementDone
+from sqlserver_emulator.syntax.statements import InsertBulk
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.statements import InsertBulk
 from sqlserver_emulator.tsql.transactions import doomed_error
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.types import TsqlType

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure, Variable
+from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.lexer import quote_identifier
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.parsing.modules import parse_procedure
+from sqlserver_emulator.syntax.statements import Name
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, given_to
 from sqlserver_emulator.tsql.catalog.registry import REFUSED
 from sqlserver_emulator.tsql.faults import RaisedError
-from sqlserver_emulator.tsql.lexer import quote_identifier
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.execute import take_name
-from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
-from sqlserver_emulator.tsql.statements import Name
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import TsqlType
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from sqlserver_emulator.engine.contract import StatementResult
+from sqlserver_emulator.contract import StatementResult
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     Column,

@@ -5,31 +5,20 @@ Global cursors belong to the session, local ones to the scope that declared them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Variable
+from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ResultStart, Rows, StatementDone
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.opened_cursor import OpenedCursor
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.types import BIGINT
 
 _FETCHED: Final = 0
 _BEYOND: Final = -1
-
-
-@dataclass(slots=True)
-class OpenedCursor:
-    """``position``: of the row fetched last, from 1; 0 is before the first. ``captured`` None: it is not open."""
-
-    query: str
-    variables: dict[str, Variable]
-    scrolls: bool
-    captured: CapturedRows | None = None
-    position: int = 0
 
 
 class Cursors:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Variable
+from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ResultStart, StatementDone
 from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.parsing.procedure import parse_parameters
+from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
-from sqlserver_emulator.tsql.parsing.procedure import parse_parameters
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
-from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import INT
 

@@ -8,7 +8,7 @@ from functools import partial
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ReturnStatus, StatementDone
 from sqlserver_emulator.session import RpcArgument
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
 from sqlserver_emulator.tsql.captured_rows import CapturedRows
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlserver_emulator.engine.contract import EngineSession, ProcedureRegistry
+from sqlserver_emulator.contract import EngineSession, ProcedureRegistry
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
 from sqlserver_emulator.session import RpcArgument
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.bulk import BulkLoads
 from sqlserver_emulator.tsql.calls import Calls, parse_name
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
-from sqlserver_emulator.engine.contract import Variable
+from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, Info, StatementDone
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.statements import Batch, Statement
 from sqlserver_emulator.tsql.faults import (
     TERMINATED,
     TERMINATED_TEXT,
@@ -27,9 +29,7 @@ from sqlserver_emulator.tsql.faults import (
     nested_too_deeply,
     weigh,
 )
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.statements import Batch, Statement
 from sqlserver_emulator.tsql.user_types import declare
 from sqlserver_emulator.types import INT
 

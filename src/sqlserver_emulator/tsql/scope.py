@@ -6,19 +6,16 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from sqlserver_emulator.engine.contract import EngineSession, Variable
+from sqlserver_emulator.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import DatabaseChanged, Event
+from sqlserver_emulator.syntax.statements import Expression
+from sqlserver_emulator.tsql.opened_cursor import OpenedCursor
 from sqlserver_emulator.tsql.options import Options
-from sqlserver_emulator.tsql.statements import Expression
 from sqlserver_emulator.tsql.system_variables import SystemVariables
 from sqlserver_emulator.tsql.transactions import Transactions
 from sqlserver_emulator.types import TsqlType
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.tsql.cursors import OpenedCursor
 
 
 class Outcome(Enum):

@@ -14,15 +14,15 @@ from typing import Final
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command, ErrorRaised, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.binding import leading
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls
 from sqlserver_emulator.tsql.captured_rows import CapturedRows
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql, Template, template_of
 from sqlserver_emulator.tsql.fetch_window import FORWARD, FetchType, Window
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
-from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.types import INT, TsqlType
 
 _FIRST_HANDLE: Final = 180150003

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from sqlserver_emulator.engine.contract import StatementResult, Variable
+from sqlserver_emulator.contract import StatementResult, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, RowsArrow, StatementDone
+from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.catalog import described_function
 from sqlserver_emulator.tsql.faults import BatchEnd
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.statements import Sql
 from sqlserver_emulator.tsql.text_size import UNLIMITED, cut_texts
 from sqlserver_emulator.tsql.transactions import doomed_error
 from sqlserver_emulator.tsql.triggers import TriggerRunner

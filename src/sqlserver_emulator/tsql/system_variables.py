@@ -6,7 +6,7 @@ Functions without arguments that ask for session state arrive as variables too: 
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.contract import Variable
+from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.tsql import server_facts
 from sqlserver_emulator.types import BIGINT, INT, SMALLINT, TsqlType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from sqlserver_emulator.engine.contract import EngineSession
+from sqlserver_emulator.contract import EngineSession
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event, TransactionAction, TransactionChanged
 from sqlserver_emulator.tsql.system_variables import SystemVariables

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
-from sqlserver_emulator.engine.contract import TableChange, TriggerSource
+from sqlserver_emulator.contract import TableChange, TriggerSource
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.syntax.parsing.modules import parse_trigger
 from sqlserver_emulator.tsql.calls import Calls
 from sqlserver_emulator.tsql.faults import Origin, RaisedError
-from sqlserver_emulator.tsql.parsing.trigger import parse_trigger
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Scope, SessionState
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlserver_emulator.engine.contract import DeclaredType, EngineSession, Variable
+from sqlserver_emulator.contract import DeclaredType, EngineSession, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.syntax.parsing.data_types import is_user_made, unknown_type
+from sqlserver_emulator.syntax.statements import Declaration
 from sqlserver_emulator.tsql.binding import Bound, Formal
-from sqlserver_emulator.tsql.parsing.data_types import is_user_made, unknown_type
 from sqlserver_emulator.tsql.scope import Scope
-from sqlserver_emulator.tsql.statements import Declaration
 from sqlserver_emulator.types import TsqlType
 
 TABLE: Final = TsqlType("table")

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, DatabaseChanged, Event, Info, StatementDone
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.syntax.parsing.settings import SWITCHES
 from sqlserver_emulator.tsql.faults import FATAL_SEVERITY, BatchEnd, Origin
-from sqlserver_emulator.tsql.parsing.settings import SWITCHES
 from sqlserver_emulator.tsql.raiserror import format_message
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps

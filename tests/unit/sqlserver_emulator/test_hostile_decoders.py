@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sqlserver_emulator.channel import Channel
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.limits import Allowance, Capacity, Limits
+from sqlserver_emulator.syntax import lexer
 from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_message
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.rpc import MOST_PARAMETERS, parse_calls
-from sqlserver_emulator.tsql import lexer
 
 CORPUS = sorted((Path(__file__).parents[3] / "fuzz" / "corpus").iterdir())
 HEADERS = struct.pack("<IIHQI", 22, 18, 2, 0, 1)

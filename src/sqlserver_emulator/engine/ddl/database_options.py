@@ -12,7 +12,7 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import postgres_schema, qualified, quote
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _SWITCHES = {
     "ALLOW_SNAPSHOT_ISOLATION": "snapshot_isolation_state = CASE WHEN $2 = 'ON' THEN 1 ELSE 0 END",

@@ -22,8 +22,8 @@ from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quo
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import CatalogColumn, Translated
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.parsing.function import parse_function
-from sqlserver_emulator.tsql.statements import Batch, Function, ParameterDeclaration
+from sqlserver_emulator.syntax.parsing.modules import parse_function
+from sqlserver_emulator.syntax.statements import Batch, Function, ParameterDeclaration
 from sqlserver_emulator.types import TsqlType
 
 _FUNCTION = """

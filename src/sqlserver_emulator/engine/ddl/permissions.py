@@ -17,7 +17,7 @@ from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _TABLE_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES"}
 _EVERYTHING = {"ALL", "ALL PRIVILEGES", "CONTROL"}

@@ -20,8 +20,8 @@ from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject, LiteralParameter, Translated
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql import statements as nodes
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import INT, SMALLINT, TsqlType
 
 _PLACE: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)""")

@@ -10,8 +10,8 @@ from sqlserver_emulator.engine.names import postgres_schema, quote
 from sqlserver_emulator.engine.security import new_salt, password_hash
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.lexer import NSTRING, STRING, string_value
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.lexer import NSTRING, STRING, string_value
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _PRINCIPAL = """
 SELECT p.database_id, p.principal_id, p.name, p.type, p.postgres_role, p.is_fixed_role FROM emulator.principals p

@@ -6,8 +6,8 @@ from sqlserver_emulator.engine.ddl import rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.parsing.data_types import unknown_type
-from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
+from sqlserver_emulator.syntax.parsing.data_types import unknown_type
+from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.types import TsqlType
 
 _PROCEDURE = """

@@ -14,7 +14,7 @@ from sqlserver_emulator.engine.ddl.declarations import (
 from sqlserver_emulator.engine.ddl.read_table import TableElementReader, TypeReader
 from sqlserver_emulator.engine.ddl.reading import expect_end, skip_storage_options
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_column_names, take_name
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from sqlserver_emulator.engine.ddl.reading import (
     take_parenthesised,
 )
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql import lexer
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax import lexer
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
 
 TypeReader = Callable[[Cursor], tuple[TsqlType, int | None, bool | None]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 
 from sqlserver_emulator.engine.ddl.declarations import IndexColumn, ObjectName
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql.lexer import (
+from sqlserver_emulator.syntax.lexer import (
     DECIMAL,
     FLOAT,
     IDENTIFIERS,
@@ -17,7 +17,7 @@ from sqlserver_emulator.tsql.lexer import (
     identifier_value,
     tokenize,
 )
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
 _REFUSED_OPTIONS = {

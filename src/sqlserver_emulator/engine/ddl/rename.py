@@ -9,7 +9,7 @@ from sqlserver_emulator.engine.ddl.table_sql import column_name
 from sqlserver_emulator.engine.names import index_name, postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.lexer import identifier_value, tokenize
+from sqlserver_emulator.syntax.lexer import identifier_value, tokenize
 
 _OBJECT = """
 SELECT object_id, type, name, postgres_name, parent_object_id FROM emulator.objects

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sqlserver_emulator.contract import StatementResult, Variables
 from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.contract import StatementResult, Variables
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.ddl.permissions import may_alter
 from sqlserver_emulator.engine.ddl.principals import change_membership
@@ -18,8 +18,8 @@ from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.translation import StatementTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.lexer import quote_string
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.lexer import quote_string
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _DDL = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|DENY|ENABLE|DISABLE|SET\s+IDENTITY_INSERT)\b",

@@ -32,9 +32,9 @@ from sqlserver_emulator.engine.translation import (
     Translated,
 )
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.lexer import tokenize
-from sqlserver_emulator.tsql.parsing import data_types
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.lexer import tokenize
+from sqlserver_emulator.syntax.parsing import data_types
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
 
 _SCHEMA = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sqlserver_emulator.contract import StatementResult, Variables
 from sqlserver_emulator.engine import bind, result_types
-from sqlserver_emulator.engine.contract import StatementResult, Variables
 from sqlserver_emulator.engine.ddl import tables
 from sqlserver_emulator.engine.ddl.declarations import ColumnDeclaration, TableDeclaration
 from sqlserver_emulator.engine.ddl.reading import take_name
@@ -13,7 +13,7 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 MAYBE_SELECT_INTO = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b.*\bINTO\b", re.IGNORECASE | re.DOTALL)
 

@@ -10,8 +10,8 @@ from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.lexer import INTEGER
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.lexer import INTEGER
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import BIGINT, TsqlType
 
 _SEQUENCE = """

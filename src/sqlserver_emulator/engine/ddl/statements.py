@@ -34,8 +34,8 @@ from sqlserver_emulator.engine.ddl.reading import (
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.parsing.boundaries import skip_parentheses
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.boundaries import skip_parentheses
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
 
 Statement = Callable[[DdlScope, Cursor], Command]

@@ -12,7 +12,7 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _FIND = """
 SELECT o.object_id FROM emulator.synonyms y JOIN emulator.objects o ON o.object_id = y.object_id

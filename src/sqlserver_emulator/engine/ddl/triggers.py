@@ -13,8 +13,8 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import qualified
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.parsing.trigger import parse_trigger
-from sqlserver_emulator.tsql.statements import Name
+from sqlserver_emulator.syntax.parsing.modules import parse_trigger
+from sqlserver_emulator.syntax.statements import Name
 
 _TRIGGER = """
 SELECT t.object_id, t.parent_object_id FROM emulator.triggers t JOIN emulator.objects o ON o.object_id = t.object_id

@@ -18,7 +18,7 @@ from sqlglot.tokens import Token, TokenType
 
 from sqlserver_emulator.engine.translate.token_merging import merge_tokens
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.parsing.keywords import RESERVED
+from sqlserver_emulator.syntax.parsing.keywords import RESERVED
 
 START = "start"
 """Meta key: offset of a literal's first character in the statement text."""

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from sqlserver_emulator.engine.contract import EngineSession, Variable, Variables
+from sqlserver_emulator.contract import EngineSession, Variable, Variables
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import statements as nodes
+from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.syntax.lexer import VARIABLE, Token, tokenize
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.parsing.modules import parse_procedure
+from sqlserver_emulator.syntax.parsing.procedure import parse_parameters
+from sqlserver_emulator.syntax.statements import Batch, Statement
 from sqlserver_emulator.tsql.catalog.type_facts import SYSTEM_TYPE_IDS
-from sqlserver_emulator.tsql.lexer import VARIABLE, Token, tokenize
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
-from sqlserver_emulator.tsql.parsing.procedure import parse_parameters, parse_procedure
-from sqlserver_emulator.tsql.statements import Batch, Statement
 
 _DEEPEST: Final = 32
 _TYPE_WORDS: Final = frozenset(name.upper() for name in SYSTEM_TYPE_IDS) | {"TABLE", "CURSOR", "TIMESTAMP"}

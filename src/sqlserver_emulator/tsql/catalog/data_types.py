@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Column, Event
 from sqlserver_emulator.tsql.catalog.odbc_types import BY_NAME, OdbcType
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, result_set, smallints

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.engine.contract import EngineSession
+from sqlserver_emulator.contract import EngineSession
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column
+from sqlserver_emulator.syntax.lexer import quote_identifier, quote_string
+from sqlserver_emulator.syntax.parsing.boundaries import skip_parentheses
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.tsql.catalog.batch_analysis import analyze
 from sqlserver_emulator.tsql.catalog.describing import RESULT_COLUMNS, first_result, result_row
 from sqlserver_emulator.tsql.catalog.queries import Row
-from sqlserver_emulator.tsql.lexer import quote_identifier, quote_string
-from sqlserver_emulator.tsql.parsing.boundaries import skip_parentheses
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
 from sqlserver_emulator.types import INT, NVARCHAR_4000, TsqlType
 
 NAME: Final = "dm_exec_describe_first_result_set"

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.engine.contract import EngineSession, Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import EngineSession, Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Event
+from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tds.type_info import is_character
-from sqlserver_emulator.tsql import statements as nodes
 from sqlserver_emulator.tsql.catalog.batch_analysis import AnalyzedBatch, Step, analyze, called_procedure, steps
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, result_set, smallints
 from sqlserver_emulator.tsql.catalog.type_facts import SYSNAME_TYPE_ID, TypeFacts, wire_collation, wire_type

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Event, Info
+from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, query, result_set
-from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
 from sqlserver_emulator.types import DATETIME, INT, NVARCHAR_4000, TsqlType
 
 _OBJECT_NAME: Final = TsqlType("nvarchar", 776)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Column, Event
+from sqlserver_emulator.syntax.parsing.modules import parse_procedure
+from sqlserver_emulator.syntax.statements import ParameterDeclaration
 from sqlserver_emulator.tsql.catalog.odbc_types import OdbcType, describe_type
 from sqlserver_emulator.tsql.catalog.queries import (
     NAME,
@@ -20,8 +22,6 @@ from sqlserver_emulator.tsql.catalog.queries import (
     result_set,
     smallints,
 )
-from sqlserver_emulator.tsql.parsing.procedure import parse_procedure
-from sqlserver_emulator.tsql.statements import ParameterDeclaration
 from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
 
 _PROCEDURE_COLUMNS: Final = [

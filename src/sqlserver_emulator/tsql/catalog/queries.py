@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlserver_emulator.engine.contract import ProcedureCall, Variable
+from sqlserver_emulator.contract import ProcedureCall, Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import INT, SMALLINT, SYSNAME, TsqlType

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlserver_emulator.engine.contract import ProcedureRegistry
+from sqlserver_emulator.contract import ProcedureRegistry
+from sqlserver_emulator.syntax.parsing.keywords import word_set
 from sqlserver_emulator.tsql.catalog.collations import SP_TABLECOLLATIONS_100
 from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
@@ -18,7 +19,6 @@ from sqlserver_emulator.tsql.catalog.session_context import SP_SET_SESSION_CONTE
 from sqlserver_emulator.tsql.catalog.special_columns import SP_SPECIAL_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATISTICS_100
 from sqlserver_emulator.tsql.catalog.tables import SP_TABLES
-from sqlserver_emulator.tsql.parsing.keywords import word_set
 
 REFUSED: Final = word_set(
     """sp_addextendedproperty sp_addlinkedserver sp_addlogin sp_addmessage sp_addsrvrolemember sp_addtype

@@ -23,8 +23,8 @@ from sqlserver_emulator.engine.ddl.read_table import read_create_table
 from sqlserver_emulator.engine.ddl.reading import default_definition, parenthesised, take_name
 from sqlserver_emulator.engine.ddl.select_into import find_into
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_type
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.data_types import take_type
 from sqlserver_emulator.types import TsqlType
 
 

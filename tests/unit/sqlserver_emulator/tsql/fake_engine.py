@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
-from sqlserver_emulator.engine.contract import DeclaredType, Parameter, SessionValues, StatementResult, Variables
+from sqlserver_emulator.contract import DeclaredType, Parameter, SessionValues, StatementResult, Variables
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import INT, TsqlType

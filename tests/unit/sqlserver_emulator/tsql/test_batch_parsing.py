@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import statements as nodes
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
-from sqlserver_emulator.tsql.statements import Statement
+from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.statements import Statement
 
 
 def show(statement: Statement) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from fake_engine import FakeEngine
 
-from sqlserver_emulator.engine.contract import StatementResult, Variables
+from sqlserver_emulator.contract import StatementResult, Variables
 from sqlserver_emulator.events import Command, ErrorRaised, ResultStart, Rows
 from sqlserver_emulator.tsql.interpreter import TsqlSession
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from fake_engine import FakeEngine, broken_rows, rows
 
-from sqlserver_emulator.engine.contract import StatementResult
+from sqlserver_emulator.contract import StatementResult
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     Command,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import lexer
-from sqlserver_emulator.tsql.lexer import Token, tokenize
+from sqlserver_emulator.syntax import lexer
+from sqlserver_emulator.syntax.lexer import Token, tokenize
 
 PIECES = [
     "SELECT", "x_1", "[a]]b]", '"q""r"', "'it''s'", "N'é'", "0xFF", "0x", "12", "1.5", ".5", "1e5", "2E-3", "@v",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
-from sqlserver_emulator.tsql.parsing.function import parse_function
-from sqlserver_emulator.tsql.parsing.trigger import parse_trigger
-from sqlserver_emulator.tsql.statements import DeclareCursor, FetchCursor, If, Sql
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.parsing.modules import parse_function, parse_trigger
+from sqlserver_emulator.syntax.statements import DeclareCursor, FetchCursor, If, Sql
 from sqlserver_emulator.types import INT, TsqlType
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.parsing.batch import parse_batch
-from sqlserver_emulator.tsql.statements import InsertBulk, Name
+from sqlserver_emulator.syntax.parsing.batch import parse_batch
+from sqlserver_emulator.syntax.statements import InsertBulk, Name
 from sqlserver_emulator.types import TsqlType
 
 

@@ -7,7 +7,7 @@ import pytest
 from fake_engine import FakeEngine, rows
 from test_interpreter import brief
 
-from sqlserver_emulator.engine.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     ErrorRaised,

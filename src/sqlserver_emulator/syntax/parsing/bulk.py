@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlserver_emulator.tsql.lexer import INTEGER, identifier_value
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_type
-from sqlserver_emulator.tsql.parsing.execute import take_name
-from sqlserver_emulator.tsql.statements import InsertBulk
+from sqlserver_emulator.syntax.lexer import INTEGER, identifier_value
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.data_types import take_type
+from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.statements import InsertBulk
 from sqlserver_emulator.types import TsqlType
 
 _OPTIONS: Final = frozenset(("CHECK_CONSTRAINTS", "FIRE_TRIGGERS", "KEEP_NULLS", "TABLOCK"))

@@ -5,10 +5,10 @@ ODBC's `{call p (…)}`, which drivers that do not know it send as it is.
 from __future__ import annotations
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import GLOBAL, IDENTIFIERS, INTEGER, LITERALS, NAME, VARIABLE, identifier_value
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.expressions import expression_of, literal_of, take_expression
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import GLOBAL, IDENTIFIERS, INTEGER, LITERALS, NAME, VARIABLE, identifier_value
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.expressions import expression_of, literal_of, take_expression
+from sqlserver_emulator.syntax.statements import (
     Argument,
     Execute,
     ExecuteText,

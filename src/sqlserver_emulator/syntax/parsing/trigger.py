@@ -11,29 +11,31 @@ from functools import lru_cache
 from typing import Final
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, identifier_value, tokenize
-from sqlserver_emulator.tsql.parsing.batch import take_batch
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.execute import take_name
-from sqlserver_emulator.tsql.statements import Trigger
+from sqlserver_emulator.syntax.lexer import IDENTIFIERS, identifier_value, tokenize
+from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
+from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.statements import Trigger
 
 _EVENTS: Final = ("INSERT", "UPDATE", "DELETE")
 _BYTE: Final = 8
 
 
 @lru_cache(512)
-def parse_trigger(
-    source: str, updated: frozenset[str] | None = None, columns: tuple[tuple[str, int], ...] = ()
+def read_trigger(
+    source: str,
+    take_batch: TakeBatch,
+    updated: frozenset[str] | None = None,
+    columns: tuple[tuple[str, int], ...] = (),
 ) -> Trigger:
-    """The parsed text of a trigger.
+    """Return the parsed text of a trigger, whose body ``take_batch`` takes.
 
     ``updated``: lower-case names of the columns that the statement assigned, None for all (INSERT). ``columns``: lower-
     case name and id of each column of the table.
     """
-    return take_trigger(Cursor(_with_answers(source, updated, dict(columns))))
+    return _take_trigger(Cursor(_with_answers(source, updated, dict(columns))), take_batch)
 
 
-def take_trigger(cursor: Cursor) -> Trigger:
+def _take_trigger(cursor: Cursor, take_batch: TakeBatch) -> Trigger:
     if cursor.expect_one_of(("CREATE", "ALTER")) == "CREATE":
         cursor.accept("OR", "ALTER")
     cursor.expect("TRIGGER")

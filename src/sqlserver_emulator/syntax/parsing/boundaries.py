@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.tsql.lexer import Token
-from sqlserver_emulator.tsql.parsing.keywords import STARTERS
+from sqlserver_emulator.syntax.lexer import Token
+from sqlserver_emulator.syntax.parsing.keywords import STARTERS
 
 DML: Final = frozenset(("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"))
 SET_OPERATORS: Final = frozenset(("UNION", "ALL", "EXCEPT", "INTERSECT"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlserver_emulator.tsql.lexer import VARIABLE
-from sqlserver_emulator.tsql.parsing.boundaries import SqlScan
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.expressions import expression_of
-from sqlserver_emulator.tsql.parsing.keywords import word_set
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.parsing.boundaries import SqlScan
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.expressions import expression_of
+from sqlserver_emulator.syntax.parsing.keywords import word_set
+from sqlserver_emulator.syntax.statements import (
     CloseCursor,
     DeallocateCursor,
     DeclareCursor,

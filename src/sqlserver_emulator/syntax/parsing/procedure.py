@@ -5,20 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import VARIABLE
-from sqlserver_emulator.tsql.parsing.batch import take_batch
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_parameter_type
-from sqlserver_emulator.tsql.parsing.execute import take_name
-from sqlserver_emulator.tsql.parsing.expressions import literal_of
-from sqlserver_emulator.tsql.statements import Literal, ParameterDeclaration, Procedure
+from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
+from sqlserver_emulator.syntax.parsing.data_types import take_parameter_type
+from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.parsing.expressions import literal_of
+from sqlserver_emulator.syntax.statements import Literal, ParameterDeclaration, Procedure
 from sqlserver_emulator.types import TsqlType
-
-
-@lru_cache(512)
-def parse_procedure(source: str) -> Procedure:
-    """The parsed text of a stored procedure (CREATE, CREATE OR ALTER, ALTER)."""
-    return take_procedure(Cursor(source))
 
 
 @lru_cache(2048)
@@ -31,7 +24,8 @@ def parse_parameters(text: str) -> tuple[ParameterDeclaration, ...]:
     return parameters
 
 
-def take_procedure(cursor: Cursor) -> Procedure:
+def take_procedure(cursor: Cursor, take_batch: TakeBatch) -> Procedure:
+    """Take CREATE or ALTER PROCEDURE; ``take_batch`` takes the body."""
     if cursor.expect_one_of(("CREATE", "ALTER")) == "CREATE":
         cursor.accept("OR", "ALTER")
     cursor.expect_one_of(("PROCEDURE", "PROC"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import VARIABLE
-from sqlserver_emulator.tsql.parsing.boundaries import expression_end, skip_parentheses
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.expressions import take_expression
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.parsing.boundaries import expression_end, skip_parentheses
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.expressions import take_expression
+from sqlserver_emulator.syntax.statements import (
     BeginTransaction,
     Break,
     CommitTransaction,

@@ -11,13 +11,16 @@ from functools import lru_cache
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import NAME, Token
-from sqlserver_emulator.tsql.parsing import assignment, bulk, cursors, execute, settings, simple
-from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, is_module
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.expressions import take_condition
-from sqlserver_emulator.tsql.parsing.keywords import word_set
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import NAME, Token
+from sqlserver_emulator.syntax.parsing import assignment, bulk, cursors, execute, settings, simple
+from sqlserver_emulator.syntax.parsing.boundaries import SqlScan, is_module
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.expressions import take_condition
+from sqlserver_emulator.syntax.parsing.function import take_function
+from sqlserver_emulator.syntax.parsing.keywords import word_set
+from sqlserver_emulator.syntax.parsing.procedure import take_procedure
+from sqlserver_emulator.syntax.parsing.trigger import read_trigger
+from sqlserver_emulator.syntax.statements import (
     Batch,
     Block,
     If,
@@ -175,19 +178,13 @@ def _check_module(cursor: Cursor, start: int, end: int) -> int:
     while tokens[end - 1].word == ";":
         end -= 1
     if kind in ("PROCEDURE", "PROC"):
-        from sqlserver_emulator.tsql.parsing.procedure import take_procedure  # noqa: PLC0415  (parses bodies by us)
-
         cursor.at = start
-        take_procedure(cursor)
+        take_procedure(cursor, take_batch)
     elif kind == "FUNCTION":
-        from sqlserver_emulator.tsql.parsing.function import take_function  # noqa: PLC0415
-
         cursor.at = start
-        take_function(cursor)
+        take_function(cursor, take_batch)
     elif kind == "TRIGGER":
-        from sqlserver_emulator.tsql.parsing.trigger import parse_trigger  # noqa: PLC0415
-
-        parse_trigger(cursor.text)
+        read_trigger(cursor.text, take_batch)
     return end
 
 

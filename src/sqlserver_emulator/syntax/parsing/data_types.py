@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import lexer
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, identifier_value
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.keywords import word_set
+from sqlserver_emulator.syntax import lexer
+from sqlserver_emulator.syntax.lexer import IDENTIFIERS, identifier_value
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.keywords import word_set
 from sqlserver_emulator.types import MAX_LENGTH, SYSNAME, TsqlType
 
 _PLAIN: Final = {

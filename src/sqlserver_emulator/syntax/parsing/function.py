@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql.lexer import VARIABLE
-from sqlserver_emulator.tsql.parsing.batch import take_batch
-from sqlserver_emulator.tsql.parsing.boundaries import skip_parentheses
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_parameter_type
-from sqlserver_emulator.tsql.parsing.execute import take_name
-from sqlserver_emulator.tsql.parsing.procedure import take_parameters
-from sqlserver_emulator.tsql.parsing.settings import take_table_declaration
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.parsing.boundaries import skip_parentheses
+from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
+from sqlserver_emulator.syntax.parsing.data_types import take_parameter_type
+from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.parsing.procedure import take_parameters
+from sqlserver_emulator.syntax.parsing.settings import take_table_declaration
+from sqlserver_emulator.syntax.statements import (
     Batch,
     Block,
     Execute,
@@ -31,13 +30,11 @@ from sqlserver_emulator.tsql.statements import (
 from sqlserver_emulator.types import TsqlType
 
 
-def parse_function(source: str) -> Function:
-    """The parsed text of a function (CREATE, CREATE OR ALTER, ALTER)."""
-    return take_function(Cursor(source))
+def take_function(cursor: Cursor, take_batch: TakeBatch) -> Function:
+    """Take CREATE or ALTER FUNCTION; ``take_batch`` takes the body.
 
-
-def take_function(cursor: Cursor) -> Function:
-    """Raises the errors of the body, and 443, 444, 455 or 557 for what a function must not do."""
+    Raises the errors of the body, and 443, 444, 455 or 557 for what a function must not do.
+    """
     if cursor.expect_one_of(("CREATE", "ALTER")) == "CREATE":
         cursor.accept("OR", "ALTER")
     cursor.expect("FUNCTION")
@@ -55,16 +52,18 @@ def take_function(cursor: Cursor) -> Function:
         table = take_table_declaration(cursor, line, name)
         cursor.known.add(table.name)
         strict, bound = _take_options(cursor)
-        body = _take_body(cursor)
+        body = _take_body(cursor, take_batch)
         return Function(parameters, table=table, body=body, is_strict=strict, is_schema_bound=bound)
     returns = take_parameter_type(cursor)
-    return _take_scalar(cursor, parameters, returns)
+    return _take_scalar(cursor, parameters, returns, take_batch)
 
 
-def _take_scalar(cursor: Cursor, parameters: tuple[ParameterDeclaration, ...], returns: TsqlType) -> Function:
+def _take_scalar(
+    cursor: Cursor, parameters: tuple[ParameterDeclaration, ...], returns: TsqlType, take_batch: TakeBatch
+) -> Function:
     strict, bound = _take_options(cursor)
     line = cursor.line
-    body = _take_body(cursor)
+    body = _take_body(cursor, take_batch)
     last: Statement | None = body.statements[-1] if body.statements else None
     while isinstance(last, Block):
         last = last.statements[-1]
@@ -112,7 +111,7 @@ def _take_options(cursor: Cursor) -> tuple[bool, bool]:
             return strict, bound
 
 
-def _take_body(cursor: Cursor) -> Batch:
+def _take_body(cursor: Cursor, take_batch: TakeBatch) -> Batch:
     cursor.accept("AS")
     if cursor.word != "BEGIN":
         raise cursor.syntax_error()

@@ -10,11 +10,11 @@ from decimal import Decimal
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import lexer
-from sqlserver_emulator.tsql.lexer import Token, string_value
-from sqlserver_emulator.tsql.parsing.boundaries import expression_end
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.statements import Comparison, Condition, Expression, Literal
+from sqlserver_emulator.syntax import lexer
+from sqlserver_emulator.syntax.lexer import Token, string_value
+from sqlserver_emulator.syntax.parsing.boundaries import expression_end
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.statements import Comparison, Condition, Expression, Literal
 from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, TsqlType
 
 COMPARISONS: Final = frozenset(("=", "<>", "!=", "<", "<=", ">", ">=", "!<", "!>"))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sqlserver_emulator.tsql.lexer import VARIABLE
-from sqlserver_emulator.tsql.parsing.boundaries import expression_end
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.expressions import expression_of
-from sqlserver_emulator.tsql.statements import Assign, Expression, SetVariable
+from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.parsing.boundaries import expression_end
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.expressions import expression_of
+from sqlserver_emulator.syntax.statements import Assign, Expression, SetVariable
 
 ASSIGNMENTS: Final = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="))
 _ITEM_ENDS: Final = frozenset(

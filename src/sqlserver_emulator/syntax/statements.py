@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlserver_emulator.tsql.lexer import Token
+from sqlserver_emulator.syntax.lexer import Token
 from sqlserver_emulator.types import TsqlType
 
 

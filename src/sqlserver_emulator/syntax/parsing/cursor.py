@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, NAME, VARIABLE, Token, identifier_value, tokenize
-from sqlserver_emulator.tsql.parsing.keywords import RESERVED
-from sqlserver_emulator.tsql.statements import Declaration
+from sqlserver_emulator.syntax.lexer import IDENTIFIERS, NAME, VARIABLE, Token, identifier_value, tokenize
+from sqlserver_emulator.syntax.parsing.keywords import RESERVED
+from sqlserver_emulator.syntax.statements import Batch, Declaration
 
 END: str = "end"
 """Kind of the token after the last one; its word is empty, so no comparison ever meets it."""
@@ -123,3 +123,7 @@ def undeclared(token: Token, previous: str) -> SqlServerError:
         return SqlServerError(1087, message, severity=15, state=2, line=token.line)
     message = f'Must declare the scalar variable "{token.text}".'
     return SqlServerError(137, message, severity=15, state=2, line=token.line)
+
+
+TakeBatch = Callable[[Cursor], Batch]
+"""``batch.take_batch``, passed to the parsers of modules: their bodies are batches, and a batch may hold a module."""

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql.lexer import IDENTIFIERS, LITERALS, VARIABLE, identifier_value
-from sqlserver_emulator.tsql.parsing import cursors
-from sqlserver_emulator.tsql.parsing.assignment import ASSIGNMENTS, assigned
-from sqlserver_emulator.tsql.parsing.boundaries import SqlScan, skip_parentheses
-from sqlserver_emulator.tsql.parsing.cursor import Cursor
-from sqlserver_emulator.tsql.parsing.data_types import take_variable_type
-from sqlserver_emulator.tsql.parsing.expressions import expression_of, take_expression
-from sqlserver_emulator.tsql.parsing.keywords import word_set
-from sqlserver_emulator.tsql.statements import (
+from sqlserver_emulator.syntax.lexer import IDENTIFIERS, LITERALS, VARIABLE, identifier_value
+from sqlserver_emulator.syntax.parsing import cursors
+from sqlserver_emulator.syntax.parsing.assignment import ASSIGNMENTS, assigned
+from sqlserver_emulator.syntax.parsing.boundaries import SqlScan, skip_parentheses
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.data_types import take_variable_type
+from sqlserver_emulator.syntax.parsing.expressions import expression_of, take_expression
+from sqlserver_emulator.syntax.parsing.keywords import word_set
+from sqlserver_emulator.syntax.statements import (
     Block,
     Declaration,
     Declare,
