@@ -7,7 +7,6 @@ here knows is refused by name; nothing is passed through.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -28,20 +27,18 @@ from sqlserver_emulator.engine.translate.functions.aggregates import window, wit
 from sqlserver_emulator.engine.translate.functions.dates import at_time_zone
 from sqlserver_emulator.engine.translate.functions.json import JsonValue
 from sqlserver_emulator.engine.translate.functions.sequences import next_value
+from sqlserver_emulator.engine.translate.interfaces import Queries
 from sqlserver_emulator.engine.translate.scope import Scope, invalid_object
 from sqlserver_emulator.engine.translate.type_rules import TEXT, family
 from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import NVARCHAR_MAX, TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.queries import QueryTranslator
-
 
 class ExpressionTranslator:
     """Translates within one scope. ``queries`` translates the subqueries met on the way."""
 
-    def __init__(self, emission: Emission, scope: Scope, queries: QueryTranslator) -> None:
+    def __init__(self, emission: Emission, scope: Scope, queries: Queries) -> None:
         self.emission = emission
         self.scope = scope
         self.queries = queries

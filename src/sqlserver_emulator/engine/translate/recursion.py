@@ -6,19 +6,17 @@ of the session, because OPTION (MAXRECURSION) holds for the views and functions 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.clauses import column_list, renamed, select_from
 from sqlserver_emulator.engine.translate.emission import Emission
+from sqlserver_emulator.engine.translate.interfaces import Queries
 from sqlserver_emulator.engine.translate.rows import Query
 from sqlserver_emulator.engine.translate.scope import DEPTH, CommonTable, Scope, SourceColumn
 from sqlserver_emulator.engine.translate.type_rules import family, storage_type
 from sqlserver_emulator.errors import SqlServerError
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.queries import QueryTranslator
 
 _HIGHEST_LIMIT: Final = 32767
 _DEEPER: Final = (
@@ -44,7 +42,7 @@ def is_recursive(cte: exp.CTE) -> bool:
     return isinstance(cte.this, exp.Union) and bool(_references(cte.this.expression, cte.alias))
 
 
-def recursive_table(queries: QueryTranslator, cte: exp.CTE, sql_name: str, scope: Scope) -> str:
+def recursive_table(queries: Queries, cte: exp.CTE, sql_name: str, scope: Scope) -> str:
     """The anchor gives the columns their types; PostgreSQL wants the recursive part to have exactly those."""
     name = cte.alias
     body, members = _members(cte)
@@ -61,7 +59,7 @@ def recursive_table(queries: QueryTranslator, cte: exp.CTE, sql_name: str, scope
     return f"{sql_name}({listed}, {DEPTH}) AS ({first} UNION ALL {further})"
 
 
-def _step(queries: QueryTranslator, members: list[exp.Expression], table: CommonTable, scope: Scope) -> str:
+def _step(queries: Queries, members: list[exp.Expression], table: CommonTable, scope: Scope) -> str:
     """PostgreSQL takes one recursive reference only: several members work on each row of one."""
     if len(members) == 1:
         return _member(queries, members[0], table, scope).sql
@@ -71,7 +69,7 @@ def _step(queries: QueryTranslator, members: list[exp.Expression], table: Common
     return select_from("m.*", f"{table.sql_name} AS {row} CROSS JOIN LATERAL ({parts}) AS m")
 
 
-def _member(queries: QueryTranslator, member: exp.Expression, table: CommonTable, scope: Scope) -> Query:
+def _member(queries: Queries, member: exp.Expression, table: CommonTable, scope: Scope) -> Query:
     scope.ctes[table.name.lower()] = table
     query = queries.subquery(member, scope)
     if len(query.columns) != len(table.columns or ()):

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from sqlserver_emulator.engine.translate.clauses import output_names, select_from
 from sqlserver_emulator.engine.translate.comparisons import has_blanks_at_end, padded, unpadded
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.functions.metadata import VariantValue
 from sqlserver_emulator.engine.translate.scope import SourceColumn, quote
 from sqlserver_emulator.engine.translate.type_rules import is_fixed_text, is_text, storage_type, unify
-from sqlserver_emulator.engine.translate.values import Value
+from sqlserver_emulator.engine.translate.values import Value, VariantValue
 
 
 @dataclass(slots=True)

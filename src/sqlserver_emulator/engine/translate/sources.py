@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -19,6 +18,7 @@ from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 from sqlserver_emulator.engine.translate.functions.metadata import user_arguments
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, argument
 from sqlserver_emulator.engine.translate.inline_functions import function_columns
+from sqlserver_emulator.engine.translate.interfaces import Queries
 from sqlserver_emulator.engine.translate.openjson import OPENJSON_COLUMNS, openjson_rows
 from sqlserver_emulator.engine.translate.pivots import pivoted, tablesample
 from sqlserver_emulator.engine.translate.scope import DEPTH, Scope, Source, SourceColumn, invalid_object, quote
@@ -28,16 +28,13 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.queries import QueryTranslator
-
 _PLACEHOLDER = re.compile(r"\$(\d+)|('[^']*(?:''[^']*)*')")
 
 
 class SourceTranslator:
     """Translates FROM items into ``scope``, which then knows their columns."""
 
-    def __init__(self, queries: QueryTranslator, scope: Scope) -> None:
+    def __init__(self, queries: Queries, scope: Scope) -> None:
         self.queries = queries
         self.emission = queries.emission
         self.scope = scope
@@ -343,7 +340,7 @@ def table_parts(node: exp.Table) -> tuple[str, ...]:
     return (*parts, name)
 
 
-def resolve_table(queries: QueryTranslator, parts: tuple[str, ...]) -> CatalogObject:
+def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     """The table or view of a name. Raises 208, and 1087 for a table variable."""
     emission = queries.emission
     name = parts[-1]

@@ -100,6 +100,16 @@ class LiteralValue(Value):
         return self._bind(self.literal, LITERAL_CAST[self.literal.kind])
 
 
+class VariantValue(Value):
+    """A sql_variant, carried as text. ``base``: the storage type that it leaves the query with."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, sql: str, base: str) -> None:
+        super().__init__(sql, TsqlType("sql_variant"))
+        self.base = base
+
+
 class UndeclaredValue(Value):
     """A parameter without a type, as an untyped NULL. ``learn``: is told the types that it should have."""
 

@@ -1,22 +1,17 @@
 """T-SQL's built-in functions: which exist, and how a call is translated.
 
-The PostgreSQL side of them is engine/sql/functions.sql.
+The PostgreSQL side of them is engine/sql/functions_*.sql.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.functions import aggregates, dates, json, metadata, numbers, session, text
 from sqlserver_emulator.engine.translate.functions.registry import REFUSED, Function
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
 
 FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
@@ -32,7 +27,7 @@ FUNCTIONS: dict[str, Function] = {
 _XML_METHODS = ("value", "query", "nodes", "exist", "modify")
 
 
-def call(self: ExpressionTranslator, name: str, arguments: list[exp.Expression], *, quoted: bool = False) -> Value:
+def call(self: Expressions, name: str, arguments: list[exp.Expression], *, quoted: bool = False) -> Value:
     """`name(arguments)`. Raises 195 for a name that is no function, 174 and 189 for a wrong number of arguments."""
     folded = name.lower()
     function = None if quoted else FUNCTIONS.get(folded)
@@ -44,7 +39,7 @@ def call(self: ExpressionTranslator, name: str, arguments: list[exp.Expression],
     return function.handler(self, arguments)
 
 
-def call_qualified(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def call_qualified(self: Expressions, node: exp.Expression) -> Value:
     """`schema.f(…)` and `database.schema.f(…)`. Raises 4121 when there is no such function."""
     target = node
     names: list[exp.Expression] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -11,6 +10,7 @@ from sqlserver_emulator.engine.translate.clauses import unsupported_node
 from sqlserver_emulator.engine.translate.comparisons import distinct_key, padded
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import Function
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
     DECIMAL,
@@ -27,11 +27,7 @@ from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_4000, TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
-
-_Builder = Callable[["ExpressionTranslator", str, list[exp.Expression]], "Built"]
+_Builder = Callable[[Expressions, str, list[exp.Expression]], "Built"]
 Built = tuple[str, Callable[[str], str], "TsqlType | Callable[[], TsqlType | None] | None"]
 """The aggregate call, what is wrapped around it (around its OVER clause too), and its type."""
 
@@ -40,7 +36,7 @@ def _same(sql: str) -> str:
     return sql
 
 
-def _argument(self: ExpressionTranslator, node: exp.Expression, name: str) -> tuple[str, Value]:
+def _argument(self: Expressions, node: exp.Expression, name: str) -> tuple[str, Value]:
     """`DISTINCT ` or nothing, and the value."""
     distinct = ""
     if isinstance(node, exp.Distinct):
@@ -51,7 +47,7 @@ def _argument(self: ExpressionTranslator, node: exp.Expression, name: str) -> tu
     return distinct, value
 
 
-def _count(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _count(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     if isinstance(nodes[0], exp.Star):
         call = "count(*)"
     else:
@@ -62,7 +58,7 @@ def _count(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -
     return call, lambda sql: f"{sql}::int4", INT
 
 
-def _sum(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _sum(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     distinct, value = _argument(self, nodes[0], name)
     call = f"sum({distinct}{value.sql})"
     if value.kind == INTEGER:
@@ -73,7 +69,7 @@ def _sum(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> 
     return call, _same, lambda: summed(value.type) if value.type else None
 
 
-def _avg(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _avg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     distinct, value = _argument(self, nodes[0], name)
     call = f"avg({distinct}{value.sql})"
     if value.kind == INTEGER:
@@ -85,7 +81,7 @@ def _avg(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> 
     return call, lambda sql: f"{sql}::float8", FLOAT_TYPE
 
 
-def _extreme(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _extreme(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     distinct, value = _argument(self, nodes[0], name)
     type = value.type
     if type is not None and type.name == "bit":
@@ -95,19 +91,19 @@ def _extreme(self: ExpressionTranslator, name: str, nodes: list[exp.Expression])
 
 
 def _statistic(function: str) -> _Builder:
-    def build(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+    def build(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
         distinct, value = _argument(self, nodes[0], name)
         return f"{function}({distinct}{value.sql}::float8)", _same, FLOAT_TYPE
 
     return build
 
 
-def _checksum_agg(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _checksum_agg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     distinct, value = _argument(self, nodes[0], name)
     return f"tsql.checksum_agg({distinct}{value.sql}::int4)", _same, INT
 
 
-def _string_agg(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _string_agg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     distinct, value = _argument(self, nodes[0], name)
 
     def type() -> TsqlType:
@@ -117,15 +113,15 @@ def _string_agg(self: ExpressionTranslator, name: str, nodes: list[exp.Expressio
     return f"string_agg({distinct}{as_text(value)}, {self.text(nodes[1])})", _same, type
 
 
-def _approximate(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _approximate(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     return f"count(DISTINCT {distinct_key(self.value(nodes[0]))})", _same, BIGINT
 
 
-def _grouping(self: ExpressionTranslator, _name: str, nodes: list[exp.Expression]) -> Built:
+def _grouping(self: Expressions, _name: str, nodes: list[exp.Expression]) -> Built:
     return f"grouping({', '.join(_group_key(self, node) for node in nodes)})", _same, INT
 
 
-def _group_key(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _group_key(self: Expressions, node: exp.Expression) -> str:
     """The argument as GROUP BY has it."""
     grouped = self.scope.grouped_texts
     self.scope.grouped_texts = set()
@@ -134,16 +130,16 @@ def _group_key(self: ExpressionTranslator, node: exp.Expression) -> str:
     return padded(value) if value.sql in grouped else value.sql
 
 
-def _ranking(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _ranking(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     arguments = ", ".join(self.converted(node, INT) for node in nodes)
     return f"{name}({arguments})", (lambda sql: f"{sql}::int8"), BIGINT
 
 
-def _share(_self: ExpressionTranslator, name: str, _nodes: list[exp.Expression]) -> Built:
+def _share(_self: Expressions, name: str, _nodes: list[exp.Expression]) -> Built:
     return f"{name}()", _same, FLOAT_TYPE
 
 
-def _neighbour(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _neighbour(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     value = self.value(nodes[0])
     offset = self.converted(nodes[1], INT) if len(nodes) > 1 else "1"
     if len(nodes) < 3:
@@ -153,7 +149,7 @@ def _neighbour(self: ExpressionTranslator, name: str, nodes: list[exp.Expression
     return f"{name}({value.sql}, {offset}, {fitted})", _same, lambda: value.type
 
 
-def _edge(self: ExpressionTranslator, name: str, nodes: list[exp.Expression]) -> Built:
+def _edge(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     value = self.value(nodes[0])
     return f"{name}({value.sql})", _same, lambda: value.type
 
@@ -190,7 +186,7 @@ _WINDOW_ONLY: dict[str, tuple[_Builder, int, int]] = {
 
 
 def _aggregate(name: str, fewest: int, most: int) -> Function:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         call, wrap, type = _AGGREGATES[name][0](self, name, nodes)
         return _value(wrap(call), type)
 
@@ -203,7 +199,7 @@ def _value(sql: str, type: TsqlType | Callable[[], TsqlType | None] | None) -> V
 
 
 def _window_only(name: str) -> Function:
-    def handle(_self: ExpressionTranslator, _nodes: list[exp.Expression]) -> Value:
+    def handle(_self: Expressions, _nodes: list[exp.Expression]) -> Value:
         raise SqlServerError(10753, f"The function '{name}' must have an OVER clause.", severity=15)
 
     return Function(handle, 0, 32)
@@ -215,7 +211,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def window(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def window(self: Expressions, node: exp.Expression) -> Value:
     """`f(…) OVER (…)`."""
     function = node.this
     if not isinstance(function, exp.Anonymous):
@@ -228,7 +224,7 @@ def window(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return _value(wrap(f"({call} OVER ({_over(self, node)}))"), type)
 
 
-def _over(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _over(self: Expressions, node: exp.Expression) -> str:
     clauses: list[str] = []
     partition = node.args.get("partition_by")
     if partition:
@@ -245,19 +241,19 @@ def _over(self: ExpressionTranslator, node: exp.Expression) -> str:
     return " ".join(clauses)
 
 
-def _bound(self: ExpressionTranslator, spec: exp.Expression, side: str) -> str:
+def _bound(self: Expressions, spec: exp.Expression, side: str) -> str:
     bound, word = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
     text = bound.upper() if isinstance(bound, str) else self.converted(bound, BIGINT)
     return f"{text} {word}".strip()
 
 
-def _ranked(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _ranked(self: Expressions, node: exp.Expression) -> str:
     """One item of a window's ORDER BY, where what is equal has one rank."""
     value = self.value(node.this)
     return order_item(distinct_key(value), bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
 
 
-def ordered(self: ExpressionTranslator, node: exp.Expression) -> str:
+def ordered(self: Expressions, node: exp.Expression) -> str:
     """One item of ORDER BY. NULLs are the lowest values in SQL Server."""
     value = self.value(node.this)
     return order_item(value.sql, bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
@@ -270,7 +266,7 @@ def order_item(sql: str, descending: bool, *, nullable: bool) -> str:
     return f"{sql}" + (" NULLS FIRST" if nullable else "")
 
 
-def within_group(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def within_group(self: Expressions, node: exp.Expression) -> Value:
     """STRING_AGG(…) WITHIN GROUP (ORDER BY …)."""
     function = node.this
     if not isinstance(function, exp.Anonymous) or function.name.lower() != "string_agg":

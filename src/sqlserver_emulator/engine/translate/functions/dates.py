@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.functions.registry import Function, Handler, constant
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import TEMPORAL
 from sqlserver_emulator.engine.translate.values import Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, DATETIME, INT, TsqlType
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
 
 DATETIME2 = TsqlType("datetime2", scale=7)
 DATETIMEOFFSET = TsqlType("datetimeoffset", scale=7)
@@ -49,7 +44,7 @@ def date_part(node: exp.Expression, function: str) -> str:
     return part
 
 
-def _moment(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def _moment(self: Expressions, node: exp.Expression) -> Value:
     """An argument that is a date, or a string or number that stands for one."""
     value = self.value(node)
     if value.kind == TEMPORAL:
@@ -59,11 +54,11 @@ def _moment(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return convert(value, DATETIME, IMPLICIT)
 
 
-def _timestamp(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _timestamp(self: Expressions, node: exp.Expression) -> str:
     return convert(_moment(self, node), DATETIME2, IMPLICIT).sql
 
 
-def _dateadd(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _dateadd(self: Expressions, nodes: list[exp.Expression]) -> Value:
     part = date_part(nodes[0], "dateadd")
     amount = self.converted(nodes[1], INT)
     value = self.value(nodes[2])
@@ -98,7 +93,7 @@ def _check_part(part: str, type: TsqlType, function: str) -> None:
 
 
 def _datediff(function: str, type: TsqlType) -> Handler:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         part = date_part(nodes[0], function)
         called = "tsql.datediff" if type == BIGINT else "tsql.datediff_int"
         start, end = _utc(self, nodes[1]), _utc(self, nodes[2])
@@ -107,19 +102,19 @@ def _datediff(function: str, type: TsqlType) -> Handler:
     return handle
 
 
-def _utc(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _utc(self: Expressions, node: exp.Expression) -> str:
     value = _moment(self, node)
     if value.type is not None and value.type.name == "datetimeoffset":
         return f"tsql.utc_time({value.sql})"
     return convert(value, DATETIME2, IMPLICIT).sql
 
 
-def _datepart(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _datepart(self: Expressions, nodes: list[exp.Expression]) -> Value:
     part = date_part(nodes[0], "datepart")
     return Value(_part_sql(self, part, nodes[1]), INT)
 
 
-def _part_sql(self: ExpressionTranslator, part: str, node: exp.Expression) -> str:
+def _part_sql(self: Expressions, part: str, node: exp.Expression) -> str:
     if part == "tzoffset":
         moment = convert(_moment(self, node), DATETIMEOFFSET, IMPLICIT)
         return f"tsql.offset_minutes({moment.sql})"
@@ -132,7 +127,7 @@ def _single_part(part: str) -> Function:
     return Function(lambda self, nodes: Value(_part_sql(self, part, nodes[0]), INT), 1, 1)
 
 
-def _datename(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _datename(self: Expressions, nodes: list[exp.Expression]) -> Value:
     part = date_part(nodes[0], "datename")
     if part == "tzoffset":
         moment = convert(_moment(self, nodes[1]), DATETIMEOFFSET, IMPLICIT)
@@ -140,20 +135,20 @@ def _datename(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"tsql.datename('{part}', {_timestamp(self, nodes[1])})", TsqlType("nvarchar", 30))
 
 
-def _datetrunc(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _datetrunc(self: Expressions, nodes: list[exp.Expression]) -> Value:
     part = date_part(nodes[0], "datetrunc")
     value = _moment(self, nodes[1])
     moment = convert(value, DATETIME2, IMPLICIT).sql
     return convert(Value(f"tsql.datetrunc('{part}', {moment})", DATETIME2), value.type or DATETIME2, "explicit")
 
 
-def _eomonth(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _eomonth(self: Expressions, nodes: list[exp.Expression]) -> Value:
     months = self.converted(nodes[1], INT) if len(nodes) > 1 else "0"
     return Value(f"tsql.eomonth({_timestamp(self, nodes[0])}, {months})", DATE)
 
 
 def _from_parts(function: str, type: TsqlType, count: int) -> Function:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         return Value(f"{function}({', '.join(self.converted(node, INT) for node in nodes)})", type)
 
     return Function(handle, count, count)
@@ -162,7 +157,7 @@ def _from_parts(function: str, type: TsqlType, count: int) -> Function:
 def _precise_from_parts(function: str, name: str, count: int) -> Function:
     """…FROMPARTS with a precision as its last argument, which is a part of the type."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         scale = int(self.emission.constant(nodes[-1]))
         arguments = [self.converted(node, INT) for node in nodes[:-1]]
         return Value(f"{function}({', '.join([*arguments, str(scale)])})", TsqlType(name, scale=scale))
@@ -170,7 +165,7 @@ def _precise_from_parts(function: str, name: str, count: int) -> Function:
     return Function(handle, count, count)
 
 
-def _offset_argument(self: ExpressionTranslator, node: exp.Expression) -> str:
+def _offset_argument(self: Expressions, node: exp.Expression) -> str:
     """An offset in minutes, or a string such as '+02:00', as minutes."""
     value = self.value(node)
     if value.kind == "text":
@@ -178,7 +173,7 @@ def _offset_argument(self: ExpressionTranslator, node: exp.Expression) -> str:
     return convert(value, INT, IMPLICIT).sql
 
 
-def _todatetimeoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _todatetimeoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     moment = _moment(self, nodes[0])
     scale = _fraction_digits(moment)
     local = convert(moment, DATETIME2, IMPLICIT).sql
@@ -187,7 +182,7 @@ def _todatetimeoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -
     )
 
 
-def _switchoffset(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _switchoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     given = _moment(self, nodes[0])
     moment = convert(given, DATETIMEOFFSET, IMPLICIT)
     type = TsqlType("datetimeoffset", scale=_fraction_digits(given))
@@ -199,7 +194,7 @@ def _fraction_digits(moment: Value) -> int:
     return {"datetime": 3, "smalldatetime": 0, "date": 0}.get(type.name, type.scale)
 
 
-def at_time_zone(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def at_time_zone(self: Expressions, node: exp.Expression) -> Value:
     """`x AT TIME ZONE 'zone'`: gives a local time its offset; moves a datetimeoffset to the zone."""
     value = _moment(self, node.this)
     zone = self.text(node.args["zone"])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, simple
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
     DECIMAL,
@@ -18,9 +17,6 @@ from sqlserver_emulator.engine.translate.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values import Value, exact_type
 from sqlserver_emulator.types import INT, NVARCHAR_MAX, TsqlType
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
 
 class JsonValue(Value):
@@ -48,17 +44,17 @@ def json_text(value: Value) -> str:  # noqa: PLR0911  (one return a kind of valu
     return f"tsql.json_string({as_text(value)})"
 
 
-def _json_query(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _json_query(self: Expressions, nodes: list[exp.Expression]) -> Value:
     return JsonValue(f"tsql.json_query({', '.join(self.text(node) for node in nodes)})", NVARCHAR_MAX, kind=TEXT)
 
 
-def _json_modify(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _json_modify(self: Expressions, nodes: list[exp.Expression]) -> Value:
     document, path = self.text(nodes[0]), self.text(nodes[1])
     new = json_text(self.value(nodes[2]))
     return JsonValue(f"tsql.json_modify({document}, {path}, {new})", NVARCHAR_MAX, kind=TEXT)
 
 
-def _isjson(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _isjson(self: Expressions, nodes: list[exp.Expression]) -> Value:
     arguments = [self.text(nodes[0])]
     if len(nodes) > 1:
         arguments.append(f"'{nodes[1].name.upper()}'")
@@ -66,7 +62,7 @@ def _isjson(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
 
 
 def _json_array(*, keeps_nulls: bool) -> Function:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         items = [_member(self, node, keeps_nulls=keeps_nulls) for node in nodes]
         return JsonValue(f"('[' || concat_ws(',', {', '.join(items) or 'NULL'}) || ']')", NVARCHAR_MAX, kind=TEXT)
 
@@ -76,7 +72,7 @@ def _json_array(*, keeps_nulls: bool) -> Function:
 def _json_object(*, keeps_nulls: bool) -> Function:
     """Names and values come in turn."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         members = [
             f"(tsql.json_string({self.text(name)}) || ':' || {_member(self, value, keeps_nulls=keeps_nulls)})"
             for name, value in zip(nodes[::2], nodes[1::2], strict=True)
@@ -87,7 +83,7 @@ def _json_object(*, keeps_nulls: bool) -> Function:
     return Function(handle, 0, ANY_NUMBER)
 
 
-def _member(self: ExpressionTranslator, node: exp.Expression, *, keeps_nulls: bool) -> str:
+def _member(self: Expressions, node: exp.Expression, *, keeps_nulls: bool) -> str:
     text = json_text(self.value(node))
     return f"coalesce({text}, 'null')" if keeps_nulls else text
 

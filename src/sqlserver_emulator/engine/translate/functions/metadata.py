@@ -7,24 +7,19 @@ argument.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, EXPLICIT, convert
 from sqlserver_emulator.engine.translate.emission import quote_text
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import storage_type
-from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
+from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value, VariantValue
 from sqlserver_emulator.engine.translation import ScalarFunction
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, SMALLINT, SYSNAME, TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
-
-_VARIANT = TsqlType("sql_variant")
 _NUMBER_PROPERTIES = frozenset(
     (
         "productmajorversion", "productminorversion", "productbuild", "editionid", "engineedition", "isclustered",
@@ -42,7 +37,7 @@ def _metadata(function: str, kinds: str, result: TypeOrThunk, *, database: bool 
     required, _, optional = kinds.partition("?")
     letters = required + optional
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         arguments = [argument(self, node, letters[i]) for i, node in enumerate(nodes)]
         arguments += ["NULL"] * (len(letters) - len(nodes))
         if database:
@@ -67,7 +62,7 @@ _SYSTEM_FUNCTIONS: dict[str, tuple[TsqlType, tuple[TsqlType, ...]]] = {
 """Result and parameter types of system functions, which PostgreSQL's types do not tell (binary(10) is bytea there)."""
 
 
-def scalar_function(self: ExpressionTranslator, postgres: str, call: exp.Anonymous) -> Value:
+def scalar_function(self: Expressions, postgres: str, call: exp.Anonymous) -> Value:
     """A call of a function of the catalog, such as sys.fn_cdc_get_max_lsn; ``postgres`` is its PostgreSQL name.
 
     Raises 313 for too few arguments and 8144 for too many, where the function's parameters are known.
@@ -86,9 +81,7 @@ def scalar_function(self: ExpressionTranslator, postgres: str, call: exp.Anonymo
     return Value(f"{postgres}({', '.join(arguments)})", result)
 
 
-def user_function(
-    self: ExpressionTranslator, function: ScalarFunction, name: str, nodes: list[exp.Expression]
-) -> Value:
+def user_function(self: Expressions, function: ScalarFunction, name: str, nodes: list[exp.Expression]) -> Value:
     """A call of a user's scalar function; DEFAULT stands for a parameter's default. Raises 313 and 8144."""
     self.emission.read_only = self.emission.read_only and not function.is_volatile
     arguments = user_arguments(self, name, function.parameters, function.defaults, nodes)
@@ -97,7 +90,7 @@ def user_function(
 
 
 def user_arguments(
-    self: ExpressionTranslator,
+    self: Expressions,
     name: str,
     parameters: Sequence[tuple[str, TsqlType]],
     defaults: Sequence[str | None],
@@ -122,20 +115,10 @@ def user_arguments(
     return arguments
 
 
-class VariantValue(Value):
-    """A sql_variant, carried as text. ``base``: the storage type that it leaves the query with."""
-
-    __slots__ = ("base",)
-
-    def __init__(self, sql: str, base: str) -> None:
-        super().__init__(sql, _VARIANT)
-        self.base = base
-
-
 def _property(function: str, kinds: str) -> Function:
     """A property as a sql_variant: an int or a string, by the property's name, which is nearly always a literal."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         arguments = [argument(self, node, kind) for node, kind in zip(nodes, kinds, strict=True)]
         sql = f"{function}({', '.join(arguments)})"
         name = self.emission.constant(nodes[-1]).lower() if isinstance(nodes[-1], (exp.Literal, exp.National)) else ""

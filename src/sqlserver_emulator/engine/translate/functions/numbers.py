@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -11,6 +10,7 @@ from sqlserver_emulator.engine.translate import comparisons
 from sqlserver_emulator.engine.translate.choices import choose, common_kind, unified
 from sqlserver_emulator.engine.translate.conversion import ASSIGN, EXPLICIT, IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, constant, simple
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import (
     DECIMAL,
     FLOAT,
@@ -25,9 +25,6 @@ from sqlserver_emulator.engine.translate.values import Value, null
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
 
 def _float(name: str) -> Function:
     return simple("f", FLOAT_TYPE, f"{name}({{0}})")
@@ -40,7 +37,7 @@ def _numeric(value: Value) -> Value:
 def _same_type(template: str, result: Callable[[TsqlType], TsqlType] | None = None) -> Handler:
     """A function over one number whose result has the number's type."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = _numeric(self.value(nodes[0]))
 
         def type() -> TsqlType | None:
@@ -58,7 +55,7 @@ def _whole(type: TsqlType) -> TsqlType:
     return TsqlType("decimal", precision=type.precision) if type.name in ("decimal", "numeric") else type
 
 
-def _round(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _round(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = _numeric(self.value(nodes[0]))
     digits = self.converted(nodes[1], INT)
     cut = self.converted(nodes[2], INT) if len(nodes) > 2 else "0"
@@ -70,7 +67,7 @@ def _round(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"tsql.round({value.sql}::numeric, {digits}, {cut})", lambda: value.type, kind=value.kind)
 
 
-def _power(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _power(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = _numeric(self.value(nodes[0]))
     exponent = self.converted(nodes[1], FLOAT_TYPE)
     if value.kind == FLOAT:
@@ -84,21 +81,21 @@ def _power(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"round(power({value.sql}, {exponent}::numeric), {scale})", wide)
 
 
-def _log(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _log(self: Expressions, nodes: list[exp.Expression]) -> Value:
     number = self.converted(nodes[0], FLOAT_TYPE)
     if len(nodes) == 1:
         return Value(f"ln({number})", FLOAT_TYPE)
     return Value(f"(ln({number}) / ln({self.converted(nodes[1], FLOAT_TYPE)}))", FLOAT_TYPE)
 
 
-def _rand(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _rand(self: Expressions, nodes: list[exp.Expression]) -> Value:
     self.emission.read_only = False
     if nodes:
         return Value(f"tsql.rand({self.converted(nodes[0], INT)})", FLOAT_TYPE)
     return Value("random()", FLOAT_TYPE)
 
 
-def _isnull(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _isnull(self: Expressions, nodes: list[exp.Expression]) -> Value:
     """ISNULL has the type of its first argument, length included: the second is cut to it."""
     first, second = self.value(nodes[0]), self.value(nodes[1])
     if first.is_null:
@@ -114,7 +111,7 @@ def _isnull(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"coalesce({first.sql}, {replacement.sql})", type, kind=first.kind, nullable=nullable)
 
 
-def _coalesce(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _coalesce(self: Expressions, nodes: list[exp.Expression]) -> Value:
     values = [self.value(node) for node in nodes]
     if all(value.is_null for value in values):
         raise SqlServerError(
@@ -125,40 +122,40 @@ def _coalesce(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
     return Value(f"coalesce({', '.join(sql)})", type, kind=common_kind(values), nullable=nullable)
 
 
-def _nullif(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _nullif(self: Expressions, nodes: list[exp.Expression]) -> Value:
     first, second = self.value(nodes[0]), self.value(nodes[1])
     test = comparisons.compare("=", first, second)
     return Value(f"(CASE WHEN {test} THEN NULL ELSE {first.sql} END)", lambda: first.type, kind=first.kind)
 
 
-def _iif(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _iif(self: Expressions, nodes: list[exp.Expression]) -> Value:
     return choose([self.condition(nodes[0])], [self.value(nodes[1]), self.value(nodes[2])])
 
 
-def _choose(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _choose(self: Expressions, nodes: list[exp.Expression]) -> Value:
     index = self.converted(nodes[0], INT)
     tests = [f"{index} = {position}" for position in range(1, len(nodes))]
     return choose(tests, [*(self.value(node) for node in nodes[1:]), null()])
 
 
 def _checksum(function: str) -> Handler:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         texts = [self.text(node) for node in nodes]
         return Value(f"{function}(ARRAY[{', '.join(texts)}])", INT)
 
     return handle
 
 
-def _isnumeric(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _isnumeric(self: Expressions, nodes: list[exp.Expression]) -> Value:
     return Value(f"tsql.isnumeric({self.text(nodes[0])})", INT, nullable=False)
 
 
-def _isdate(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _isdate(self: Expressions, nodes: list[exp.Expression]) -> Value:
     return Value(f"tsql.isdate({self.text(nodes[0])})", INT, nullable=False)
 
 
 def _greatest(word: str) -> Handler:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         values = [self.value(node) for node in nodes]
         sql, type = unified(values)
         return Value(f"{word}({', '.join(sql)})", type, kind=common_kind(values))
@@ -169,7 +166,7 @@ def _greatest(word: str) -> Handler:
 def _angle(function: str) -> Handler:
     """DEGREES and RADIANS: whole numbers stay whole, exact ones get eighteen digits behind the point."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = _numeric(self.value(nodes[0]))
         type = value.type
         if type is None or value.kind == FLOAT:
@@ -186,7 +183,7 @@ def _angle(function: str) -> Handler:
 def _shift(word: str) -> Handler:
     """LEFT_SHIFT and RIGHT_SHIFT; a negative distance goes the other way."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = self.value(nodes[0])
         type = value.type if value.kind == INTEGER and value.type is not None else INT
         bits = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}.get(type.name, 32)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, convert
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import FLOAT_TYPE
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
-
-Handler = Callable[["ExpressionTranslator", list[exp.Expression]], Value]
+Handler = Callable[[Expressions, list[exp.Expression]], Value]
 
 REFUSED = frozenset(
     [
@@ -121,7 +117,7 @@ _KINDS: dict[str, TsqlType] = {
 }
 
 
-def argument(self: ExpressionTranslator, node: exp.Expression, kind: str) -> str:
+def argument(self: Expressions, node: exp.Expression, kind: str) -> str:
     """One argument's SQL. kind: t text, i int, b bigint, f float, d datetime2, x binary, n decimal, * as it is."""
     if kind == "t":
         return self.text(node)
@@ -138,7 +134,7 @@ def simple(kinds: str, result: TypeOrThunk, template: str) -> Function:
     required, _, optional = kinds.partition("?")
     letters = required + optional
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         arguments = [argument(self, node, letters[i]) for i, node in enumerate(nodes)]
         if optional or "{" not in template:
             return Value(f"{template}({', '.join(arguments)})", result)

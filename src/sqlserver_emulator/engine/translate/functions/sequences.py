@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.emission import quote_text
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.scope import invalid_object
 from sqlserver_emulator.engine.translate.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
-
-def next_value(self: ExpressionTranslator, node: exp.Expression) -> Value:
+def next_value(self: Expressions, node: exp.Expression) -> Value:
     """Raises 208 when there is no such sequence."""
     if node.args.get("order"):
         raise NotSupportedByEmulatorError("NEXT VALUE FOR … OVER")

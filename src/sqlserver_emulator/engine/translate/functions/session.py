@@ -5,17 +5,13 @@ What the interpreter knows comes as a variable of that name (`@@error_number` fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.emission import quote_text
 from sqlserver_emulator.engine.translate.functions.registry import Function, argument, constant
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values import TypeOrThunk, Value
 from sqlserver_emulator.types import INT, SYSNAME, TsqlType
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
 
 
 def _from_variable(name: str) -> Function:
@@ -27,7 +23,7 @@ def _session(function: str, kinds: str, result: TypeOrThunk) -> Function:
     letters = kinds.replace("?", "")
     fewest = len(kinds.partition("?")[0])
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         self.emission.read_only = False
         arguments = [argument(self, node, letters[i]) for i, node in enumerate(nodes)]
         arguments += ["NULL"] * (len(letters) - len(nodes))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.functions.registry import ANY_NUMBER, Function, Handler, simple
+from sqlserver_emulator.engine.translate.interfaces import Expressions
 from sqlserver_emulator.engine.translate.type_rules import (
     BINARY,
     INTEGER,
@@ -24,10 +24,6 @@ from sqlserver_emulator.engine.translate.type_rules import (
 from sqlserver_emulator.engine.translate.values import LiteralValue, Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, TsqlType
-
-if TYPE_CHECKING:
-    from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-
 
 _NVARCHAR_258 = TsqlType("nvarchar", 258)
 _VARCHAR_8000 = TsqlType("varchar", 8000)
@@ -46,7 +42,7 @@ def _text_type(value: Value, *, length: int | None = None) -> TsqlType:
 def _same_width(template: str, kinds: str = "") -> Function:
     """A function whose result is a string of its first argument's type."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         first = self.value(nodes[0])
         rest = [
             self.converted(node, INT) if kind == "i" else self.text(node)
@@ -63,7 +59,7 @@ def _widest(function: str, kinds: str) -> Function:
     ``kinds`` of the further arguments: t a string, i a number, c a count of characters or strings to be made.
     """
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         first = self.value(nodes[0])
         rest = [
             self.converted(node, INT) if kind in "ic" else self.text(node)
@@ -87,7 +83,7 @@ def _widest(function: str, kinds: str) -> Function:
     return Function(handle, 1 + len(kinds), 1 + len(kinds))
 
 
-def _substring(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _substring(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[0])
     start, length = self.converted(nodes[1], INT), self.converted(nodes[2], INT)
     if value.kind == BINARY:
@@ -95,7 +91,7 @@ def _substring(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value
     return Value(f"tsql.substring({as_text(value)}, {start}, {length})", lambda: _text_type(value), kind=TEXT)
 
 
-def _datalength(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _datalength(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[0])
     type = value.type
     result = BIGINT if type is not None and type.is_max else INT
@@ -135,7 +131,7 @@ _SIZES_BY_FACET: dict[str, Callable[[TsqlType], int]] = {
 def _position(function: str, text: int) -> Handler:
     """CHARINDEX and PATINDEX: a bigint in a max. ``text``: which argument is searched."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         arguments = [self.text(node) for node in nodes[:2]] + [self.converted(node, INT) for node in nodes[2:]]
         return _wide_count(self.value(nodes[text]), f"{function}({', '.join(arguments)})")
 
@@ -147,20 +143,20 @@ def _wide_count(text: Value, sql: str) -> Value:
     return Value(f"{sql}::int8" if is_max else sql, BIGINT if is_max else INT)
 
 
-def _len(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _len(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[0])
     if value.kind == BINARY:
         return _wide_count(value, f"octet_length({value.sql})")
     return _wide_count(value, f"tsql.len({as_text(value)})")
 
 
-def _concat(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _concat(self: Expressions, nodes: list[exp.Expression]) -> Value:
     values = [self.value(node) for node in nodes]
     texts = [f"coalesce({_display(value)}, '')" for value in values]
     return Value(f"({' || '.join(texts)})", lambda: _concat_type(values), kind=TEXT, nullable=False)
 
 
-def _concat_ws(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _concat_ws(self: Expressions, nodes: list[exp.Expression]) -> Value:
     separator = self.text(nodes[0])
     values = [self.value(node) for node in nodes[1:]]
     texts = ", ".join(_display(value) for value in values)
@@ -182,7 +178,7 @@ def _concat_type(values: list[Value]) -> TsqlType:
 def _trimmed(function: str) -> Handler:
     """TRIM, LTRIM and RTRIM, of blanks or of the characters of the second argument."""
 
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = self.value(nodes[0])
         characters = self.text(nodes[1]) if len(nodes) > 1 else "' '"
         return Value(f"{function}({as_text(value)}, {characters})", lambda: _text_type(value), kind=TEXT)
@@ -191,20 +187,20 @@ def _trimmed(function: str) -> Handler:
 
 
 def _char(function: str, type: TsqlType) -> Handler:
-    def handle(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+    def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         return Value(f"{function}({self.converted(nodes[0], INT)})", type)
 
     return handle
 
 
-def _str(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _str(self: Expressions, nodes: list[exp.Expression]) -> Value:
     number = self.converted(nodes[0], TsqlType("float", precision=53))
     length = self.converted(nodes[1], INT) if len(nodes) > 1 else "10"
     decimals = self.converted(nodes[2], INT) if len(nodes) > 2 else "0"
     return Value(f"tsql.str({number}, {length}, {decimals})", _VARCHAR_8000)
 
 
-def _hashbytes(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _hashbytes(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[1])
     if value.kind == BINARY:
         data = value.sql
@@ -223,7 +219,7 @@ def _is_national_value(value: Value) -> bool:
 _CULTURES = ("en-us", "")
 
 
-def _format(self: ExpressionTranslator, nodes: list[exp.Expression]) -> Value:
+def _format(self: Expressions, nodes: list[exp.Expression]) -> Value:
     """FORMAT in the culture en-US, which is that of the server's language."""
     if len(nodes) > 2 and self.emission.constant(nodes[2]).lower() not in _CULTURES:
         raise NotSupportedByEmulatorError(f"FORMAT with the culture {nodes[2].name}")
