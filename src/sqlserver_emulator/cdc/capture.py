@@ -25,8 +25,9 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_empty_scans, record_session
 from sqlserver_emulator.cdc.timeline import datetime_seconds
 from sqlserver_emulator.cdc.transactions import TransactionTaker
-from sqlserver_emulator.control.log_reuse import HELD_LOG_LOCK
 
+HELD_LOG_LOCK: Final = 0x4344434C
+"""First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""
 IDLE_ROW_SECONDS: Final = 300.0
 _WAIT_SECONDS: Final = 0.02
 _COMMIT_BYTES: Final = 64 << 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlserver_emulator.cdc.disable import disable_database, forget_table
 from sqlserver_emulator.cdc.enable_database import database_id_of, find_database
+from sqlserver_emulator.cdc.installation import install_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.engine.ddl.hooks import GuardContext
@@ -15,6 +16,9 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 
 class CdcGuard:
     """Implements ``engine.ddl.hooks.DdlGuard``. The engine asks only about tables that are tracked."""
+
+    def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
+        install_database(context.fetch, database_id, database)
 
     def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
         """A right on a tracked table alone is not enough."""

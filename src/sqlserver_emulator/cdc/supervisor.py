@@ -26,10 +26,10 @@ from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan_errors import LOG_SCAN_FAILED
 from sqlserver_emulator.cdc.scan_sessions import forget_sessions, record_errors
 from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
-from sqlserver_emulator.control.clock import EngineClock
-from sqlserver_emulator.control.faults import CaptureFaults, FaultBoard
+from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.faults import CaptureFaults, FaultBoard
 
 _LOOK_SECONDS = 0.25
 _RESTART_SECONDS = 1.0

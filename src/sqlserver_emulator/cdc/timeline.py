@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import ZERO_LSN
 from sqlserver_emulator.cdc.postgres import SqlConnection
-from sqlserver_emulator.control.clock import LoggedClock
+from sqlserver_emulator.clock import LoggedClock
 
 _NO_TRANSACTION = b"\0"
 _TRANSACTION_ID_BYTES = 6

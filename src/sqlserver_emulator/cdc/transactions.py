@@ -21,7 +21,7 @@ from sqlserver_emulator.cdc.scan_sessions import ScanSession
 from sqlserver_emulator.cdc.schema_changes import apply_schema_change, parse_schema_change
 from sqlserver_emulator.cdc.timeline import Timeline, datetime_seconds
 from sqlserver_emulator.cdc.writer import ChangeTableWriter
-from sqlserver_emulator.control.clock import LoggedClock
+from sqlserver_emulator.clock import LoggedClock
 
 _SCAN_BYTES = 64 << 20
 

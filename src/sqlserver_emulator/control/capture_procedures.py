@@ -26,10 +26,10 @@ from sqlserver_emulator.control.calls import (
     text,
     whole,
 )
-from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.control.restore import restore_to
 from sqlserver_emulator.control.restored_rows import RestoreError
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.types import BIGINT, BIT, LSN, SYSNAME, TsqlType
 
 _FLOAT: Final = TsqlType("float", precision=53)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from sqlserver_emulator.clock import ClockRangeError, EngineClock
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, refusal, required
-from sqlserver_emulator.control.clock import ClockRangeError, EngineClock
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import TsqlType
 

@@ -8,13 +8,13 @@ from typing import Final, Protocol
 
 from sqlserver_emulator.cdc.enable_database import database_id_of
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.clock import Fetch
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole
-from sqlserver_emulator.control.clock import Fetch
-from sqlserver_emulator.control.faults import CAPTURE_KINDS, Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.control.log_reuse import FullLogs
 from sqlserver_emulator.control.statement_faults import FAILURES
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.faults import CAPTURE_KINDS, Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.types import BIGINT, DATETIME, INT, NVARCHAR_4000, SYSNAME, TsqlType
 
 _FLOAT: Final = TsqlType("float", precision=53)

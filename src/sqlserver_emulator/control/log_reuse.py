@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlserver_emulator.control.clock import Fetch
+from sqlserver_emulator.cdc.capture import HELD_LOG_LOCK
+from sqlserver_emulator.clock import Fetch
 
-HELD_LOG_LOCK: Final = 0x4344434C
-"""First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""
 FULL_LOG_LOCK: Final = 0x46554C4C
-"""The same for "this database's log is full"."""
+"""First key of the advisory locks, held shared, that say "this database's log is full"."""
 
 
 class FullLogs:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.clock import EngineClock, Fetch
 from sqlserver_emulator.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.control.calls import SCHEMA, control_procedure
 from sqlserver_emulator.control.capture_procedures import CaptureControl
-from sqlserver_emulator.control.clock import EngineClock, Fetch
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
-from sqlserver_emulator.control.faults import FaultBoard
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlserver_emulator.contract import StatementResult
-from sqlserver_emulator.control.faults import Fault, FaultBoard, FaultKind
 from sqlserver_emulator.control.statement_databases import databases_of, written_database
 from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
 from sqlserver_emulator.events import Rows, RowsArrow
+from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind
 
 FAILURES: Final = {1205: "40P01", 1222: "55P03"}
 """Error number -> what PostgreSQL fails with when it comes to that, which then takes its real course."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine_client import SA_PASSWORD, Client
 
-from sqlserver_emulator.engine.factory import Engine, open_engine
+from sqlserver_emulator.assembly.factory import Engine, open_engine
 from sqlserver_emulator.session import Session
 
 

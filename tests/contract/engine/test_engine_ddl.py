@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from engine_client import Client
 
-from sqlserver_emulator.engine.factory import Engine
+from sqlserver_emulator.assembly.factory import Engine
 from sqlserver_emulator.types import TsqlType
 
 _SLOT = "test_engine_ddl"

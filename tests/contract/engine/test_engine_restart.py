@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 from engine_client import Client
 
-from sqlserver_emulator.engine.factory import Engine, open_engine
+from sqlserver_emulator.assembly.factory import Engine, open_engine
 
 _WRITER = """
 import sys
 from pathlib import Path
-from sqlserver_emulator.engine.factory import open_engine
+from sqlserver_emulator.assembly.factory import open_engine
 
 engine = open_engine(Path(sys.argv[1]), ["Shop"], "secret")
 session = engine.open_session(login="sa", password="secret", database="Shop", application="writer")

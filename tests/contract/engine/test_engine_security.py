@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from engine_client import SA_PASSWORD, Client
 
-from sqlserver_emulator.engine.factory import Engine
+from sqlserver_emulator.assembly.factory import Engine
 from sqlserver_emulator.errors import SqlServerError
 
 PASSWORD = "R3ader!"

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from engine_client import Client
 
-from sqlserver_emulator.engine.factory import Engine
+from sqlserver_emulator.assembly.factory import Engine
 from sqlserver_emulator.types import TsqlType
 
 

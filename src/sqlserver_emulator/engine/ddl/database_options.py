@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.cdc.installation import install_database
 from sqlserver_emulator.engine.ddl import databases, hooks, rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_name, take_parenthesised
@@ -38,7 +37,7 @@ def create_database(scope: DdlScope, cursor: Cursor) -> Command:
     if cursor.word in ("AS", "FOR") or any(t.word in ("ATTACH", "ATTACH_REBUILD_LOG") for t in cursor.tokens):
         raise NotSupportedByEmulatorError("CREATE DATABASE … AS SNAPSHOT and FOR ATTACH")
     database_id = databases.create_database(scope.fetch, scope.access.script, name)
-    install_database(scope.access.fetch, database_id, name)
+    hooks.after_create_database(scope, database_id, name)
     return Command.NONE
 
 

@@ -2,8 +2,8 @@
 
 ``sqlserver_emulator.cdc`` registers its guard with ``register``; each method may raise SqlServerError to refuse the
 statement, or do what the statement entails (DROP TABLE removes the capture instances). They run in the statement's
-transaction, before the change. Tables are tracked when ``emulator.objects.is_tracked_by_cdc`` says so; only then is the
-guard asked.
+transaction, before the change; ``after_create_database`` after it. Tables are tracked when
+``emulator.objects.is_tracked_by_cdc`` says so; only then is the guard asked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class GuardContext(Protocol):
 
 
 class DdlGuard(Protocol):
+    def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
+        """Add to a new database what change data capture has in every one."""
+
     def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
         """The caller is no db_ddladmin, but was given ALTER on the table. 22914."""
 
@@ -57,6 +60,11 @@ def is_tracked(context: GuardContext, table: CatalogObject) -> bool:
 
 def _asked(context: GuardContext, table: CatalogObject) -> list[DdlGuard]:
     return _guards if _guards and is_tracked(context, table) else []
+
+
+def after_create_database(context: GuardContext, database_id: int, database: str) -> None:
+    for guard in _guards:
+        guard.after_create_database(context, database_id, database)
 
 
 def before_granted_change(context: GuardContext, table: CatalogObject) -> None:

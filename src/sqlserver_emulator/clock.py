@@ -1,7 +1,7 @@
 """The emulator's clock: PostgreSQL's, shifted. ``EngineClock`` moves it, ``LoggedClock`` tells what it said when.
 
 The shift is kept in ``emulator.clock_changes`` and survives a restart. Client sessions have it in a setting of their
-PostgreSQL connection (see ``sql/control.sql``); everything else reads the table.
+PostgreSQL connection (see ``control/sql/control.sql``); everything else reads the table.
 """
 
 from __future__ import annotations

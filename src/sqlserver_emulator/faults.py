@@ -1,6 +1,7 @@
 """What goes wrong on demand: the faults that are active now. They live until they are cleared or the server stops.
 
-Owns the list. ``statement_faults`` does what a client's session meets; the agent and its jobs ask ``of_capture``.
+Owns the list. ``control.statement_faults`` does what a client's session meets; the agent and its jobs
+ask ``of_capture``.
 """
 
 from __future__ import annotations
