@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.channel import Channel, MessageCancelledError
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.limits import Capacity, Limits
+from sqlserver_emulator.server.channel import Channel, MessageCancelledError
+from sqlserver_emulator.server.limits import Capacity, Limits
 from sqlserver_emulator.syntax.lexer import tokenize
 from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.tds.bulk import BulkReader

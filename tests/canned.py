@@ -20,7 +20,6 @@ import psutil
 import pyarrow as pa
 
 from emulator_process import Emulator
-from sqlserver_emulator.certificate import provide_certificate
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     ArrowBatch,
@@ -39,9 +38,10 @@ from sqlserver_emulator.events import (
     TransactionAction,
     TransactionChanged,
 )
-from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.limits import Limits
-from sqlserver_emulator.server import EmulatorServer, listen
+from sqlserver_emulator.server.certificate import provide_certificate
+from sqlserver_emulator.server.handshake import TlsContexts
+from sqlserver_emulator.server.limits import Limits
+from sqlserver_emulator.server.listener import EmulatorServer, listen
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_MAX, TsqlType
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from embedded_postgres import make_passable_folder
 from sqlserver_emulator import testing
-from sqlserver_emulator.certificate import provide_certificate
+from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
 
 __all__ = ["MACHINE_AUTHORITIES", "STOP_SECONDS", "Emulator", "choose_odbc_provider", "running_emulator", "trust"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from sqlserver_emulator.certificate import CertificateFiles, provide_certificate, write_private_file
-from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.server import EmulatorServer, listen
+from sqlserver_emulator.server.certificate import CertificateFiles, provide_certificate, write_private_file
+from sqlserver_emulator.server.handshake import TlsContexts
+from sqlserver_emulator.server.listener import EmulatorServer, listen
 
 if TYPE_CHECKING:
     from sqlserver_emulator.assembly.factory import Engine

@@ -28,10 +28,10 @@ from raw_client import (
     TRANSACTION,
     RawClient,
 )
-from sqlserver_emulator.certificate import provide_certificate
-from sqlserver_emulator.connection import ClientConnection
-from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.limits import Capacity, Limits
+from sqlserver_emulator.server.certificate import provide_certificate
+from sqlserver_emulator.server.connection import ClientConnection
+from sqlserver_emulator.server.handshake import TlsContexts
+from sqlserver_emulator.server.limits import Capacity, Limits
 
 FAILED_DONE = b"\xfd\x02\x00" + b"\x00" * 10
 

@@ -23,7 +23,7 @@ def connect(conninfo: str, *, autocommit: bool = True, application: str = "sqlse
 
 
 def runner(connection: SqlConnection) -> Run:
-    """``connection`` as a Run: one statement, all its rows."""
+    """``server.connection`` as a Run: one statement, all its rows."""
 
     def run(sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         cursor = connection.execute(sql.encode(), parameters or None)

@@ -262,7 +262,7 @@ class CaptureSupervisor:
 
 
 def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
-    """One run of a cleanup job, to its end; ``connection`` is in autocommit."""
+    """One run of a cleanup job, to its end; ``server.connection`` is in autocommit."""
     run = runner(connection)
     try:
         database = read_database(run, job.database_id)

@@ -1,4 +1,4 @@
-"""TDS packets: the eight-byte header, and cutting a response into packets. Sockets belong to ``transport``."""
+"""TDS packets: the eight-byte header, and cutting a response into packets. Sockets belong to ``server.transport``."""
 
 from __future__ import annotations
 

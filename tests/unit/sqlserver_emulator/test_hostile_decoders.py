@@ -11,9 +11,9 @@ from fuzz.targets import TARGETS, read_anything
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlserver_emulator.channel import Channel
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.limits import Allowance, Capacity, Limits
+from sqlserver_emulator.server.channel import Channel
+from sqlserver_emulator.server.limits import Allowance, Capacity, Limits
 from sqlserver_emulator.syntax import lexer
 from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_message

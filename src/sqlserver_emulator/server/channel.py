@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlserver_emulator.limits import Capacity
+from sqlserver_emulator.server.limits import Capacity
+from sqlserver_emulator.server.transport import Transport
 from sqlserver_emulator.tds.packets import (
     DEFAULT_PACKET_BYTES,
     HEADER_BYTES,
@@ -18,7 +19,6 @@ from sqlserver_emulator.tds.packets import (
     parse_header,
 )
 from sqlserver_emulator.tds.reading import ProtocolError
-from sqlserver_emulator.transport import Transport
 
 _FLUSH_BYTES = 256 << 10
 _STEP_BYTES = 1 << 20

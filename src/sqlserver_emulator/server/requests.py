@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
-from sqlserver_emulator.channel import Channel, Message, MessageCancelledError
 from sqlserver_emulator.errors import ConnectionCutError, NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, ReturnStatus, StatementDone
-from sqlserver_emulator.handshake import INTERNAL_ERROR
-from sqlserver_emulator.interruption import Interruption
+from sqlserver_emulator.server.channel import Channel, Message, MessageCancelledError
+from sqlserver_emulator.server.handshake import INTERNAL_ERROR
+from sqlserver_emulator.server.interruption import Interruption
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tds import tokens
 from sqlserver_emulator.tds.bulk import BulkReader

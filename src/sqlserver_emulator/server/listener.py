@@ -9,9 +9,9 @@ import sys
 import threading
 from types import TracebackType
 
-from sqlserver_emulator.connection import ClientConnection
-from sqlserver_emulator.handshake import TlsContexts
-from sqlserver_emulator.limits import Capacity, Limits
+from sqlserver_emulator.server.connection import ClientConnection
+from sqlserver_emulator.server.handshake import TlsContexts
+from sqlserver_emulator.server.limits import Capacity, Limits
 from sqlserver_emulator.session import SessionFactory
 
 _LOG = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ import logging
 import socket
 import time
 
-from sqlserver_emulator.channel import Channel
-from sqlserver_emulator.handshake import TlsContexts, log_in, open_channel
-from sqlserver_emulator.interruption import Interruption
-from sqlserver_emulator.limits import Capacity
-from sqlserver_emulator.requests import RequestRunner
+from sqlserver_emulator.server.channel import Channel
+from sqlserver_emulator.server.handshake import TlsContexts, log_in, open_channel
+from sqlserver_emulator.server.interruption import Interruption
+from sqlserver_emulator.server.limits import Capacity
+from sqlserver_emulator.server.requests import RequestRunner
 from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds.reading import ProtocolError
 

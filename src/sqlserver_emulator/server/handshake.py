@@ -7,11 +7,12 @@ import socket
 import ssl
 from dataclasses import dataclass
 
-from sqlserver_emulator.certificate import CertificateFiles, strict_context, tunnel_context
-from sqlserver_emulator.channel import Channel
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, Info
-from sqlserver_emulator.limits import Capacity
+from sqlserver_emulator.server.certificate import CertificateFiles, strict_context, tunnel_context
+from sqlserver_emulator.server.channel import Channel
+from sqlserver_emulator.server.limits import Capacity
+from sqlserver_emulator.server.transport import TLS_RECORD, TlsTransport, Transport
 from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds import tokens
 from sqlserver_emulator.tds.login import FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
@@ -19,7 +20,6 @@ from sqlserver_emulator.tds.packets import DEFAULT_PACKET_BYTES, PacketType, neg
 from sqlserver_emulator.tds.prelogin import Encryption, answer_encryption, build_prelogin_answer, parse_prelogin
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.tokens import DoneStatus, DoneToken, EnvironmentChange
-from sqlserver_emulator.transport import TLS_RECORD, TlsTransport, Transport
 
 _LOG = logging.getLogger(__name__)
 _CANNOT_OPEN_DATABASE = 4060

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from sqlserver_emulator.server.transport import InputState, Transport
 from sqlserver_emulator.session import Session
-from sqlserver_emulator.transport import InputState, Transport
 
 
 class Interruption:
