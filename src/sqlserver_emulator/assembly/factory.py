@@ -19,12 +19,12 @@ from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
 from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.catalog import SharedCatalog
-from sqlserver_emulator.engine.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.access.security import check_login
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
+from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
 from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
-from sqlserver_emulator.engine.security import check_login
-from sqlserver_emulator.engine.session import PostgresEngineSession
+from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.faults import FaultBoard

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlserver_emulator.contract import StatementResult
 from sqlserver_emulator.control.statement_databases import databases_of, written_database
-from sqlserver_emulator.engine.pipeline import StatementFailedError
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
 from sqlserver_emulator.events import Rows, RowsArrow
 from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlserver_emulator.engine import result_types
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.ddl import rows, views
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.plpgsql import FunctionCompiler, with_variables
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
-from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import CatalogColumn, Translated
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.syntax.parsing.modules import parse_function

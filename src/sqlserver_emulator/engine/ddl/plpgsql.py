@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from sqlserver_emulator.engine.bind import to_literal
-from sqlserver_emulator.engine.catalog_cache import Relation
+from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.ddl import tables
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.read_table import read_create_table
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject, LiteralParameter, Translated
+from sqlserver_emulator.engine.values.bind import to_literal
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.syntax import statements as nodes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlserver_emulator.engine.access.security import new_salt, password_hash
 from sqlserver_emulator.engine.ddl.reading import expect_end
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import postgres_schema, quote
-from sqlserver_emulator.engine.security import new_salt, password_hash
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.syntax.lexer import NSTRING, STRING, string_value

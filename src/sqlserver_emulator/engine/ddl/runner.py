@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from sqlserver_emulator.contract import StatementResult, Variables
-from sqlserver_emulator.engine.access import SessionAccess
+from sqlserver_emulator.engine.access.identity import IdentityValues
+from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.ddl.permissions import may_alter
 from sqlserver_emulator.engine.ddl.principals import change_membership
@@ -14,7 +15,6 @@ from sqlserver_emulator.engine.ddl.rename import rename
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.select_into import find_into, run_select_into
 from sqlserver_emulator.engine.ddl.statements import find_statement
-from sqlserver_emulator.engine.identity import IdentityValues
 from sqlserver_emulator.engine.translation import StatementTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command

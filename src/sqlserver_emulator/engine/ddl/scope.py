@@ -12,15 +12,13 @@ from typing import Any, cast
 import sqlglot
 from sqlglot import exp
 
-from sqlserver_emulator.engine import bind
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.catalog import SessionCatalog
-from sqlserver_emulator.engine.convert import convert
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
+from sqlserver_emulator.engine.connection.errors_map import UNIQUE_VIOLATION
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading import take_name
-from sqlserver_emulator.engine.errors_map import UNIQUE_VIOLATION
 from sqlserver_emulator.engine.names import bracketed
-from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import (
     CatalogObject,
     InlineFunction,
@@ -31,6 +29,8 @@ from sqlserver_emulator.engine.translation import (
     Synonym,
     Translated,
 )
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.convert import convert
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.lexer import tokenize
 from sqlserver_emulator.syntax.parsing import data_types

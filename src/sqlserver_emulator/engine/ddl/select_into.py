@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from sqlserver_emulator.contract import StatementResult, Variables
-from sqlserver_emulator.engine import bind, result_types
+from sqlserver_emulator.engine.catalog import result_types
 from sqlserver_emulator.engine.ddl import tables
 from sqlserver_emulator.engine.ddl.declarations import ColumnDeclaration, TableDeclaration
 from sqlserver_emulator.engine.ddl.reading import take_name
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import qualified, quote
+from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command
 from sqlserver_emulator.syntax.parsing.cursor import Cursor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.catalog_cache import Relation
+from sqlserver_emulator.engine.access.table_variables import variable_name
+from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.ddl import hooks, log, rows
 from sqlserver_emulator.engine.ddl.constraints import add_constraint, add_default
 from sqlserver_emulator.engine.ddl.declarations import (
@@ -15,7 +16,6 @@ from sqlserver_emulator.engine.ddl.indexes import create_index
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
-from sqlserver_emulator.engine.table_variables import variable_name
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import SqlServerError
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from psycopg.pq.abc import PGresult
 
-from sqlserver_emulator.engine import result_types
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.ddl import rows
 from sqlserver_emulator.engine.ddl.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.read_program import ViewText, read_view
 from sqlserver_emulator.engine.ddl.scope import DdlScope, with_literals
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
-from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
 from sqlserver_emulator.errors import SqlServerError
 

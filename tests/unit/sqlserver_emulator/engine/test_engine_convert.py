@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.engine.convert import convert, to_datetime_ticks
+from sqlserver_emulator.engine.values.convert import convert, to_datetime_ticks
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.engine import bind, names
+from sqlserver_emulator.engine import names
+from sqlserver_emulator.engine.values import bind
 
 
 def test_short_names_stay_as_they_are() -> None:

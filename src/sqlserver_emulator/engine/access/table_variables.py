@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from sqlserver_emulator.engine.catalog import SessionCatalog
-from sqlserver_emulator.engine.catalog_cache import Relation
+from sqlserver_emulator.engine.catalog.cache import Relation
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import CatalogObject
 

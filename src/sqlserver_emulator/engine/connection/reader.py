@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from adbc_driver_manager._reader import AdbcRecordBatchReader
 
-from sqlserver_emulator.engine import bind
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import quote_literal
-from sqlserver_emulator.engine.pipeline import StatementFailedError
+from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.events import Column, RowsArrow
 from sqlserver_emulator.types import TsqlType
 

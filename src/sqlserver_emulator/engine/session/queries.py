@@ -12,10 +12,11 @@ from itertools import chain
 from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.contract import StatementResult
-from sqlserver_emulator.engine import bind, result_types
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.connection.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
 from sqlserver_emulator.engine.translation import Translated
+from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.events import Column, Command, Rows, RowsArrow
 
 _CHUNK_ROWS = 2000

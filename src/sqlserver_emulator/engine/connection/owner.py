@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from sqlserver_emulator.engine import bind
-from sqlserver_emulator.engine.pipeline import PipelinedConnection
-from sqlserver_emulator.engine.rows import Row, RowReader
+from sqlserver_emulator.engine.connection.pipeline import PipelinedConnection
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.rows import Row, RowReader
 
 _CHANNEL = "emulator_catalog"
 

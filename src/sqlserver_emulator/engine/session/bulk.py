@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlserver_emulator.contract import EngineSession, StatementResult
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.copy_text import DEFAULT, NULL, copy_options, copy_pieces
-from sqlserver_emulator.engine.deferred import DeferredUpdates
-from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG
-from sqlserver_emulator.engine.identity import IdentityValues
+from sqlserver_emulator.engine.access.identity import IdentityValues
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.connection.errors_map import VALUE_TOO_LONG
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import qualified, quote
-from sqlserver_emulator.engine.pipeline import StatementFailedError
+from sqlserver_emulator.engine.session.deferred import DeferredUpdates
+from sqlserver_emulator.engine.session.triggers import INSTEAD_OF
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
-from sqlserver_emulator.engine.triggers import INSTEAD_OF
+from sqlserver_emulator.engine.values.copy_text import DEFAULT, NULL, copy_options, copy_pieces
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Command
 from sqlserver_emulator.types import TsqlType

@@ -1,7 +1,7 @@
 """One client's access to the databases: ``contract.EngineSession`` on a PostgreSQL connection.
 
 Owns the path of a statement: translate, bind, run, type the result. DDL goes to ``engine.ddl``, results of queries to
-``engine.queries``, transactions to ``engine.transaction``. @@TRANCOUNT, variables and control flow are the
+``queries``, transactions to ``engine.connection.transaction``. @@TRANCOUNT, variables and control flow are the
 interpreter's.
 """
 
@@ -15,25 +15,26 @@ import psycopg
 from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.contract import BulkTarget, DeclaredType, Parameter, StatementResult, Variables
-from sqlserver_emulator.engine import bind, result_types
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.bulk import BulkLoader, PostgresBulkTarget, find_target
-from sqlserver_emulator.engine.catalog_cache import Relation
-from sqlserver_emulator.engine.constraint_names import ConstraintLookup
-from sqlserver_emulator.engine.convert import convert
+from sqlserver_emulator.engine.access.identity import IdentityValues
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.catalog.cache import Relation
+from sqlserver_emulator.engine.connection.errors_map import VALUE_TOO_LONG, to_sql_server
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
+from sqlserver_emulator.engine.connection.transaction import SavepointMissingError
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
-from sqlserver_emulator.engine.deferred import DeferredUpdates
-from sqlserver_emulator.engine.errors_map import VALUE_TOO_LONG, to_sql_server
-from sqlserver_emulator.engine.faults import StatementFaults
-from sqlserver_emulator.engine.identity import IdentityValues
-from sqlserver_emulator.engine.pipeline import StatementFailedError
-from sqlserver_emulator.engine.queries import QueryResults
-from sqlserver_emulator.engine.rows import Row
-from sqlserver_emulator.engine.session_values import SessionValues
-from sqlserver_emulator.engine.transaction import SavepointMissingError
+from sqlserver_emulator.engine.session.bulk import BulkLoader, PostgresBulkTarget, find_target
+from sqlserver_emulator.engine.session.constraint_names import ConstraintLookup
+from sqlserver_emulator.engine.session.deferred import DeferredUpdates
+from sqlserver_emulator.engine.session.faults import StatementFaults
+from sqlserver_emulator.engine.session.queries import QueryResults
+from sqlserver_emulator.engine.session.session_values import SessionValues
+from sqlserver_emulator.engine.session.triggers import SessionTriggers
+from sqlserver_emulator.engine.session.truncation import truncation_error
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
-from sqlserver_emulator.engine.triggers import SessionTriggers
-from sqlserver_emulator.engine.truncation import truncation_error
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.convert import convert
+from sqlserver_emulator.engine.values.rows import Row
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Column, Command, Rows
 from sqlserver_emulator.types import TsqlType

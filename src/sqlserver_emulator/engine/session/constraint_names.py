@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from sqlserver_emulator.engine.errors_map import ConstraintNames
+from sqlserver_emulator.engine.connection.errors_map import ConstraintNames
 from sqlserver_emulator.engine.names import BLANKS_PREFIX
 
 _TABLE = """

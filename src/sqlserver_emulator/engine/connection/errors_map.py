@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
-from sqlserver_emulator.engine.pipeline import StatementFailedError
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 CANCELLED = 3617

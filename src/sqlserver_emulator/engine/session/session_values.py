@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from sqlserver_emulator.engine.transaction import TransactionalConnection
+from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.errors import SqlServerError
 
 _CONTEXT: Final = "emulator.session_context"

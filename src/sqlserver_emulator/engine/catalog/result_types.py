@@ -11,9 +11,9 @@ from decimal import Decimal
 
 from psycopg.pq.abc import PGresult
 
-from sqlserver_emulator.engine.catalog import SessionCatalog
-from sqlserver_emulator.engine.rows import Row
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
 from sqlserver_emulator.engine.translation import CatalogColumn, Translated
+from sqlserver_emulator.engine.values.rows import Row
 from sqlserver_emulator.events import Column
 from sqlserver_emulator.types import BIGINT, BIT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, SMALLINT, TsqlType
 

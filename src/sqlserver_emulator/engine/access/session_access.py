@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from sqlserver_emulator.engine import bind
-from sqlserver_emulator.engine.catalog import SessionCatalog, SharedCatalog
+from sqlserver_emulator.engine.access.security import SessionSecurity
+from sqlserver_emulator.engine.access.table_variables import TableVariables
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog, SharedCatalog
+from sqlserver_emulator.engine.connection.reader import ArrowReader
+from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.engine.names import qualified
-from sqlserver_emulator.engine.reader import ArrowReader
-from sqlserver_emulator.engine.rows import Row, RowReader
-from sqlserver_emulator.engine.security import SessionSecurity
-from sqlserver_emulator.engine.table_variables import TableVariables
-from sqlserver_emulator.engine.transaction import TransactionalConnection
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.rows import Row, RowReader
 
 
 class SessionAccess:

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from psycopg.errors import Diagnostic
 
-from sqlserver_emulator.engine.access import SessionAccess
-from sqlserver_emulator.engine.catalog_cache import Relation
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.translation import CatalogObject
 
 _CHANGE = "emulator.change"

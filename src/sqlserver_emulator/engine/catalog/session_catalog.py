@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlserver_emulator.contract import REQUIRED, Parameter
-from sqlserver_emulator.engine.catalog_cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
+from sqlserver_emulator.engine.catalog.cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
 from sqlserver_emulator.engine.translation import (
     READ_ONLY,
     CatalogColumn,

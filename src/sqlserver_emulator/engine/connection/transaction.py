@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
+from sqlserver_emulator.engine.connection.pipeline import Parameters, PipelinedConnection, StatementFailedError
 from sqlserver_emulator.engine.names import quote, quote_literal
-from sqlserver_emulator.engine.pipeline import Parameters, PipelinedConnection, StatementFailedError
 
 _GUARD = "emulator_statement"
 _NO_ROLE = "none"

@@ -1,0 +1,1 @@
+"""What statements and DDL share within a session: its connection and catalog, its rights, identity values."""
