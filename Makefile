@@ -11,7 +11,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.synced ## install the locked packages into .venv
-$(VENV)/.synced: pyproject.toml uv.lock bin/setup
+$(VENV)/.synced: pyproject.toml emulator/pyproject.toml uv.lock bin/setup
 	@bin/setup
 
 run: setup ## the main job on embedded defaults, from first load to a row-by-row comparison
@@ -28,6 +28,7 @@ check: setup ## lint, types, import contracts, unit tests
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --config emulator/pyproject.toml
 	@$(PY) -m pytest -q tests/unit
 
 check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has

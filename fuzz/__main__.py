@@ -12,7 +12,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["sqlserver_emulator.tds", "sqlserver_emulator.tsql"]):
+with atheris.instrument_imports(include=["sqlserver_emulator.tds", "sqlserver_emulator.syntax"]):
     from fuzz.targets import read_anything
 
 HERE = Path(__file__).parent

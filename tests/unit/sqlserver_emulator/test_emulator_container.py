@@ -27,7 +27,7 @@ def service() -> Any:
 def imported_packages() -> set[str]:
     found: set[str] = set()
     for package in PACKAGES:
-        for path in (ROOT / "src" / package).rglob("*.py"):
+        for path in (ROOT / "emulator" / "src" / package).rglob("*.py"):
             if path.name == FOR_TESTS:
                 continue
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -53,7 +53,7 @@ def test_the_image_has_every_package_that_the_emulator_imports(service: Any) -> 
 
 
 def test_the_image_has_the_versions_of_the_project(service: Any) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((ROOT / "emulator" / "pyproject.toml").read_text("utf-8"))["project"]
     pinned = {text for text in project["dependencies"] if "==" in text}
     in_image = re.findall(r"[a-z][a-z-]*==[\d.]+", service["build"]["dockerfile_inline"])
     assert in_image
