@@ -11,10 +11,10 @@ import pytest
 from cdc_database import wait_until
 from sqlserver_emulator.assembly.factory import Engine, open_engine
 from sqlserver_emulator.cdc.jobs import is_agent_running
-from sqlserver_emulator.cdc.log import LogReader
+from sqlserver_emulator.cdc.log.reader import LogReader
+from sqlserver_emulator.cdc.log.slots import SPARE_SLOT, keep_spare
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.slots import SPARE_SLOT, keep_spare
 from sqlserver_emulator.events import ErrorRaised, Rows
 
 LOGGED = "SELECT pg_logical_emit_message(false, 'test', repeat('x', 3000000), true)"

@@ -76,7 +76,7 @@ def _capture_jobs(emulator: Emulator) -> list[psutil.Process]:
     jobs = []
     for child in emulator.process.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # connections come and go
-            if "sqlserver_emulator.cdc.process" in child.cmdline():
+            if "sqlserver_emulator.cdc.agent.process" in child.cmdline():
                 jobs.append(child)
     return jobs
 

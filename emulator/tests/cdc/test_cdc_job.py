@@ -15,13 +15,13 @@ import pytest
 
 from cdc_database import wait_until
 from sqlserver_emulator.assembly.factory import Engine, open_engine
-from sqlserver_emulator.cdc.capture import Capture
+from sqlserver_emulator.cdc.agent.job_process import JobProcess
+from sqlserver_emulator.cdc.agent.supervisor import run_cleanup_job
 from sqlserver_emulator.cdc.instances import read_instances
-from sqlserver_emulator.cdc.job_process import JobProcess
 from sqlserver_emulator.cdc.jobs import CAPTURE, CLEANUP, Job, find_job, list_jobs
+from sqlserver_emulator.cdc.log.slots import SPARE_SLOT, drop_abandoned
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
-from sqlserver_emulator.cdc.slots import SPARE_SLOT, drop_abandoned
-from sqlserver_emulator.cdc.supervisor import run_cleanup_job
+from sqlserver_emulator.cdc.scan.capture import Capture
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Rows
 from sqlserver_emulator.session import Session
@@ -195,7 +195,7 @@ def test_reader_that_did_not_store_is_read_again(shop: Shop) -> None:
 
 
 def first_session() -> Any:
-    from sqlserver_emulator.cdc.scan_sessions import ScanSession
+    from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession
 
     return ScanSession()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from sqlserver_emulator.assembly import cluster
-from sqlserver_emulator.cdc.procedures import PROCEDURES as CDC_PROCEDURES
-from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults

@@ -12,7 +12,7 @@ from itertools import count
 from operator import itemgetter, ne
 from struct import Struct
 
-from sqlserver_emulator.cdc.pgoutput import NULL_FIELD, Fields
+from sqlserver_emulator.cdc.log.pgoutput import NULL_FIELD, Fields
 
 DELETE, INSERT, UPDATE_OLD, UPDATE_NEW = 1, 2, 3, 4
 """__$operation."""

@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from sqlserver_emulator.cdc.capture import Capture
-from sqlserver_emulator.cdc.cleanup import clean_database
-from sqlserver_emulator.cdc.enable_database import find_database
+from sqlserver_emulator.cdc.agent.cleanup import clean_database
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.enabling.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import CLEANUP, DEFAULTS, MAX_RETENTION, find_job
-from sqlserver_emulator.cdc.log import LogReaderError
+from sqlserver_emulator.cdc.log.reader import LogReaderError
 from sqlserver_emulator.cdc.lsn import LSN_BYTES
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.scan.capture import Capture
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import (
     control_procedure,

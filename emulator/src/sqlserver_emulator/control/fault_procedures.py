@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
-from sqlserver_emulator.cdc.enable_database import database_id_of
-from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
 from sqlserver_emulator.clock import Fetch
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole

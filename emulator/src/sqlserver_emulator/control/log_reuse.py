@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlserver_emulator.cdc.capture import HELD_LOG_LOCK
+from sqlserver_emulator.cdc.scan.capture import HELD_LOG_LOCK
 from sqlserver_emulator.clock import Fetch
 
 FULL_LOG_LOCK: Final = 0x46554C4C

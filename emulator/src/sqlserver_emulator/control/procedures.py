@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from sqlserver_emulator.cdc.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.clock import EngineClock, Fetch
 from sqlserver_emulator.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.control.calls import SCHEMA, control_procedure

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from psycopg import errors
 
-from sqlserver_emulator.cdc.enable_table import lock_instances
+from sqlserver_emulator.cdc.enabling.enable_table import lock_instances
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import parse_position, position_of
 from sqlserver_emulator.cdc.metadata import Run

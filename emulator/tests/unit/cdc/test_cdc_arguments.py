@@ -7,14 +7,14 @@ from datetime import datetime
 
 import pytest
 
-from sqlserver_emulator.cdc.enable_table import InstanceRequest, parse_column_list, plan_instance
+from sqlserver_emulator.cdc.agent.supervisor import next_cleanup_after
+from sqlserver_emulator.cdc.enabling.enable_table import InstanceRequest, parse_column_list, plan_instance
+from sqlserver_emulator.cdc.enabling.source import SourceColumn, SourceTable
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import CAPTURE, CLEANUP, DEFAULTS, JobSettings, check_settings
 from sqlserver_emulator.cdc.metadata import Declared
-from sqlserver_emulator.cdc.schema_changes import parse_schema_change
-from sqlserver_emulator.cdc.source import SourceColumn, SourceTable
-from sqlserver_emulator.cdc.supervisor import next_cleanup_after
-from sqlserver_emulator.cdc.timeline import datetime_seconds
+from sqlserver_emulator.cdc.scan.schema_changes import parse_schema_change
+from sqlserver_emulator.cdc.scan.timeline import datetime_seconds
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import INT
 

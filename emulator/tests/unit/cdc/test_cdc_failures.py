@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlserver_emulator.cdc.messages import cdc_error
-from sqlserver_emulator.cdc.results import quoted_failure
+from sqlserver_emulator.cdc.procedures.results import quoted_failure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.cdc import pgoutput
-from sqlserver_emulator.cdc.pgoutput import NULL_FIELD, RelationColumn
+from sqlserver_emulator.cdc.log import pgoutput
+from sqlserver_emulator.cdc.log.pgoutput import NULL_FIELD, RelationColumn
 
 values = st.lists(st.none() | st.binary(max_size=20), max_size=6)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.cdc.pgoutput import NULL_FIELD
+from sqlserver_emulator.cdc.log.pgoutput import NULL_FIELD
 from sqlserver_emulator.cdc.rows import CapturedColumn, InstanceRows, changed_places, mask_bytes, row_start
 
 COMMIT, SEQUENCE = b"C" * 10, b"S" * 10

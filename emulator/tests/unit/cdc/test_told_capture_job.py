@@ -11,9 +11,9 @@ from typing import IO, Any, cast
 
 import pytest
 
-from sqlserver_emulator.cdc.capture import Capture, ScanResult
+from sqlserver_emulator.cdc.agent.process import CaptureJob
 from sqlserver_emulator.cdc.jobs import CAPTURE, DEFAULTS
-from sqlserver_emulator.cdc.process import CaptureJob
+from sqlserver_emulator.cdc.scan.capture import Capture, ScanResult
 
 _LONG_SECONDS = 60.0
 

@@ -2,7 +2,7 @@
 
 SQL Server may carry such a statement out as deletes and inserts. Logical messages ``deferred`` say so: one before the
 statement, and one with object id 0 before the next statement of the transaction that is no deferred update. Leaves to
-``cdc.row_changes`` what becomes of the rows between.
+``cdc.scan.row_changes`` what becomes of the rows between.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ At once, with all its rows, functions and history.
 
 from __future__ import annotations
 
-from sqlserver_emulator.cdc.enable_database import drop_cdc_schema
-from sqlserver_emulator.cdc.enumeration import drop_functions, drop_view
+from sqlserver_emulator.cdc.enabling.enable_database import drop_cdc_schema
+from sqlserver_emulator.cdc.enabling.enumeration import drop_functions, drop_view
 from sqlserver_emulator.cdc.instances import CdcDatabase, read_database
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.engine.names import quote

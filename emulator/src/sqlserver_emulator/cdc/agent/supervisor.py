@@ -17,15 +17,15 @@ from typing import Protocol
 
 import psycopg
 
-from sqlserver_emulator.cdc.cleanup import clean_database
-from sqlserver_emulator.cdc.guard import GUARD
+from sqlserver_emulator.cdc.agent.cleanup import clean_database
+from sqlserver_emulator.cdc.agent.job_process import JobProcess
+from sqlserver_emulator.cdc.enabling.guard import GUARD
 from sqlserver_emulator.cdc.instances import read_database
-from sqlserver_emulator.cdc.job_process import JobProcess
 from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, find_job, list_jobs
+from sqlserver_emulator.cdc.log.slots import drop_abandoned, keep_spare
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
-from sqlserver_emulator.cdc.scan_errors import LOG_SCAN_FAILED
-from sqlserver_emulator.cdc.scan_sessions import forget_sessions, record_errors
-from sqlserver_emulator.cdc.slots import drop_abandoned, keep_spare
+from sqlserver_emulator.cdc.scan.scan_errors import LOG_SCAN_FAILED
+from sqlserver_emulator.cdc.scan.scan_sessions import forget_sessions, record_errors
 from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.errors import SqlServerError

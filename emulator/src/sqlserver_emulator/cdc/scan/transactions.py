@@ -10,17 +10,17 @@ import json
 from collections import deque
 from collections.abc import Iterable
 
-from sqlserver_emulator.cdc import pgoutput
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, TrackedTable, keep_instances, read_database
-from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
+from sqlserver_emulator.cdc.log import pgoutput
+from sqlserver_emulator.cdc.log.pgoutput import LogicalMessage
+from sqlserver_emulator.cdc.log.reader import PAYLOAD_AT, message_position
 from sqlserver_emulator.cdc.lsn import IDLE_SLOT
-from sqlserver_emulator.cdc.pgoutput import LogicalMessage
 from sqlserver_emulator.cdc.postgres import SqlConnection
-from sqlserver_emulator.cdc.row_changes import ROW_KINDS, RowChanges
-from sqlserver_emulator.cdc.scan_sessions import ScanSession
-from sqlserver_emulator.cdc.schema_changes import apply_schema_change, parse_schema_change
-from sqlserver_emulator.cdc.timeline import Timeline, datetime_seconds
-from sqlserver_emulator.cdc.writer import ChangeTableWriter
+from sqlserver_emulator.cdc.scan.row_changes import ROW_KINDS, RowChanges
+from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession
+from sqlserver_emulator.cdc.scan.schema_changes import apply_schema_change, parse_schema_change
+from sqlserver_emulator.cdc.scan.timeline import Timeline, datetime_seconds
+from sqlserver_emulator.cdc.scan.writer import ChangeTableWriter
 from sqlserver_emulator.clock import LoggedClock
 
 _SCAN_BYTES = 64 << 20

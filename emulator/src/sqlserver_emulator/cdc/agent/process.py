@@ -1,4 +1,4 @@
-"""The capture job of one database, a process of its own: ``python -m sqlserver_emulator.cdc.process``.
+"""The capture job of one database, a process of its own: ``python -m sqlserver_emulator.cdc.agent.process``.
 
 Scans, waits, scans again. It ends when its standard input does: the supervisor closes it to stop the job, and the
 kernel when the supervisor is gone, so no capture job outlives its server. An idle job asks PostgreSQL one cheap
@@ -23,13 +23,13 @@ from typing import Any
 
 import psycopg
 
-from sqlserver_emulator.cdc.capture import Capture, ScanResult, ScanStoppedError
 from sqlserver_emulator.cdc.instances import CdcDisabledError
 from sqlserver_emulator.cdc.jobs import CAPTURE, JobSettings, find_job
-from sqlserver_emulator.cdc.log import LogReaderError
+from sqlserver_emulator.cdc.log.reader import LogReaderError
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.scan_errors import scan_failures
-from sqlserver_emulator.cdc.scan_sessions import record_errors
+from sqlserver_emulator.cdc.scan.capture import Capture, ScanResult, ScanStoppedError
+from sqlserver_emulator.cdc.scan.scan_errors import scan_failures
+from sqlserver_emulator.cdc.scan.scan_sessions import record_errors
 
 _BUSY_RETRY_SECONDS = 0.05
 _ERROR_RETRY_SECONDS = 1.0
@@ -39,7 +39,7 @@ _INPUT_BYTES = 4096
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: asked to stop, or a job that is not continuous is done. 1: the server is gone."""
-    parser = argparse.ArgumentParser(prog="sqlserver_emulator.cdc.process", description=__doc__)
+    parser = argparse.ArgumentParser(prog="sqlserver_emulator.cdc.agent.process", description=__doc__)
     parser.add_argument("--conninfo", required=True, help="libpq connection string of the emulator's PostgreSQL")
     parser.add_argument("--database-id", required=True, type=int)
     parser.add_argument("--interval", type=float, help="seconds between scans; default: the job's polling interval")

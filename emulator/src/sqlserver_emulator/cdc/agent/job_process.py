@@ -24,7 +24,7 @@ class JobProcess:
 
     def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, told: Mapping[str, object]) -> None:
         command = [
-            sys.executable, "-m", "sqlserver_emulator.cdc.process",
+            sys.executable, "-m", "sqlserver_emulator.cdc.agent.process",
             "--conninfo", conninfo, "--database-id", str(job.database_id), "--told", json.dumps(told),
         ]  # fmt: skip
         if interval_seconds is not None:

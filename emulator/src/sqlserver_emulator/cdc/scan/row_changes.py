@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlserver_emulator.cdc import pgoutput
-from sqlserver_emulator.cdc.deferral import Deferral, HeldRow, spread_places, takes_over_keys
 from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, TrackedTable, read_instances
-from sqlserver_emulator.cdc.log import PAYLOAD_AT, message_position
+from sqlserver_emulator.cdc.log import pgoutput
+from sqlserver_emulator.cdc.log.deferral import Deferral, HeldRow, spread_places, takes_over_keys
+from sqlserver_emulator.cdc.log.pgoutput import Begin, Fields, Relation
+from sqlserver_emulator.cdc.log.reader import PAYLOAD_AT, message_position
 from sqlserver_emulator.cdc.lsn import FIRST_ROW_SLOT
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.pgoutput import Begin, Fields, Relation
 from sqlserver_emulator.cdc.rows import InstanceRows, changed_places, row_start
-from sqlserver_emulator.cdc.schema_changes import follow_logged_type
-from sqlserver_emulator.cdc.writer import ChangeTableWriter
+from sqlserver_emulator.cdc.scan.schema_changes import follow_logged_type
+from sqlserver_emulator.cdc.scan.writer import ChangeTableWriter
 
 ROW_KINDS = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 

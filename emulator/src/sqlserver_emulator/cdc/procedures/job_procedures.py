@@ -29,7 +29,7 @@ from sqlserver_emulator.cdc.jobs import (
 )
 from sqlserver_emulator.cdc.messages import AgentError, cdc_error
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.results import (
+from sqlserver_emulator.cdc.procedures.results import (
     ResultColumn,
     int_argument,
     printed,

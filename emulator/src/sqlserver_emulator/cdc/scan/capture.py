@@ -19,12 +19,12 @@ from typing import Final
 from psycopg import InterfaceError, errors
 
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, read_database
-from sqlserver_emulator.cdc.log import LogReader, LogReaderError
+from sqlserver_emulator.cdc.log.reader import LogReader, LogReaderError
 from sqlserver_emulator.cdc.lsn import parse_position, position_text
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.cdc.scan_sessions import ScanSession, record_empty_scans, record_session
-from sqlserver_emulator.cdc.timeline import datetime_seconds
-from sqlserver_emulator.cdc.transactions import TransactionTaker
+from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession, record_empty_scans, record_session
+from sqlserver_emulator.cdc.scan.timeline import datetime_seconds
+from sqlserver_emulator.cdc.scan.transactions import TransactionTaker
 
 HELD_LOG_LOCK: Final = 0x4344434C
 """First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""

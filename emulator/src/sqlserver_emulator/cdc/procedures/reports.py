@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sqlserver_emulator.cdc.enabling.source import find_table
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
-from sqlserver_emulator.cdc.source import find_table
+from sqlserver_emulator.cdc.procedures.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed, postgres_schema, quote
 from sqlserver_emulator.events import Event

@@ -5,8 +5,8 @@ The engine asks through ``engine.ddl.hooks`` in the statement's transaction, bef
 
 from __future__ import annotations
 
-from sqlserver_emulator.cdc.disable import disable_database, forget_table
-from sqlserver_emulator.cdc.enable_database import database_id_of, find_database
+from sqlserver_emulator.cdc.enabling.disable import disable_database, forget_table
+from sqlserver_emulator.cdc.enabling.enable_database import database_id_of, find_database
 from sqlserver_emulator.cdc.installation import install_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlserver_emulator.cdc.enable_table import parse_column_list
+from sqlserver_emulator.cdc.enabling.enable_table import parse_column_list
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error, is_cdc_error
-from sqlserver_emulator.cdc.reports import read_visible_instances
-from sqlserver_emulator.cdc.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
+from sqlserver_emulator.cdc.procedures.reports import read_visible_instances
+from sqlserver_emulator.cdc.procedures.results import ResultColumn, require_cdc, result_set, sql_of, text_argument
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.errors import SqlServerError

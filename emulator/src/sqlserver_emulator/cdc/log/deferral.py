@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from sqlserver_emulator.cdc import pgoutput
-from sqlserver_emulator.cdc.log import PAYLOAD_AT
+from sqlserver_emulator.cdc.log import pgoutput
+from sqlserver_emulator.cdc.log.pgoutput import Fields
+from sqlserver_emulator.cdc.log.reader import PAYLOAD_AT
 from sqlserver_emulator.cdc.lsn import FIRST_ROW_SLOT
-from sqlserver_emulator.cdc.pgoutput import Fields
 
 _ShapeT = TypeVar("_ShapeT")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlserver_emulator.cdc.results import ResultColumn, int_argument, result_set, sql_of, text_argument
+from sqlserver_emulator.cdc.procedures.results import ResultColumn, int_argument, result_set, sql_of, text_argument
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event, Info

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlserver_emulator.cdc.enable_database import find_database
+from sqlserver_emulator.cdc.enabling.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error, is_cdc_error
 from sqlserver_emulator.cdc.metadata import Run

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import psycopg
 
-from sqlserver_emulator.cdc.enumeration import create_view, drop_view
+from sqlserver_emulator.cdc.enabling.enumeration import create_view, drop_view
 from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, ChangeTableColumn, TrackedTable
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.scan_errors import ColumnNotAlteredError
+from sqlserver_emulator.cdc.scan.scan_errors import ColumnNotAlteredError
 from sqlserver_emulator.engine.names import quote
 
 _CHARACTERS = ("character", "text")

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 
-from sqlserver_emulator.cdc.capture import Capture
-from sqlserver_emulator.cdc.cleanup import check_low_water_mark, delete_changes, raise_low_end, trim_timeline
-from sqlserver_emulator.cdc.enable_database import find_database
+from sqlserver_emulator.cdc.agent.cleanup import check_low_water_mark, delete_changes, raise_low_end, trim_timeline
+from sqlserver_emulator.cdc.enabling.enable_database import find_database
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import (
     DEFAULT_MAXSCANS,
@@ -20,13 +19,14 @@ from sqlserver_emulator.cdc.jobs import (
     check_scan_settings,
     is_requested,
 )
-from sqlserver_emulator.cdc.log import LogReaderError
+from sqlserver_emulator.cdc.log.reader import LogReaderError
 from sqlserver_emulator.cdc.messages import cdc_error, cdc_warning
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.postgres import connect, runner, server_conninfo
-from sqlserver_emulator.cdc.results import int_argument, require_cdc, require_owner, required_text, sql_of
-from sqlserver_emulator.cdc.scan_errors import scan_failures
-from sqlserver_emulator.cdc.scan_sessions import record_errors
+from sqlserver_emulator.cdc.procedures.results import int_argument, require_cdc, require_owner, required_text, sql_of
+from sqlserver_emulator.cdc.scan.capture import Capture
+from sqlserver_emulator.cdc.scan.scan_errors import scan_failures
+from sqlserver_emulator.cdc.scan.scan_sessions import record_errors
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlserver_emulator.cdc.disable import disable_database, drop_instances
-from sqlserver_emulator.cdc.enable_database import database_id_of, enable_database, find_database
-from sqlserver_emulator.cdc.enable_table import (
+from sqlserver_emulator.cdc.enabling.disable import disable_database, drop_instances
+from sqlserver_emulator.cdc.enabling.enable_database import database_id_of, enable_database, find_database
+from sqlserver_emulator.cdc.enabling.enable_table import (
     InstanceRequest,
     create_instance,
     is_cdc_table,
     lock_instances,
     plan_instance,
 )
+from sqlserver_emulator.cdc.enabling.source import SourceTable, find_table
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.jobs import (
     AGENT_STOPPED,
@@ -30,7 +31,7 @@ from sqlserver_emulator.cdc.jobs import (
 )
 from sqlserver_emulator.cdc.messages import cdc_error, cdc_warning
 from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.results import (
+from sqlserver_emulator.cdc.procedures.results import (
     inner_procedure,
     printed,
     quoted_failure,
@@ -40,7 +41,6 @@ from sqlserver_emulator.cdc.results import (
     sql_of,
     text_argument,
 )
-from sqlserver_emulator.cdc.source import SourceTable, find_table
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.errors import SqlServerError

@@ -11,7 +11,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlserver_emulator.cdc.enumeration import create_functions, create_view
+from sqlserver_emulator.cdc.enabling.enumeration import create_functions, create_view
+from sqlserver_emulator.cdc.enabling.source import SourceColumn, SourceIndex, SourceTable
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import parse_position, position_text
 from sqlserver_emulator.cdc.messages import cdc_error
@@ -26,7 +27,6 @@ from sqlserver_emulator.cdc.metadata import (
     create_table,
     register_clustered_index,
 )
-from sqlserver_emulator.cdc.source import SourceColumn, SourceIndex, SourceTable
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.types import TsqlType
 

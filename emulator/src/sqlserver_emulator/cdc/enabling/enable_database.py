@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlserver_emulator.cdc.installation import hide_job_table, show_job_table
 from sqlserver_emulator.cdc.instances import CdcDatabase, read_database
 from sqlserver_emulator.cdc.jobs import drop_job, list_jobs
+from sqlserver_emulator.cdc.log.slots import create_slot
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.metadata import CDC_SCHEMA, TABLES, Home, Run, create_table
 from sqlserver_emulator.cdc.postgres import server_conninfo
-from sqlserver_emulator.cdc.slots import create_slot
 from sqlserver_emulator.engine.names import postgres_schema, quote
 
 _FIRST_USER_ID = 5
