@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.translate.type_rules import storage_type
+from sqlserver_emulator.engine.translate.values.type_rules import storage_type
 from sqlserver_emulator.engine.translation import (
     CatalogColumn,
     CatalogObject,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlserver_emulator.engine.ddl.declarations import (
+from sqlserver_emulator.engine.ddl.reading.declarations import (
     CheckDeclaration,
     ForeignKeyDeclaration,
     IndexColumn,
@@ -12,16 +12,16 @@ from sqlserver_emulator.engine.ddl.declarations import (
     ObjectName,
     TableDeclaration,
 )
-from sqlserver_emulator.engine.ddl.read_alter import (
+from sqlserver_emulator.engine.ddl.reading.read_alter import (
     Additions,
     ColumnChange,
     ConstraintSwitch,
     Removals,
     read_alter_table,
 )
-from sqlserver_emulator.engine.ddl.read_table import read_create_table
-from sqlserver_emulator.engine.ddl.reading import default_definition, parenthesised, take_name
-from sqlserver_emulator.engine.ddl.select_into import find_into
+from sqlserver_emulator.engine.ddl.reading.read_table import read_create_table
+from sqlserver_emulator.engine.ddl.reading.taking import default_definition, parenthesised, take_name
+from sqlserver_emulator.engine.ddl.tables.select_into import find_into
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.syntax.parsing.data_types import take_type

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlserver_emulator.engine.translate import dialect
+from sqlserver_emulator.engine.translate.lexical import dialect
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import VariableParameter
 from translate_catalog import FakeCatalog, table

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlserver_emulator.engine.translate.lexemes import array_text, cut, text_of
+from sqlserver_emulator.engine.translate.lexical.lexemes import array_text, cut, text_of
 
 
 def test_cut_finds_every_kind_of_literal() -> None:

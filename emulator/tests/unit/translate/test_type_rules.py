@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlserver_emulator.engine.translate import type_rules
+from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.types import TsqlType
 from translate_catalog import tsql_type
 

@@ -1,7 +1,7 @@
 """Who may do what: logins, database users and roles, and the PostgreSQL role that a session's statements run as.
 
 sysadmin stays PostgreSQL's superuser; any other login runs as a role of its own, which has the rights of its users in
-all databases (``sql/permissions.sql``). Owns nothing of GRANT itself (``engine.ddl.permissions``).
+all databases (``sql/permissions.sql``). Owns nothing of GRANT itself (``engine.ddl.security.permissions``).
 """
 
 from __future__ import annotations

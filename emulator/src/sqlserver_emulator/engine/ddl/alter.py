@@ -4,12 +4,9 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.ddl import log, rows
-from sqlserver_emulator.engine.ddl.alter_column import change_column
-from sqlserver_emulator.engine.ddl.constraints import add_constraint, add_default
-from sqlserver_emulator.engine.ddl.declarations import DefaultDeclaration, KeyDeclaration, ObjectName
-from sqlserver_emulator.engine.ddl.indexes import create_index
-from sqlserver_emulator.engine.ddl.read_alter import (
+from sqlserver_emulator.engine.ddl.programs.triggers import switch_triggers
+from sqlserver_emulator.engine.ddl.reading.declarations import DefaultDeclaration, KeyDeclaration, ObjectName
+from sqlserver_emulator.engine.ddl.reading.read_alter import (
     Additions,
     Change,
     ColumnChange,
@@ -17,11 +14,14 @@ from sqlserver_emulator.engine.ddl.read_alter import (
     Removals,
     TriggerSwitch,
 )
-from sqlserver_emulator.engine.ddl.remove import drop_columns, drop_constraints
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.ddl.table_sql import PlannedColumn, plan_columns, with_columns
-from sqlserver_emulator.engine.ddl.tables import stamp_rowversion
-from sqlserver_emulator.engine.ddl.triggers import switch_triggers
+from sqlserver_emulator.engine.ddl.tables import log, rows
+from sqlserver_emulator.engine.ddl.tables.alter_column import change_column
+from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
+from sqlserver_emulator.engine.ddl.tables.indexes import create_index
+from sqlserver_emulator.engine.ddl.tables.remove import drop_columns, drop_constraints
+from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
+from sqlserver_emulator.engine.ddl.tables.tables import stamp_rowversion
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from sqlserver_emulator.engine.ddl import databases, hooks, rows
-from sqlserver_emulator.engine.ddl.declarations import ObjectName
-from sqlserver_emulator.engine.ddl.reading import take_name, take_parenthesised
+from sqlserver_emulator.engine.ddl import databases, hooks
+from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.reading.taking import take_name, take_parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.names import postgres_schema, qualified, quote
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command

@@ -8,13 +8,13 @@ from sqlserver_emulator.contract import StatementResult, Variables
 from sqlserver_emulator.engine.access.identity import IdentityValues
 from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.ddl import hooks
-from sqlserver_emulator.engine.ddl.permissions import may_alter
-from sqlserver_emulator.engine.ddl.principals import change_membership
-from sqlserver_emulator.engine.ddl.reading import expect_end, take_name
-from sqlserver_emulator.engine.ddl.rename import rename
+from sqlserver_emulator.engine.ddl.reading.taking import expect_end, take_name
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.ddl.select_into import find_into, run_select_into
+from sqlserver_emulator.engine.ddl.security.permissions import may_alter
+from sqlserver_emulator.engine.ddl.security.principals import change_membership
 from sqlserver_emulator.engine.ddl.statements import find_statement
+from sqlserver_emulator.engine.ddl.tables.rename import rename
+from sqlserver_emulator.engine.ddl.tables.select_into import find_into, run_select_into
 from sqlserver_emulator.engine.translation import StatementTranslator
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command

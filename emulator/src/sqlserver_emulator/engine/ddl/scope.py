@@ -16,8 +16,8 @@ from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
 from sqlserver_emulator.engine.connection.errors_map import UNIQUE_VIOLATION
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
-from sqlserver_emulator.engine.ddl.declarations import ObjectName
-from sqlserver_emulator.engine.ddl.reading import take_name
+from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.reading.taking import take_name
 from sqlserver_emulator.engine.names import bracketed
 from sqlserver_emulator.engine.translation import (
     CatalogObject,

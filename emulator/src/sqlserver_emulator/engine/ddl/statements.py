@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlserver_emulator.engine.ddl import (
-    alter,
-    database_options,
-    functions,
-    indexes,
-    permissions,
-    principals,
-    programs,
-    read_program,
-    sequences,
-    synonyms,
-    tables,
-    triggers,
-    views,
-)
-from sqlserver_emulator.engine.ddl.declarations import IndexDeclaration, ObjectName
-from sqlserver_emulator.engine.ddl.read_alter import Additions, read_alter_table
-from sqlserver_emulator.engine.ddl.read_table import read_create_table
-from sqlserver_emulator.engine.ddl.reading import (
+from sqlserver_emulator.engine.ddl import alter, database_options
+from sqlserver_emulator.engine.ddl.programs import functions, sequences, synonyms, triggers, views
+from sqlserver_emulator.engine.ddl.programs import procedures as programs
+from sqlserver_emulator.engine.ddl.reading import read_program
+from sqlserver_emulator.engine.ddl.reading.declarations import IndexDeclaration, ObjectName
+from sqlserver_emulator.engine.ddl.reading.read_alter import Additions, read_alter_table
+from sqlserver_emulator.engine.ddl.reading.read_table import read_create_table
+from sqlserver_emulator.engine.ddl.reading.taking import (
     expect_end,
     skip_storage_options,
     take_column_names,
@@ -32,6 +21,8 @@ from sqlserver_emulator.engine.ddl.reading import (
     take_names,
 )
 from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.ddl.security import permissions, principals
+from sqlserver_emulator.engine.ddl.tables import indexes, tables
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.syntax.parsing.boundaries import skip_parentheses

@@ -1,6 +1,6 @@
 """What a session's changes fire: the changes that PostgreSQL told of, their rows before and after, the triggers' texts.
 
-Running the triggers is the interpreter's (``tsql.triggers``); making them is ``engine.ddl.triggers``'.
+Running the triggers is the interpreter's (``tsql.triggers``); making them is ``engine.ddl.programs.triggers``'.
 """
 
 from __future__ import annotations

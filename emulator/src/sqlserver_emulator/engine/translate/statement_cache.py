@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from sqlserver_emulator.engine.translate.emission import FACETS
-from sqlserver_emulator.engine.translate.lexemes import Lexemes, Literal, array_text, text_of
+from sqlserver_emulator.engine.translate.expressions.emission import FACETS
+from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes, Literal, array_text, text_of
 from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource, Translated, VariableParameter
 from sqlserver_emulator.types import TsqlType
 

@@ -12,20 +12,20 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlserver_emulator.engine.translate import dialect
-from sqlserver_emulator.engine.translate.assignments import assigns_variables, translate_assignment
-from sqlserver_emulator.engine.translate.clauses import is_wrapped_query
-from sqlserver_emulator.engine.translate.conversion import EXPLICIT, convert
-from sqlserver_emulator.engine.translate.emission import Emission
-from sqlserver_emulator.engine.translate.expressions import ExpressionTranslator
-from sqlserver_emulator.engine.translate.inserts import translate_insert
-from sqlserver_emulator.engine.translate.merges import translate_merge
-from sqlserver_emulator.engine.translate.modifying import Modification
-from sqlserver_emulator.engine.translate.queries import QueryTranslator, SetOperation
-from sqlserver_emulator.engine.translate.recursion import max_recursion
-from sqlserver_emulator.engine.translate.rows import finished
-from sqlserver_emulator.engine.translate.scope import Scope, SourceColumn
-from sqlserver_emulator.engine.translate.updates import translate_delete, translate_update
+from sqlserver_emulator.engine.translate.changes.assignments import assigns_variables, translate_assignment
+from sqlserver_emulator.engine.translate.changes.inserts import translate_insert
+from sqlserver_emulator.engine.translate.changes.merges import translate_merge
+from sqlserver_emulator.engine.translate.changes.modifying import Modification
+from sqlserver_emulator.engine.translate.changes.updates import translate_delete, translate_update
+from sqlserver_emulator.engine.translate.expressions.clauses import is_wrapped_query
+from sqlserver_emulator.engine.translate.expressions.emission import Emission
+from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
+from sqlserver_emulator.engine.translate.expressions.rows import finished
+from sqlserver_emulator.engine.translate.expressions.scope import Scope, SourceColumn
+from sqlserver_emulator.engine.translate.lexical import dialect
+from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, SetOperation
+from sqlserver_emulator.engine.translate.queries.recursion import max_recursion
+from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translation import SYSTEM, Translated
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.events import Command

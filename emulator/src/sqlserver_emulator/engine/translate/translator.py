@@ -7,10 +7,12 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
-from sqlserver_emulator.engine.translate import lexemes, statements, type_rules, undeclared
-from sqlserver_emulator.engine.translate.emission import Emission
-from sqlserver_emulator.engine.translate.lexemes import Lexemes
+from sqlserver_emulator.engine.translate import statements, undeclared
+from sqlserver_emulator.engine.translate.expressions.emission import Emission
+from sqlserver_emulator.engine.translate.lexical import lexemes
+from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes
 from sqlserver_emulator.engine.translate.statement_cache import StatementCache, Template
+from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.engine.translation import CatalogReader, Translated
 from sqlserver_emulator.types import TsqlType
 

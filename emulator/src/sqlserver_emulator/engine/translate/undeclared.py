@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from sqlserver_emulator.engine.translate import lexemes, statements
-from sqlserver_emulator.engine.translate.emission import Emission
-from sqlserver_emulator.engine.translate.values import UndeclaredValue, Value
+from sqlserver_emulator.engine.translate import statements
+from sqlserver_emulator.engine.translate.expressions.emission import Emission
+from sqlserver_emulator.engine.translate.lexical import lexemes
+from sqlserver_emulator.engine.translate.values.value import UndeclaredValue, Value
 from sqlserver_emulator.engine.translation import CatalogReader
 from sqlserver_emulator.types import TsqlType
 
