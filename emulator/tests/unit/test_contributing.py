@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: the files that it names exist, and it names every package of the emulator."""
+"""CONTRIBUTING.md names files that exist, and every package of the emulator; the links of all pages lead somewhere."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def test_every_package_and_module_is_in_the_table_of_layers() -> None:
     packages = {f"{each.parent.name}/" for each in PACKAGE.glob("*/__init__.py")}
     missing = [each for each in sorted(modules | packages) if f"`{each}`" not in table]
     assert missing == []
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [EMULATOR / "README.md", *(EMULATOR / "docs").glob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))]
+    assert links
+    assert [link for page, link in links if not (page.parent / link).exists()] == []
