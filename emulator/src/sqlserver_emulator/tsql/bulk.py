@@ -11,8 +11,8 @@ from sqlserver_emulator.events import ArrowBatch, Command, Event, StatementDone
 from sqlserver_emulator.syntax.statements import InsertBulk
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.transactions import doomed_error
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
+from sqlserver_emulator.tsql.state.transactions import doomed_error
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.types import TsqlType
 

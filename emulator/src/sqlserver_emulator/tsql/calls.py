@@ -25,7 +25,7 @@ from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, giv
 from sqlserver_emulator.tsql.catalog.registry import REFUSED
 from sqlserver_emulator.tsql.faults import RaisedError
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Scope, SessionState
+from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import TsqlType
 

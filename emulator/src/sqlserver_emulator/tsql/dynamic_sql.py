@@ -17,7 +17,7 @@ from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Scope, SessionState
+from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import INT
 

@@ -10,11 +10,11 @@ from sqlserver_emulator.events import Command, ReturnStatus, StatementDone
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
-from sqlserver_emulator.tsql.captured_rows import CapturedRows
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
+from sqlserver_emulator.tsql.state.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.user_types import TABLE
 from sqlserver_emulator.types import INT, NVARCHAR_MAX, TsqlType
 

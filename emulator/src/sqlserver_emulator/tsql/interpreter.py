@@ -16,14 +16,14 @@ from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.bulk import BulkLoads
 from sqlserver_emulator.tsql.calls import Calls, parse_name
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
-from sqlserver_emulator.tsql.cursors import Cursors
+from sqlserver_emulator.tsql.cursors.declared_cursors import Cursors
+from sqlserver_emulator.tsql.cursors.server_cursors import ServerCursors
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.execution import Execution
 from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Scope, SessionState
-from sqlserver_emulator.tsql.server_cursors import ServerCursors
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
+from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.tsql.verbs import Verbs
 from sqlserver_emulator.types import TsqlType

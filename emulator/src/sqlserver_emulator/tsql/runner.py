@@ -29,7 +29,7 @@ from sqlserver_emulator.tsql.faults import (
     nested_too_deeply,
     weigh,
 )
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.tsql.user_types import declare
 from sqlserver_emulator.types import INT
 

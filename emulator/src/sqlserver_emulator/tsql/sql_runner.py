@@ -12,9 +12,9 @@ from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows,
 from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.catalog import described_function
 from sqlserver_emulator.tsql.faults import BatchEnd
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.tsql.text_size import UNLIMITED, cut_texts
-from sqlserver_emulator.tsql.transactions import doomed_error
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
+from sqlserver_emulator.tsql.state.text_size import UNLIMITED, cut_texts
+from sqlserver_emulator.tsql.state.transactions import doomed_error
 from sqlserver_emulator.tsql.triggers import TriggerRunner
 
 _STARTS_TRANSACTION: Final = frozenset(

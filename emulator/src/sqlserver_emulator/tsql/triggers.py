@@ -16,7 +16,7 @@ from sqlserver_emulator.syntax.parsing.modules import parse_trigger
 from sqlserver_emulator.tsql.calls import Calls
 from sqlserver_emulator.tsql.faults import Origin, RaisedError
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Scope, SessionState
+from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,7 @@ from sqlserver_emulator.events import Event
 from sqlserver_emulator.syntax.parsing.data_types import is_user_made, unknown_type
 from sqlserver_emulator.syntax.statements import Declaration
 from sqlserver_emulator.tsql.binding import Bound, Formal
-from sqlserver_emulator.tsql.scope import Scope
+from sqlserver_emulator.tsql.state.scope import Scope
 from sqlserver_emulator.types import TsqlType
 
 TABLE: Final = TsqlType("table")

@@ -14,7 +14,7 @@ from sqlserver_emulator.syntax.parsing.settings import SWITCHES
 from sqlserver_emulator.tsql.faults import FATAL_SEVERITY, BatchEnd, Origin
 from sqlserver_emulator.tsql.raiserror import format_message
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.types import INT, NVARCHAR_4000, TsqlType
 
 _USER_ERROR: Final = 50000

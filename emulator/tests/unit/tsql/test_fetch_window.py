@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.tsql.fetch_window import FetchType, Window
+from sqlserver_emulator.tsql.cursors.fetch_window import FetchType, Window
 
 ROWS = 10
 AT_START, AT_END = Window(0, 3), Window(ROWS + 1, 3)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from sqlserver_emulator.tds.prelogin import SERVER_VERSION
-from sqlserver_emulator.tsql import server_facts
+from sqlserver_emulator.tsql.state import server_facts
 
 
 def test_version_is_the_one_of_the_handshake() -> None:

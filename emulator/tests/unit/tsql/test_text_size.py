@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sqlserver_emulator.events import Column, Rows, RowsArrow
-from sqlserver_emulator.tsql.text_size import cut_texts
+from sqlserver_emulator.tsql.state.text_size import cut_texts
 from sqlserver_emulator.types import TsqlType
 
 CASES = [

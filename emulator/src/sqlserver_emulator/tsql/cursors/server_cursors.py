@@ -18,11 +18,11 @@ from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.tsql.binding import leading
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls
-from sqlserver_emulator.tsql.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.cursors.fetch_window import FORWARD, FetchType, Window
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql, Template, template_of
-from sqlserver_emulator.tsql.fetch_window import FORWARD, FetchType, Window
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Scope, SessionState
+from sqlserver_emulator.tsql.state.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.types import INT, TsqlType
 
 _FIRST_HANDLE: Final = 180150003

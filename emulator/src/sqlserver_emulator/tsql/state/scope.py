@@ -11,10 +11,10 @@ from sqlserver_emulator.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import DatabaseChanged, Event
 from sqlserver_emulator.syntax.statements import Expression
-from sqlserver_emulator.tsql.opened_cursor import OpenedCursor
-from sqlserver_emulator.tsql.options import Options
-from sqlserver_emulator.tsql.system_variables import SystemVariables
-from sqlserver_emulator.tsql.transactions import Transactions
+from sqlserver_emulator.tsql.state.opened_cursor import OpenedCursor
+from sqlserver_emulator.tsql.state.options import Options
+from sqlserver_emulator.tsql.state.system_variables import SystemVariables
+from sqlserver_emulator.tsql.state.transactions import Transactions
 from sqlserver_emulator.types import TsqlType
 
 

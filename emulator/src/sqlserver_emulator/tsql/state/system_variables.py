@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.tsql import server_facts
+from sqlserver_emulator.tsql.state import server_facts
 from sqlserver_emulator.types import BIGINT, INT, SMALLINT, TsqlType
 
 _TINYINT = TsqlType("tinyint")

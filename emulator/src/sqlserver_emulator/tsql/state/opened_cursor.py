@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlserver_emulator.contract import Variable
-from sqlserver_emulator.tsql.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.state.captured_rows import CapturedRows
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from itertools import count
 from sqlserver_emulator.contract import EngineSession
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Event, TransactionAction, TransactionChanged
-from sqlserver_emulator.tsql.system_variables import SystemVariables
+from sqlserver_emulator.tsql.state.system_variables import SystemVariables
 
 _DESCRIPTORS = count(1)
 """Descriptors are unique in the server process, as on a real server."""

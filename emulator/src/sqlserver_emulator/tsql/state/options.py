@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.tsql import text_size
-from sqlserver_emulator.tsql.system_variables import SystemVariables
+from sqlserver_emulator.tsql.state import text_size
+from sqlserver_emulator.tsql.state.system_variables import SystemVariables
 
 _ONLY_POSITION: Final = {
     "ANSI_DEFAULTS": True,

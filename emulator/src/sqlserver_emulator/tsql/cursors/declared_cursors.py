@@ -11,10 +11,10 @@ from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, ResultStart, Rows, StatementDone
 from sqlserver_emulator.syntax import statements as nodes
-from sqlserver_emulator.tsql.captured_rows import CapturedRows
-from sqlserver_emulator.tsql.opened_cursor import OpenedCursor
 from sqlserver_emulator.tsql.runner import Runner
-from sqlserver_emulator.tsql.scope import Outcome, Scope, SessionState, Steps
+from sqlserver_emulator.tsql.state.captured_rows import CapturedRows
+from sqlserver_emulator.tsql.state.opened_cursor import OpenedCursor
+from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
 from sqlserver_emulator.types import BIGINT
 
 _FETCHED: Final = 0
