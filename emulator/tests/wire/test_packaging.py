@@ -1,4 +1,4 @@
-"""What the wheel ships is enough: its packages run where the repository is not in reach."""
+"""The packages that the wheel ships run where the repository is not in reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine needs in PostgreSQL: the catalog, T-SQL's functions and the system views, all in ``sql/``."""
+"""Installation of the engine in PostgreSQL: the catalog, T-SQL's functions and the system views, all in ``sql/``."""
 
 from __future__ import annotations
 

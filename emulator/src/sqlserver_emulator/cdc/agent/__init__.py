@@ -1,1 +1,1 @@
-"""What SQL Server Agent does for CDC: the capture jobs as processes, the cleanup, and who watches over them."""
+"""SQL Server Agent, as far as CDC needs it: capture jobs as processes, cleanup, and their supervisor."""

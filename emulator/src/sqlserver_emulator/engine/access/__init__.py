@@ -1,1 +1,1 @@
-"""What statements and DDL share within a session: its connection and catalog, its rights, identity values."""
+"""The parts of a session that statements and DDL share: connection, catalog, rights, identity values."""

@@ -1,1 +1,1 @@
-"""What a session and its running scopes keep: options, variables of the server, transactions, open cursors."""
+"""The state of a session and of its running scopes: options, server variables, transactions, open cursors."""

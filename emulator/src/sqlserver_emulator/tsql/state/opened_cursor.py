@@ -1,4 +1,4 @@
-"""What a session keeps of a cursor that was declared."""
+"""The state of a cursor that was declared."""
 
 from __future__ import annotations
 

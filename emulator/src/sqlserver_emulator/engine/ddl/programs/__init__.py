@@ -1,1 +1,1 @@
-"""What is named and is not a table: procedures, functions, triggers, views, sequences, synonyms."""
+"""Procedures, functions, triggers, views, sequences and synonyms."""

@@ -1,4 +1,4 @@
-"""What the translators of expressions and of queries offer to those that they call: the grammar is recursive.
+"""Interfaces of the translators of expressions and of queries, for those that they call: the grammar is recursive.
 
 An expression holds queries and calls functions, and both hold expressions. The classes are in
 ``expression_translator`` and ``queries.query_translator``; what they call takes these interfaces.
