@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sqlserver_emulator.tds import type_info
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds.arrow_parts import FixedPart, Mask, Numbers, Part, variable_part
 from sqlserver_emulator.tds.arrow_text import content_parts
 from sqlserver_emulator.tds.moments import DAY_MICROSECONDS, DAY_TICKS_300, EPOCH_1900, EPOCH_1970
@@ -20,17 +22,21 @@ from sqlserver_emulator.types import TsqlType
 
 ColumnParts: TypeAlias = Callable[[Any, Mask | None], list[Part]]
 
-_NUMBERS = {
-    "tinyint": ("<u1", pa.int16()), "smallint": ("<i2", pa.int16()), "int": ("<i4", pa.int32()),
-    "bigint": ("<i8", pa.int64()), "real": ("<f4", pa.float32()), "float": ("<f8", pa.float64()),
-}  # fmt: skip
+_ARROW_OF_STORAGE = {
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+}
+"""Numbers come from PostgreSQL, in the type that they are stored in: a tinyint as a smallint."""
 _DAY_0001 = EPOCH_1970 - 1
 _DAY_1900 = EPOCH_1970 - EPOCH_1900
 
 
 def column_parts(type_: TsqlType) -> ColumnParts:
     """The function for columns of a type; types that are rare in large results go through Python values."""
-    make = _MAKERS.get(type_.name)
+    make = _MAKERS.get(BY_NAME[type_.name].wire.packing)
     if make is not None:
         return make(type_)
     encode = column_encoder(type_)
@@ -53,7 +59,8 @@ def _raw(array: Any, arrow_type: Any, numpy_type: str) -> Numbers:
 
 
 def _number_parts(type_: TsqlType) -> ColumnParts:
-    numpy_type, arrow_type = _NUMBERS[type_.name]
+    record = BY_NAME[type_.name]
+    numpy_type, arrow_type = f"<{record.wire.number_format}", _ARROW_OF_STORAGE[record.storage]
     stored_type = f"<{np.dtype(arrow_type.to_pandas_dtype()).str[1:]}"
 
     def parts(array: Any, present: Mask | None) -> list[Part]:
@@ -76,7 +83,7 @@ def _decimal_words(array: Any, precision: int, scale: int) -> tuple[Numbers, Num
 
 
 def _decimal_parts(type_: TsqlType) -> ColumnParts:
-    size = type_info.decimal_bytes(type_.precision)
+    size = decimal_bytes(type_.precision)
 
     def parts(array: Any, present: Mask | None) -> list[Part]:
         low, high = _decimal_words(array, type_.precision, type_.scale)
@@ -96,11 +103,11 @@ def _decimal_parts(type_: TsqlType) -> ColumnParts:
 
 
 def _money_parts(type_: TsqlType) -> ColumnParts:
-    name = type_.name
+    record = BY_NAME[type_.name]
 
     def parts(array: Any, present: Mask | None) -> list[Part]:
-        low, _high = _decimal_words(array, 19 if name == "money" else 10, 4)
-        if name == "smallmoney":
+        low, _high = _decimal_words(array, record.facets.precision, record.facets.scale)
+        if record.wire.size == 4:
             return _sized([("<u4", low)], present)
         return _sized([("<u4", low >> np.uint64(32)), ("<u4", low)], present)
 
@@ -123,7 +130,7 @@ def _ticks(microseconds: Numbers, scale: int) -> Numbers:
 
 
 def _moment_parts(type_: TsqlType) -> ColumnParts:
-    scale, size = type_.scale, type_info.time_bytes(type_.scale)
+    scale, size = type_.scale, time_bytes(type_.scale)
 
     def date_parts(array: Any, present: Mask | None) -> list[Part]:
         days = _raw(array, pa.date32(), "<i4") + _DAY_0001
@@ -150,12 +157,12 @@ def _moment_parts(type_: TsqlType) -> ColumnParts:
         return _sized([("<u2", days + _DAY_1900 + late), ("<u2", np.where(late, 0, minutes))], present)
 
     return {
-        "date": date_parts,
-        "time": time_parts,
-        "datetime2": datetime2_parts,
-        "datetime": datetime_parts,
-        "smalldatetime": smalldatetime_parts,
-    }[type_.name]
+        Packing.DATE: date_parts,
+        Packing.TIME: time_parts,
+        Packing.DATE_TIME: datetime2_parts,
+        Packing.TICKS: datetime_parts,
+        Packing.MINUTES: smalldatetime_parts,
+    }[BY_NAME[type_.name].wire.packing]
 
 
 _UUID_FIELDS = np.dtype([("a", ">u4"), ("b", ">u2"), ("c", ">u2"), ("d", "<u8")])
@@ -178,15 +185,13 @@ def _content_parts(type_: TsqlType) -> ColumnParts:
     return lambda array, present: content_parts(type_, array, present)
 
 
-_CONTENT_NAMES = (
-    type_info.UNICODE_NAMES | type_info.CODE_PAGE_NAMES | type_info.BINARY_NAMES | type_info.POINTER_NAMES | {"xml"}
-)
-_MAKERS: dict[str, Callable[[TsqlType], ColumnParts]] = {
-    **dict.fromkeys(_NUMBERS, _number_parts),
-    **dict.fromkeys(type_info.DECIMAL_NAMES, _decimal_parts),
-    **dict.fromkeys(type_info.MONEY_BYTES, _money_parts),
-    **dict.fromkeys(("date", "time", "datetime2", "datetime", "smalldatetime"), _moment_parts),
-    **dict.fromkeys(_CONTENT_NAMES, _content_parts),
-    "bit": lambda _type: _bit_parts,
-    "uniqueidentifier": lambda _type: _uuid_parts,
+_MAKERS: dict[Packing, Callable[[TsqlType], ColumnParts]] = {
+    Packing.BIT: lambda _type: _bit_parts,
+    Packing.INTEGER: _number_parts,
+    Packing.FLOAT: _number_parts,
+    Packing.DECIMAL: _decimal_parts,
+    Packing.MONEY: _money_parts,
+    **dict.fromkeys((Packing.DATE, Packing.TIME, Packing.DATE_TIME, Packing.TICKS, Packing.MINUTES), _moment_parts),
+    Packing.GUID: lambda _type: _uuid_parts,
+    **dict.fromkeys((Packing.UNICODE, Packing.CODE_PAGE, Packing.BYTES, Packing.XML), _content_parts),
 }

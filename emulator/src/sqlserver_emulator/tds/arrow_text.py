@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds import type_info
 from sqlserver_emulator.tds.arrow_parts import FixedPart, Mask, Numbers, Part, VariablePart
 from sqlserver_emulator.tds.values import POINTER, ValueTooLongError
@@ -47,7 +49,7 @@ def _pointer_parts(lengths: Numbers, present: Mask | None) -> list[Part]:
 
 
 def _content(type_: TsqlType, array: Any, present: Mask | None) -> VariablePart:
-    binary = type_.name in type_info.BINARY_NAMES or type_.name == "image"
+    binary = BY_NAME[type_.name].wire.packing is Packing.BYTES
     arrow_type = pa.binary() if binary else pa.string()
     if array.type != arrow_type:
         array = array.cast(arrow_type)
@@ -63,7 +65,7 @@ def _content(type_: TsqlType, array: Any, present: Mask | None) -> VariablePart:
 
 
 def _encode_text(type_: TsqlType, offsets: Numbers, data: memoryview) -> VariablePart:
-    unicode = type_.name in type_info.UNICODE_NAMES or type_.name in ("ntext", "xml")
+    unicode = BY_NAME[type_.name].is_national
     text = str(data, "utf-8")
     encoded = text.encode("utf-16-le") if unicode else text.encode(type_info.CODE_PAGE, "replace")
     if text.isascii():

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds.bulk_cells import Layout, Length, map_cells
 from sqlserver_emulator.tds.bulk_columns import BulkColumn, decode_column
 from sqlserver_emulator.tds.parameter_values import read_wire_type
@@ -18,10 +20,14 @@ _BATCH_BYTES = 1 << 20
 _LARGEST_ROW_BYTES = 256 << 20
 _MOST_COLUMNS = 1024
 """Of a table; they are looked at again with every packet until all are there."""
-_FIXED_BYTES = {0x32: 1, 0x30: 1, 0x34: 2, 0x38: 4, 0x7F: 8, 0x3B: 4, 0x3E: 8, 0x3C: 8, 0x7A: 4, 0x3D: 8, 0x3A: 4}
-_SHORT = frozenset((0xA5, 0xAD, 0xA7, 0xAF, 0xE7, 0xEF))
-_POINTER = frozenset((0x23, 0x63, 0x22))
-_COLLATION_FLAGS = {0xA7: 6, 0xAF: 6, 0x23: 8}
+_FIXED_BYTES = {type.wire.fixed_token: type.wire.size for type in SYSTEM_TYPES if type.wire.fixed_token is not None}
+_SHORT = frozenset(type.wire.token for type in SYSTEM_TYPES if type.wire.form is Form.SHORT)
+_POINTER = frozenset(type.wire.token for type in SYSTEM_TYPES if type.wire.form is Form.LONG)
+_COLLATION_FLAGS = {
+    type.wire.token: 8 if type.wire.form is Form.LONG else 6
+    for type in SYSTEM_TYPES
+    if type.wire.packing is Packing.CODE_PAGE
+}
 """Where in the TYPE_INFO of char, varchar and text the byte lies that says UTF-8."""
 
 

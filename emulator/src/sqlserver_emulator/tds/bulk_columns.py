@@ -15,6 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.record import SystemType
+from sqlserver_emulator.system_types.sizes import time_bytes
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds import type_info
 from sqlserver_emulator.tds.bulk_cells import CellMap, Layout, Length, Positions
 from sqlserver_emulator.tds.moments import DAY_MICROSECONDS, DAY_TICKS_300, EPOCH_1900, EPOCH_1970
@@ -26,8 +30,6 @@ Nulls: TypeAlias = npt.NDArray[np.bool_]
 _LAST_DAY = 3_652_058
 """9999-12-31, counted from year 1."""
 _UUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]
-_INTEGERS = {"bit": "<i2", "tinyint": "<i2", "smallint": "<i2", "int": "<i4", "bigint": "<i8"}
-_MONEY_PRECISION = {"money": 19, "smallmoney": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class BulkColumn:
     type: TsqlType
     layout: Layout
     code_page: str = type_info.CODE_PAGE
+
+    @property
+    def record(self) -> SystemType:
+        return BY_NAME[self.type.name]
 
 
 class Cells:
@@ -124,20 +130,26 @@ class Cells:
 
 
 def decode_column(rows: CellMap, column: BulkColumn) -> pa.Array:
-    return _DECODERS[column.type.name](Cells(rows, column))
+    return _DECODERS[column.record.wire.packing](Cells(rows, column))
+
+
+def _bits(cells: Cells) -> pa.Array:
+    return pa.array((_numbers(cells) != 0).astype(np.int16), mask=cells.nulls)
 
 
 def _integers(cells: Cells) -> pa.Array:
-    name = cells.column.type.name
-    size = 1 if name in ("bit", "tinyint") else type_info.INTEGER_BYTES[name]
-    raw = cells.exactly(size)
-    values = raw[:, 0].astype(np.int16) if size == 1 else raw.view(_INTEGERS[name])[:, 0]
-    return pa.array((values != 0).astype(np.int16) if name == "bit" else values, mask=cells.nulls)
+    values = _numbers(cells)
+    # PostgreSQL has no integer of one byte: tinyint is stored as smallint.
+    return pa.array(values.astype(np.int16) if values.itemsize == 1 else values, mask=cells.nulls)
+
+
+def _numbers(cells: Cells) -> npt.NDArray[Any]:
+    wire = cells.column.record.wire
+    return cells.exactly(wire.size).view(f"<{wire.number_format}")[:, 0]
 
 
 def _floats(cells: Cells) -> pa.Array:
-    size = type_info.FLOAT_BYTES[cells.column.type.name]
-    values = cells.exactly(size).view("<f4" if size == 4 else "<f8")[:, 0]
+    values = _numbers(cells)
     cells.require(np.isfinite(values))
     return pa.array(values, mask=cells.nulls)
 
@@ -160,15 +172,15 @@ def _negated(words: npt.NDArray[np.uint64], negative: Nulls) -> npt.NDArray[np.u
 
 
 def _money(cells: Cells) -> pa.Array:
-    name = cells.column.type.name
-    raw = cells.exactly(type_info.MONEY_BYTES[name])
-    if name == "money":
+    record = cells.column.record
+    raw = cells.exactly(record.wire.size)
+    if record.wire.size == 8:
         halves = raw.view("<i4")
         units = halves[:, 0].astype(np.int64) << 32 | halves[:, 1].view("<u4").astype(np.int64)
     else:
         units = raw.view("<i4")[:, 0].astype(np.int64)
     words = np.stack([units, units >> 63], axis=1)
-    return cells.buffered(pa.decimal128(_MONEY_PRECISION[name], 4), words)
+    return cells.buffered(pa.decimal128(record.facets.precision, record.facets.scale), words)
 
 
 def _dates(cells: Cells) -> pa.Array:
@@ -186,7 +198,7 @@ def _days(cells: Cells, offset: int) -> Positions:
 def _microseconds(cells: Cells) -> tuple[Positions, int]:
     """Of the day; and how many bytes they took."""
     scale = cells.column.type.scale
-    size = type_info.time_bytes(scale)
+    size = time_bytes(scale)
     ticks = cells.number(size)
     microseconds = ticks // 10 if scale == 7 else ticks * 10 ** (6 - scale)
     cells.require(microseconds < DAY_MICROSECONDS)
@@ -217,14 +229,18 @@ def _datetimeoffsets(cells: Cells) -> pa.Array:
 
 def _datetimes(cells: Cells) -> pa.Array:
     """To the millisecond, as SQL Server shows it: .000, .003, .007."""
-    if cells.column.type.name == "smalldatetime":
-        cells.exactly(4)
-        days, milliseconds = cells.number(2), cells.number(2, 2) * 60_000
-    else:
-        halves = cells.exactly(8).view("<i4").astype(np.int64)
-        days, ticks = halves[:, 0], halves[:, 1]
-        cells.require((ticks >= 0) & (ticks < DAY_TICKS_300))
-        milliseconds = (ticks * 10 + 1) // 3
+    halves = cells.exactly(8).view("<i4").astype(np.int64)
+    days, ticks = halves[:, 0], halves[:, 1]
+    cells.require((ticks >= 0) & (ticks < DAY_TICKS_300))
+    return _since_1900(cells, days, (ticks * 10 + 1) // 3)
+
+
+def _smalldatetimes(cells: Cells) -> pa.Array:
+    cells.exactly(4)
+    return _since_1900(cells, cells.number(2), cells.number(2, 2) * 60_000)
+
+
+def _since_1900(cells: Cells, days: Positions, milliseconds: Positions) -> pa.Array:
     cells.require((days + EPOCH_1900 >= 1) & (days + EPOCH_1900 <= _LAST_DAY + 1))
     moments = (days + EPOCH_1900 - EPOCH_1970) * DAY_MICROSECONDS + milliseconds * 1000
     return cells.array(moments, pa.timestamp("us"))
@@ -284,18 +300,21 @@ def _text(cells: Cells, content: bytes, encoding: str, unit_sizes: Positions, co
 _UTF8_BYTES_OF_CODE_PAGE = np.array(
     [len(bytes((byte,)).decode(type_info.CODE_PAGE, "replace").encode()) for byte in range(256)], dtype=np.int64
 )
-_DECODERS: dict[str, Callable[[Cells], pa.Array]] = {
-    **dict.fromkeys(_INTEGERS, _integers),
-    **dict.fromkeys(type_info.FLOAT_BYTES, _floats),
-    **dict.fromkeys(type_info.DECIMAL_NAMES, _decimals),
-    **dict.fromkeys(type_info.MONEY_BYTES, _money),
-    **dict.fromkeys(type_info.DATETIME_BYTES, _datetimes),
-    **dict.fromkeys(("varbinary", "binary", "image"), _binaries),
-    **dict.fromkeys(("nvarchar", "nchar", "ntext", "xml"), _unicode),
-    **dict.fromkeys(("varchar", "char", "text"), _coded),
-    "date": _dates,
-    "time": _times,
-    "datetime2": _datetimes2,
-    "datetimeoffset": _datetimeoffsets,
-    "uniqueidentifier": _uuids,
+_DECODERS: dict[Packing, Callable[[Cells], pa.Array]] = {
+    Packing.BIT: _bits,
+    Packing.INTEGER: _integers,
+    Packing.FLOAT: _floats,
+    Packing.DECIMAL: _decimals,
+    Packing.MONEY: _money,
+    Packing.DATE: _dates,
+    Packing.TIME: _times,
+    Packing.DATE_TIME: _datetimes2,
+    Packing.DATE_TIME_OFFSET: _datetimeoffsets,
+    Packing.TICKS: _datetimes,
+    Packing.MINUTES: _smalldatetimes,
+    Packing.GUID: _uuids,
+    Packing.UNICODE: _unicode,
+    Packing.XML: _unicode,
+    Packing.CODE_PAGE: _coded,
+    Packing.BYTES: _binaries,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
-from sqlserver_emulator.tds.type_info import time_bytes
+from sqlserver_emulator.system_types.sizes import time_bytes
 
 DAY_MICROSECONDS = 86_400_000_000
 EPOCH_1900 = date(1900, 1, 1).toordinal()

@@ -13,6 +13,9 @@ from typing import TypeAlias
 from uuid import UUID
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.record import Declared, SystemType
+from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds import moments
 from sqlserver_emulator.tds.reading import MessageReader, ProtocolError
 from sqlserver_emulator.tds.type_info import CODE_PAGE, PLP_LENGTH, UTF8_FLAG
@@ -25,28 +28,34 @@ _NULL_PLP = 0xFFFF_FFFF_FFFF_FFFF
 _UNKNOWN_PLP = 0xFFFF_FFFF_FFFF_FFFE
 _COLLATION_BYTES = 5
 
-_REFUSED = {0xF3: "table-valued parameters", 0xF0: "parameters of a CLR type", 0x62: "parameters of type sql_variant"}
-_FIXED = {
-    0x32: ("bit", 1), 0x30: ("tinyint", 1), 0x34: ("smallint", 2), 0x38: ("int", 4), 0x7F: ("bigint", 8),
-    0x3B: ("real", 4), 0x3E: ("float", 8), 0x3C: ("money", 8), 0x7A: ("smallmoney", 4),
-    0x3D: ("datetime", 8), 0x3A: ("smalldatetime", 4),
-}  # fmt: skip
-_SIZED = {
-    0x26: {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"},
-    0x68: {1: "bit"},
-    0x6D: {4: "real", 8: "float"},
-    0x6E: {4: "smallmoney", 8: "money"},
-    0x6F: {4: "smalldatetime", 8: "datetime"},
-    0x24: {16: "uniqueidentifier"},
+
+def _by_token(form: Form) -> dict[int, SystemType]:
+    """The types of a form; those that borrow another's token never come from a client."""
+    return {t.wire.token: t for t in SYSTEM_TYPES if t.wire.form is form and not t.wire.announced_as}
+
+
+def _by_older_token(form: Form) -> dict[int, SystemType]:
+    return {token: t for t in SYSTEM_TYPES if t.wire.form is form for token in t.wire.older_tokens}
+
+
+_REFUSED = {
+    0xF3: "table-valued parameters",
+    0xF0: "parameters of a CLR type",
+    **{token: f"parameters of type {t.name}" for token, t in _by_token(Form.VARIANT).items()},
 }
-_DECIMALS = {0x6A: "decimal", 0x6C: "numeric", 0x37: "decimal", 0x3F: "numeric"}
-_SCALED = {0x29: "time", 0x2A: "datetime2", 0x2B: "datetimeoffset"}
-_SHORT = {
-    0xA5: "varbinary", 0xAD: "binary", 0xA7: "varchar", 0xAF: "char", 0xE7: "nvarchar", 0xEF: "nchar",
-}  # fmt: skip
-_LEGACY = {0x25: "varbinary", 0x2D: "binary", 0x27: "varchar", 0x2F: "char"}
-_LONG = {0x23: "text", 0x63: "ntext", 0x22: "image"}
-_NULL_TYPE, _DATE, _XML = 0x1F, 0x28, 0xF1
+_FIXED = {t.wire.fixed_token: t for t in SYSTEM_TYPES if t.wire.fixed_token is not None}
+_SIZED = {
+    token: {t.wire.size: t for t in SYSTEM_TYPES if t.wire.form is Form.SIZED and t.wire.token == token}
+    for token in _by_token(Form.SIZED)
+}
+_DECIMALS = _by_token(Form.DECIMAL) | _by_older_token(Form.DECIMAL)
+_SCALED = _by_token(Form.SCALED)
+_SHORT = _by_token(Form.SHORT)
+_LEGACY = _by_older_token(Form.SHORT)
+_LONG = _by_token(Form.LONG)
+_BARE = _by_token(Form.BARE)
+_XML = _by_token(Form.XML)
+_NULL_TYPE = 0x1F
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +87,28 @@ def read_wire_type(reader: MessageReader) -> WireType:
 
 
 def _read_fixed(token: int, _reader: MessageReader) -> WireType:
-    name, size = _FIXED[token]
-    return WireType(_number_type(name), lambda reader: reader.read_bytes(size), _decoder(name))
+    record = _FIXED[token]
+    return WireType(_declared(record), lambda reader: reader.read_bytes(record.wire.size), _decoder(record))
 
 
 def _read_sized(token: int, reader: MessageReader) -> WireType:
     size = reader.read_u8()
-    name = _SIZED[token].get(size)
-    if name is None:
+    record = _SIZED[token].get(size)
+    if record is None:
         raise ProtocolError(f"type 0x{token:02X} of {size} bytes")
-    return WireType(_number_type(name), _read_byte_length, _decoder(name))
+    return WireType(_declared(record), _read_byte_length, _decoder(record))
 
 
-def _number_type(name: str) -> TsqlType:
-    return TsqlType(name, precision=53) if name == "float" else TsqlType(name)
+def _declared(record: SystemType) -> TsqlType:
+    """The type as it is declared without facets: float is float(53)."""
+    return TsqlType(record.name, precision=record.facets.precision if record.declared is Declared.BITS else 0)
 
 
 def _read_decimal(token: int, reader: MessageReader) -> WireType:
     _size, precision, scale = reader.read_u8(), reader.read_u8(), reader.read_u8()
     if not 1 <= precision <= 38 or scale > precision:
         raise ProtocolError(f"decimal({precision},{scale})")
-    type_ = TsqlType(_DECIMALS[token], precision=precision, scale=scale)
+    type_ = TsqlType(_DECIMALS[token].name, precision=precision, scale=scale)
     return WireType(type_, _read_byte_length, lambda data: _decode_decimal(data, scale))
 
 
@@ -106,45 +116,40 @@ def _read_scaled(token: int, reader: MessageReader) -> WireType:
     scale = reader.read_u8()
     if scale > 7:
         raise ProtocolError(f"scale {scale}")
-    name = _SCALED[token]
-    decode = {
-        "time": moments.decode_time,
-        "datetime2": moments.decode_datetime2,
-        "datetimeoffset": moments.decode_datetimeoffset,
-    }[name]
-    return WireType(TsqlType(name, scale=scale), _read_byte_length, lambda data: decode(data, scale))
+    record = _SCALED[token]
+    decode = _SCALED_DECODERS[record.wire.packing]
+    return WireType(TsqlType(record.name, scale=scale), _read_byte_length, lambda data: decode(data, scale))
 
 
 def _read_short(token: int, reader: MessageReader) -> WireType:
-    name, size = _SHORT[token], reader.read_u16()
-    collation = b"" if name.endswith("binary") else reader.read_bytes(_COLLATION_BYTES)
-    unit = 2 if name.startswith("n") else 1
-    length = MAX_LENGTH if size == PLP_LENGTH else max(size // unit, 1)
+    record, size = _SHORT[token], reader.read_u16()
+    collation = reader.read_bytes(_COLLATION_BYTES) if record.has_collation else b""
+    length = MAX_LENGTH if size == PLP_LENGTH else max(size // record.unit_bytes, 1)
     read = _read_plp if size == PLP_LENGTH else _read_short_length
-    return WireType(TsqlType(name, length), read, _content_decoder(name, collation))
+    return WireType(TsqlType(record.name, length), read, _content_decoder(record, collation))
 
 
 def _read_legacy(token: int, reader: MessageReader) -> WireType:
     """The types of TDS 4 with one length byte; NULL is the length 0."""
-    name, size = _LEGACY[token], reader.read_u8()
-    return WireType(TsqlType(name, max(size, 1)), _read_byte_length, _content_decoder(name, b""))
+    record, size = _LEGACY[token], reader.read_u8()
+    return WireType(TsqlType(record.name, max(size, 1)), _read_byte_length, _content_decoder(record, b""))
 
 
 def _read_long(token: int, reader: MessageReader) -> WireType:
-    name = _LONG[token]
+    record = _LONG[token]
     reader.read_u32()
-    collation = b"" if name == "image" else reader.read_bytes(_COLLATION_BYTES)
-    return WireType(TsqlType(name), _read_long_length, _content_decoder(name, collation))
+    collation = reader.read_bytes(_COLLATION_BYTES) if record.has_collation else b""
+    return WireType(TsqlType(record.name), _read_long_length, _content_decoder(record, collation))
 
 
-def _read_xml(_token: int, reader: MessageReader) -> WireType:
+def _read_xml(token: int, reader: MessageReader) -> WireType:
     if reader.read_u8():
         raise NotSupportedByEmulatorError("xml parameters with a schema collection")
-    return WireType(TsqlType("xml"), _read_plp, _decode_xml)
+    return WireType(TsqlType(_XML[token].name), _read_plp, _decoder(_XML[token]))
 
 
-def _read_date(_token: int, _reader: MessageReader) -> WireType:
-    return WireType(TsqlType("date"), _read_byte_length, moments.decode_date)
+def _read_bare(token: int, _reader: MessageReader) -> WireType:
+    return WireType(TsqlType(_BARE[token].name), _read_byte_length, _decoder(_BARE[token]))
 
 
 def _read_null(_token: int, _reader: MessageReader) -> WireType:
@@ -180,10 +185,6 @@ def _read_plp(reader: MessageReader) -> bytes | None:
     return data
 
 
-def _unpacker(format_: str) -> Decoder:
-    return lambda data: struct.unpack(format_, data)[0]
-
-
 def _decode_integer(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=len(data) > 1)
 
@@ -195,15 +196,11 @@ def _decode_decimal(data: bytes, scale: int) -> Decimal:
 
 
 def _decode_money(data: bytes) -> Decimal:
-    high, low = struct.unpack("<iI", data)
-    return _money(high << 32 | low)
-
-
-def _decode_smallmoney(data: bytes) -> Decimal:
-    return _money(struct.unpack("<i", data)[0])
-
-
-def _money(number: int) -> Decimal:
+    if len(data) == 4:
+        (number,) = struct.unpack("<i", data)
+    else:
+        high, low = struct.unpack("<iI", data)
+        number = high << 32 | low
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -4))
 
 
@@ -229,22 +226,38 @@ def _decode_xml(data: bytes) -> str:
     return data.removeprefix(b"\xff\xfe").decode("utf-16-le")
 
 
-def _decoder(name: str) -> Decoder:
-    return {
-        "bit": lambda data: bool(data[0]),
-        "tinyint": _decode_integer, "smallint": _decode_integer, "int": _decode_integer, "bigint": _decode_integer,
-        "real": _unpacker("<f"), "float": _unpacker("<d"),
-        "money": _decode_money, "smallmoney": _decode_smallmoney,
-        "datetime": _decode_datetime, "smalldatetime": _decode_smalldatetime,
-        "uniqueidentifier": _decode_uuid,
-    }[name]  # fmt: skip
+def _decode_float(data: bytes) -> float:
+    number: float = struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
+    return number
 
 
-def _content_decoder(name: str, collation: bytes) -> Decoder:
-    if name in ("nvarchar", "nchar", "ntext"):
-        return _decode_unicode
-    if name.endswith("binary") or name == "image":
-        return bytes
+_SCALED_DECODERS: dict[Packing, Callable[[bytes, int], object]] = {
+    Packing.TIME: moments.decode_time,
+    Packing.DATE_TIME: moments.decode_datetime2,
+    Packing.DATE_TIME_OFFSET: moments.decode_datetimeoffset,
+}
+_DECODERS: dict[Packing, Decoder] = {
+    Packing.BIT: lambda data: bool(data[0]),
+    Packing.INTEGER: _decode_integer,
+    Packing.FLOAT: _decode_float,
+    Packing.MONEY: _decode_money,
+    Packing.DATE: moments.decode_date,
+    Packing.TICKS: _decode_datetime,
+    Packing.MINUTES: _decode_smalldatetime,
+    Packing.GUID: _decode_uuid,
+    Packing.UNICODE: _decode_unicode,
+    Packing.XML: _decode_xml,
+    Packing.BYTES: bytes,
+}
+
+
+def _decoder(record: SystemType) -> Decoder:
+    return _DECODERS[record.wire.packing]
+
+
+def _content_decoder(record: SystemType, collation: bytes) -> Decoder:
+    if record.wire.packing is not Packing.CODE_PAGE:
+        return _decoder(record)
     code_page = "utf-8" if collation and collation[3] & UTF8_FLAG else CODE_PAGE
     return lambda data: data.decode(code_page, "replace")
 
@@ -254,10 +267,10 @@ _READERS: tuple[tuple[Container[int], Callable[[int, MessageReader], WireType]],
     (_SHORT, _read_short),
     (_SCALED, _read_scaled),
     (_DECIMALS, _read_decimal),
-    ({_DATE}, _read_date),
+    (_BARE, _read_bare),
     (_FIXED, _read_fixed),
     (_LONG, _read_long),
-    ({_XML}, _read_xml),
+    (_XML, _read_xml),
     (_LEGACY, _read_legacy),
     ({_NULL_TYPE}, _read_null),
 )

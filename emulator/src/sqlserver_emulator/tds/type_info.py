@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.system_types import BY_NAME, names_where
+from sqlserver_emulator.system_types.binaries import ROWVERSION
+from sqlserver_emulator.system_types.record import Declared, SystemType
+from sqlserver_emulator.system_types.sizes import decimal_bytes
+from sqlserver_emulator.system_types.wire import Form
 from sqlserver_emulator.types import TsqlType
 
 COLLATION = bytes.fromhex("0904002200")
@@ -19,91 +25,69 @@ UTF8_FLAG = 0x04
 
 PLP_LENGTH = 0xFFFF
 LARGEST_SHORT_BYTES = 8000
-TIMESTAMP_USER_TYPE = 0x50
+TIMESTAMP_USER_TYPE = ROWVERSION.user_type
 
-INTEGER_BYTES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
-FLOAT_BYTES = {"real": 4, "float": 8}
-MONEY_BYTES = {"money": 8, "smallmoney": 4}
-DATETIME_BYTES = {"datetime": 8, "smalldatetime": 4}
-DECIMAL_NAMES = frozenset({"decimal", "numeric"})
-UNICODE_NAMES = frozenset({"nchar", "nvarchar", "sysname"})
-CODE_PAGE_NAMES = frozenset({"char", "varchar"})
-BINARY_NAMES = frozenset({"binary", "varbinary", "rowversion"})
-POINTER_NAMES = frozenset({"text", "ntext", "image"})
+POINTER_NAMES = names_where(lambda type: type.wire.form is Form.LONG)
 """The old LOB types, sent with a text pointer."""
-
-_BYTE_LENGTH_TOKENS = {"decimal": 0x6A, "numeric": 0x6C, "time": 0x29, "datetime2": 0x2A, "datetimeoffset": 0x2B}
-_SHORT_LENGTH_TOKENS = {
-    "binary": 0xAD, "rowversion": 0xAD, "varbinary": 0xA5,
-    "char": 0xAF, "varchar": 0xA7, "nchar": 0xEF, "nvarchar": 0xE7, "sysname": 0xE7,
-}  # fmt: skip
-_FIXED = {
-    **{name: bytes((0x26, size)) for name, size in INTEGER_BYTES.items()},
-    **{name: bytes((0x6D, size)) for name, size in FLOAT_BYTES.items()},
-    **{name: bytes((0x6E, size)) for name, size in MONEY_BYTES.items()},
-    **{name: bytes((0x6F, size)) for name, size in DATETIME_BYTES.items()},
-    "bit": b"\x68\x01",
-    "date": b"\x28",
-    "uniqueidentifier": b"\x24\x10",
-    "xml": b"\xf1\x00",
-    "sql_variant": struct.pack("<BI", 0x62, 8009),
-    "text": struct.pack("<BI", 0x23, 0x7FFFFFFF) + COLLATION,
-    "ntext": struct.pack("<BI", 0x63, 0x7FFFFFFE) + COLLATION,
-    "image": struct.pack("<BI", 0x22, 0x7FFFFFFF),
-}
-
-
-def decimal_bytes(precision: int) -> int:
-    """Sign and magnitude together."""
-    if precision <= 9:
-        return 5
-    if precision <= 19:
-        return 9
-    return 13 if precision <= 28 else 17
-
-
-def time_bytes(scale: int) -> int:
-    if scale <= 2:
-        return 3
-    return 4 if scale <= 4 else 5
+SHORT_NAMES = names_where(lambda type: type.wire.form is Form.SHORT)
+"""The types that announce their longest value in two bytes."""
+WIDE_SHORT_NAMES = names_where(lambda type: type.wire.form is Form.SHORT and type.is_national)
+_CHARACTER_NAMES = names_where(lambda type: type.has_collation)
+_CHUNKED_NAMES = names_where(lambda type: type.wire.form is Form.XML)
+# sysname and rowversion: their length is not declared.
+_SET_LENGTH_NAMES = names_where(lambda type: type.wire.form is Form.SHORT and type.declared is not Declared.LENGTH)
 
 
 def is_plp(type_: TsqlType) -> bool:
     """Sent in chunks, because no length is announced: the (max) types and xml."""
-    return type_.name == "xml" or (type_.is_max and type_.name in _SHORT_LENGTH_TOKENS)
+    return type_.name in _CHUNKED_NAMES or (type_.is_max and type_.name in SHORT_NAMES)
 
 
 def is_character(type_: TsqlType) -> bool:
-    return type_.name in UNICODE_NAMES or type_.name in CODE_PAGE_NAMES or type_.name in ("text", "ntext")
+    return type_.name in _CHARACTER_NAMES
 
 
 def value_bytes(type_: TsqlType) -> int:
     """The largest value of a type with a two-byte length, in bytes."""
-    if type_.name == "rowversion":
-        return 8
-    if type_.name == "sysname":
-        return 256
-    return 2 * type_.length if type_.name in UNICODE_NAMES else type_.length
+    if type_.name in _SET_LENGTH_NAMES:
+        return BY_NAME[type_.name].facets.max_length
+    return 2 * type_.length if type_.name in WIDE_SHORT_NAMES else type_.length
 
 
 @lru_cache(maxsize=1024)
 def encode_type_info(type_: TsqlType) -> bytes:
     """Always the nullable variant of a fixed type: every client takes it for a NOT NULL column too."""
-    name = type_.name
-    if name in _FIXED:
-        return _FIXED[name]
-    if name in DECIMAL_NAMES:
-        return bytes((_BYTE_LENGTH_TOKENS[name], decimal_bytes(type_.precision), type_.precision, type_.scale))
-    if name in _BYTE_LENGTH_TOKENS:
-        return bytes((_BYTE_LENGTH_TOKENS[name], type_.scale))
-    if name in _SHORT_LENGTH_TOKENS:
-        return _encode_short_length_type(type_)
-    raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
+    record = BY_NAME.get(type_.name)
+    if record is None:
+        raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
+    return _ENCODERS[record.wire.form](record, type_)
 
 
-def _encode_short_length_type(type_: TsqlType) -> bytes:
+def _encode_decimal(record: SystemType, type_: TsqlType) -> bytes:
+    return bytes((record.wire.token, decimal_bytes(type_.precision), type_.precision, type_.scale))
+
+
+def _encode_long(record: SystemType, _type: TsqlType) -> bytes:
+    head = struct.pack("<BI", record.wire.token, record.wire.size)
+    return head + COLLATION if record.has_collation else head
+
+
+def _encode_short(record: SystemType, type_: TsqlType) -> bytes:
     largest = PLP_LENGTH if is_plp(type_) else value_bytes(type_)
     if largest != PLP_LENGTH and not 0 < largest <= LARGEST_SHORT_BYTES:
         raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
-    head = struct.pack("<BH", _SHORT_LENGTH_TOKENS[type_.name], largest)
-    return head + COLLATION if is_character(type_) else head
+    head = struct.pack("<BH", record.wire.token, largest)
+    return head + COLLATION if record.has_collation else head
+
+
+_ENCODERS: dict[Form, Callable[[SystemType, TsqlType], bytes]] = {
+    Form.BARE: lambda record, _type: bytes((record.wire.token,)),
+    Form.SIZED: lambda record, _type: bytes((record.wire.token, record.wire.size)),
+    Form.SCALED: lambda record, type_: bytes((record.wire.token, type_.scale)),
+    Form.DECIMAL: _encode_decimal,
+    Form.SHORT: _encode_short,
+    Form.LONG: _encode_long,
+    # No schema collection: the emulator's xml is never typed.
+    Form.XML: lambda record, _type: bytes((record.wire.token, 0)),
+    Form.VARIANT: _encode_long,
+}

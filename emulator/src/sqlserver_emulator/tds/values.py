@@ -16,7 +16,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
+from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds import type_info
 from sqlserver_emulator.tds.moments import (
     datetime_parts,
@@ -34,7 +36,7 @@ ColumnEncoder: TypeAlias = Callable[[Sequence[Any]], list[bytes]]
 POINTER = b"\x10" + b"emulated-pointer" + b"\x00" * 8
 """Length, text pointer and timestamp before a text, ntext or image value; nothing can be done with the pointer."""
 
-PACK_FORMATS = {"bit": "B", "tinyint": "B", "smallint": "h", "int": "i", "bigint": "q", "real": "f", "float": "d"}
+PACK_FORMATS = {type.name: type.wire.number_format for type in SYSTEM_TYPES if type.wire.number_format}
 """Types whose value is a length byte and one number of struct's; None among the values makes struct refuse them."""
 
 _UUID_HEAD = struct.Struct("<BIHH")
@@ -53,23 +55,15 @@ class ValueTooLongError(ValueError):
 def null_bytes(type_: TsqlType) -> bytes:
     if type_info.is_plp(type_):
         return b"\xff" * 8
-    name = type_.name
-    if name == "sql_variant":
+    if type_.name in _VARIANT_NAMES:
         return b"\x00" * 4
-    if type_info.is_character(type_) or name in type_info.BINARY_NAMES:
-        return b"\x00" if name in type_info.POINTER_NAMES else b"\xff\xff"
-    return b"\x00"
+    return b"\xff\xff" if type_.name in type_info.SHORT_NAMES else b"\x00"
 
 
 @lru_cache(maxsize=1024)
 def cell_encoder(type_: TsqlType) -> CellEncoder:
     """The encoder of one value that is not NULL, with its length."""
-    make = _MAKERS.get(type_.name)
-    if make is not None:
-        return make(type_)
-    if type_info.is_plp(type_):
-        return _framed(_content_encoder(type_), _encode_chunks)
-    return _short_length_encoder(type_)
+    return _MAKERS[BY_NAME[type_.name].wire.packing](type_)
 
 
 @lru_cache(maxsize=1024)
@@ -96,7 +90,7 @@ def _scaled(value: Decimal, scale: int) -> int:
 
 
 def _decimal_encoder(type_: TsqlType) -> CellEncoder:
-    size = type_info.decimal_bytes(type_.precision)
+    size = decimal_bytes(type_.precision)
     scale, limit = type_.scale, 10**type_.precision
     positive, negative = bytes((size, 1)), bytes((size, 0))
 
@@ -108,6 +102,10 @@ def _decimal_encoder(type_: TsqlType) -> CellEncoder:
         return (negative if number < 0 else positive) + magnitude.to_bytes(size - 1, "little")
 
     return encode
+
+
+def _money_encoder(type_: TsqlType) -> CellEncoder:
+    return _encode_money if BY_NAME[type_.name].wire.size == 8 else _encode_smallmoney
 
 
 def _encode_money(value: Decimal) -> bytes:
@@ -131,7 +129,7 @@ def _encode_date(value: date) -> bytes:
 
 def _time_encoder(type_: TsqlType) -> CellEncoder:
     scale = type_.scale
-    head = bytes((type_info.time_bytes(scale),))
+    head = bytes((time_bytes(scale),))
 
     def encode(value: time) -> bytes:
         return head + encode_time(value, scale)
@@ -141,7 +139,7 @@ def _time_encoder(type_: TsqlType) -> CellEncoder:
 
 def _datetime2_encoder(type_: TsqlType) -> CellEncoder:
     scale = type_.scale
-    head = bytes((type_info.time_bytes(scale) + 3,))
+    head = bytes((time_bytes(scale) + 3,))
 
     def encode(value: datetime) -> bytes:
         return head + encode_datetime2(value, scale)
@@ -151,7 +149,7 @@ def _datetime2_encoder(type_: TsqlType) -> CellEncoder:
 
 def _datetimeoffset_encoder(type_: TsqlType) -> CellEncoder:
     scale = type_.scale
-    head = bytes((type_info.time_bytes(scale) + 5,))
+    head = bytes((time_bytes(scale) + 5,))
 
     def encode(value: datetime) -> bytes:
         return head + encode_datetimeoffset(value, scale)
@@ -167,15 +165,26 @@ def _encode_smalldatetime(value: datetime) -> bytes:
     return struct.pack("<BHH", 4, *smalldatetime_parts(value))
 
 
+def _encode_unicode(text: str) -> bytes:
+    return utf_16_le_encode(text)[0]  # without the look-up of str.encode
+
+
+_CONTENT: dict[Packing, CellEncoder] = {
+    Packing.UNICODE: _encode_unicode,
+    Packing.XML: _encode_unicode,
+    Packing.CODE_PAGE: lambda text: text.encode(type_info.CODE_PAGE, "replace"),
+    Packing.BYTES: bytes,
+}
+"""Text or bytes to content bytes, without a length."""
+
+
 def _content_encoder(type_: TsqlType) -> CellEncoder:
-    """Text or bytes to content bytes, without a length."""
-    if type_.name in type_info.UNICODE_NAMES or type_.name in ("ntext", "xml"):
-        return lambda text: utf_16_le_encode(text)[0]  # without the look-up of str.encode
-    if type_info.is_character(type_):
-        return lambda text: text.encode(type_info.CODE_PAGE, "replace")
-    if type_.name in type_info.BINARY_NAMES or type_.name == "image":
-        return bytes
-    raise NotSupportedByEmulatorError(f"sending a value of type {type_}")
+    """How a type says its length depends on its form and, for (max), on its declaration; the content does not."""
+    wire = BY_NAME[type_.name].wire
+    content = _CONTENT[wire.packing]
+    if type_info.is_plp(type_):
+        return _framed(content, _encode_chunks)
+    return _pointer_encoder(content) if wire.form is Form.LONG else _short_length_encoder(type_, content)
 
 
 def _framed(content: CellEncoder, frame: CellEncoder) -> CellEncoder:
@@ -189,8 +198,7 @@ def _encode_chunks(data: bytes) -> bytes:
     return struct.pack("<QI", len(data), len(data)) + data + b"\x00\x00\x00\x00"
 
 
-def _short_length_encoder(type_: TsqlType) -> CellEncoder:
-    content = _content_encoder(type_)
+def _short_length_encoder(type_: TsqlType, content: CellEncoder) -> CellEncoder:
     largest = type_info.value_bytes(type_)
     pack = _LENGTH.pack
 
@@ -204,22 +212,24 @@ def _short_length_encoder(type_: TsqlType) -> CellEncoder:
     return encode
 
 
-def _pointer_encoder(type_: TsqlType) -> CellEncoder:
-    return _framed(_content_encoder(type_), lambda data: POINTER + struct.pack("<I", len(data)) + data)
+def _pointer_encoder(content: CellEncoder) -> CellEncoder:
+    return _framed(content, lambda data: POINTER + struct.pack("<I", len(data)) + data)
 
 
-_MAKERS: dict[str, Callable[[TsqlType], CellEncoder]] = {
-    **dict.fromkeys(PACK_FORMATS, _number_encoder),
-    **dict.fromkeys(type_info.DECIMAL_NAMES, _decimal_encoder),
-    **dict.fromkeys(type_info.POINTER_NAMES, _pointer_encoder),
-    "money": lambda _type: _encode_money,
-    "smallmoney": lambda _type: _encode_smallmoney,
-    "date": lambda _type: _encode_date,
-    "time": _time_encoder,
-    "datetime2": _datetime2_encoder,
-    "datetimeoffset": _datetimeoffset_encoder,
-    "datetime": lambda _type: _encode_datetime,
-    "smalldatetime": lambda _type: _encode_smalldatetime,
-    "uniqueidentifier": lambda _type: _encode_uuid,
-    "sql_variant": lambda _type: encode_variant,
+_VARIANT_NAMES = names_where(lambda type: type.wire.form is Form.VARIANT)
+_MAKERS: dict[Packing, Callable[[TsqlType], CellEncoder]] = {
+    Packing.BIT: _number_encoder,
+    Packing.INTEGER: _number_encoder,
+    Packing.FLOAT: _number_encoder,
+    Packing.DECIMAL: _decimal_encoder,
+    Packing.MONEY: _money_encoder,
+    Packing.DATE: lambda _type: _encode_date,
+    Packing.TIME: _time_encoder,
+    Packing.DATE_TIME: _datetime2_encoder,
+    Packing.DATE_TIME_OFFSET: _datetimeoffset_encoder,
+    Packing.TICKS: lambda _type: _encode_datetime,
+    Packing.MINUTES: lambda _type: _encode_smalldatetime,
+    Packing.GUID: lambda _type: _encode_uuid,
+    **dict.fromkeys(_CONTENT, _content_encoder),
+    Packing.VARIANT: lambda _type: encode_variant,
 }

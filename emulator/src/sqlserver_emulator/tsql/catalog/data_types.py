@@ -7,7 +7,10 @@ from typing import Final
 
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Column, Event
-from sqlserver_emulator.tsql.catalog.odbc_types import BY_NAME, OdbcType
+from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.binaries import ROWVERSION
+from sqlserver_emulator.system_types.record import BINARY, GUID, TEMPORAL, TEXT, Declared, SystemType
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, result_set, smallints
 from sqlserver_emulator.types import INT, TsqlType
 
@@ -23,73 +26,71 @@ _COLUMNS: Final = [
     *ints("NUM_PREC_RADIX"),
     *smallints("INTERVAL_PRECISION USERTYPE"),
 ]
-_IDENTITY: Final = ("tinyint", "smallint", "int", "bigint", "decimal", "numeric")
-_SIZED: Final = {
-    "char": "length", "varchar": "max length", "nchar": "length", "nvarchar": "max length", "binary": "length",
-    "varbinary": "max length", "decimal": "precision,scale", "numeric": "precision,scale", "time": "scale",
-    "datetime2": "scale", "datetimeoffset": "scale",
-}  # fmt: skip
-_CHARACTERS: Final = frozenset({"char", "varchar", "text", "nchar", "nvarchar", "ntext", "sysname", "xml"})
-_BINARIES: Final = frozenset({"binary", "varbinary", "image", "timestamp"})
-_NUMBERS: Final = frozenset({*_IDENTITY, "money", "smallmoney", "real", "float"})
-_QUOTED: Final = _CHARACTERS | {
-    "date", "time", "datetime2", "datetimeoffset", "datetime", "smalldatetime", "uniqueidentifier",
-}  # fmt: skip
-_USER_TYPES: Final = {
-    "bit": 16, "tinyint": 5, "smallint": 6, "int": 7, "decimal": 24, "numeric": 10, "money": 11, "smallmoney": 21,
-    "real": 23, "float": 8, "char": 1, "varchar": 2, "text": 19, "binary": 3, "varbinary": 4, "image": 20,
-    "timestamp": 80, "datetime": 12, "smalldatetime": 22, "sysname": 18,
-}  # fmt: skip
+_CREATE_PARAMS: Final = {
+    Declared.PRECISION_SCALE: "precision,scale",
+    Declared.SCALE: "scale",
+}
+_QUOTED: Final = frozenset((TEXT, TEMPORAL, GUID))
+"""The families whose literals stand in quotes."""
 
 
 def _data_types(call: ProcedureCall) -> Iterator[Event]:
     wanted, version = call.arguments["@data_type"], call.arguments["@odbcver"]
     is_odbc_3 = isinstance(version, int) and version >= 3
-    rows = [row for name, odbc in BY_NAME.items() for row in _rows(name, odbc, is_odbc_3)]
+    rows = [row for record in SYSTEM_TYPES for row in _rows(record, is_odbc_3)]
     rows = [row for row in rows if wanted in (0, None, row[1])]
     rows.sort(key=lambda row: (int(str(row[1])), row[11] or 0, str(row[0])))
     yield from result_set(_COLUMNS, rows)
 
 
-def _rows(name: str, odbc: OdbcType, is_odbc_3: bool) -> Iterator[Row]:
-    yield _row(name, odbc, is_odbc_3, identity=False)
-    if name in _IDENTITY:
-        yield _row(name, odbc, is_odbc_3, identity=True)
+def _rows(record: SystemType, is_odbc_3: bool) -> Iterator[Row]:
+    yield _row(record, is_odbc_3, identity=False)
+    # Each type that may be an identity column has a second row, which says so by its name.
+    if record.wire.packing in (Packing.INTEGER, Packing.DECIMAL):
+        yield _row(record, is_odbc_3, identity=True)
 
 
-def _row(name: str, odbc: OdbcType, is_odbc_3: bool, *, identity: bool) -> Row:
+def _row(record: SystemType, is_odbc_3: bool, *, identity: bool) -> Row:
+    odbc, number = record.odbc, record.is_number
     code = odbc.code if is_odbc_3 or odbc.code_before_3 is None else odbc.code_before_3
-    shown = f"{name}() identity" if identity and name in ("decimal", "numeric") else name
-    if identity and shown == name:
-        shown = f"{name} identity"
-    number = name in _NUMBERS
-    scaled = name in ("decimal", "numeric")
+    scaled = record.declared is Declared.PRECISION_SCALE
+    parentheses = "()" if scaled else ""
+    shown = f"{record.catalog_name}{parentheses} identity" if identity else record.catalog_name
+    suffix = "'" if record.family in _QUOTED else None
+    nullable = 0 if identity or record is ROWVERSION else 1
+    unsigned = int(record.wire.number_format.isupper()) if number else None
     return (
-        *(shown, code, odbc.precision, _prefix(name), "'" if name in _QUOTED else None, _SIZED.get(name)),
-        *(0 if identity or name == "timestamp" else 1, int(name in _CHARACTERS), _searchable(name)),
-        *((1 if name == "tinyint" else 0) if number else None, int("money" in name), int(identity) if number else None),
-        *(shown, odbc.scale if not scaled else 0, 38 if scaled else odbc.scale),
-        *(odbc.verbose_code if is_odbc_3 else code, odbc.subtype, odbc.radix, None, _USER_TYPES.get(name, 0)),
+        *(shown, code, odbc.precision, _prefix(record), suffix, _create_params(record)),
+        *(nullable, int(record.family == TEXT), _searchable(record)),
+        *(unsigned, int(_is_money(record)), int(identity) if number else None),
+        *(shown, odbc.scale if not scaled else 0, record.facets.scale if scaled else odbc.scale),
+        *(odbc.verbose_code if is_odbc_3 else code, odbc.subtype, odbc.radix, None, record.user_type),
     )
 
 
-def _prefix(name: str) -> str | None:
-    if name in ("nchar", "nvarchar", "ntext", "sysname", "xml"):
-        return "N'"
-    if name in _QUOTED:
-        return "'"
-    if name in _BINARIES:
+def _is_money(record: SystemType) -> bool:
+    return record.wire.packing is Packing.MONEY
+
+
+def _create_params(record: SystemType) -> str | None:
+    if record.length is not None:
+        return "length" if record.length.is_fixed else "max length"
+    return _CREATE_PARAMS.get(record.declared)
+
+
+def _prefix(record: SystemType) -> str | None:
+    if record.family in _QUOTED:
+        return "N'" if record.is_national else "'"
+    if record.family == BINARY:
         return "0x"
-    return "$" if "money" in name else None
+    return "$" if _is_money(record) else None
 
 
-def _searchable(name: str) -> int:
+def _searchable(record: SystemType) -> int:
     """ODBC: 0 not, 1 with LIKE only, 2 without LIKE, 3 fully."""
-    if name in ("text", "ntext"):
-        return 1
-    if name in ("image", "xml"):
-        return 0
-    return 3 if name in _QUOTED else 2
+    if record.is_legacy_lob or record.wire.packing is Packing.XML:
+        return 1 if record.has_collation else 0
+    return 3 if record.family in _QUOTED else 2
 
 
 _PARAMETERS: Final = (Parameter("@data_type", INT, 0), Parameter("@ODBCVer", TsqlType("tinyint"), 2))

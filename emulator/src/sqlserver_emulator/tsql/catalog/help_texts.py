@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Event, Info
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.record import TEMPORAL, SystemType
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, query, result_set
 from sqlserver_emulator.types import DATETIME, INT, NVARCHAR_4000, TsqlType
 
@@ -28,15 +31,29 @@ _OBJECT: Final = """
 SELECT o.object_id, o.name, RTRIM(o.type), o.create_date, m.definition FROM sys.all_objects o
 LEFT JOIN sys.sql_modules m ON m.object_id = o.object_id WHERE o.object_id = OBJECT_ID(@name)
 """
-_NUMBERS: Final = """'tinyint', 'smallint', 'decimal', 'int', 'bigint', 'real', 'money', 'float', 'numeric',
-    'smallmoney', 'date', 'time', 'datetime2', 'datetimeoffset'"""
+
+
+def _listed(holds: Callable[[SystemType], bool]) -> str:
+    """The names of types as they stand behind IN."""
+    return ", ".join(f"'{name}'" for name in sorted(names_where(holds)))
+
+
+# Precision and scale are shown of numbers and of the date and time types of 2008, not of the two that are older.
+_NUMBERS: Final = _listed(
+    lambda type: (
+        type.is_number or (type.family == TEMPORAL and type.wire.packing not in (Packing.TICKS, Packing.MINUTES))
+    )
+)
+_WIDE: Final = names_where(lambda type: type.length is not None and type.unit_bytes == 2)
+_PADDED_BY_SETTING: Final = _listed(lambda type: type.length is not None and type.unit_bytes == 1)
+"""The types that SET ANSI_PADDING is about; sp_help says of the others that there is nothing to say."""
 _COLUMNS: Final = f"""
 SELECT c.name, u.name, CASE c.is_computed WHEN 1 THEN 'yes' ELSE 'no' END, c.max_length,
     CASE WHEN t.name IN ({_NUMBERS}) THEN CONVERT(char(5), c.precision) ELSE '     ' END,
     CASE WHEN t.name IN ({_NUMBERS}) THEN CONVERT(char(5), c.scale) ELSE '     ' END,
     CASE c.is_nullable WHEN 1 THEN 'yes' ELSE 'no' END,
-    CASE WHEN t.name IN ('varbinary', 'varchar', 'binary', 'char') THEN 'no' ELSE '(n/a)' END,
-    CASE WHEN t.name NOT IN ('varbinary', 'varchar', 'binary', 'char') THEN '(n/a)'
+    CASE WHEN t.name IN ({_PADDED_BY_SETTING}) THEN 'no' ELSE '(n/a)' END,
+    CASE WHEN t.name NOT IN ({_PADDED_BY_SETTING}) THEN '(n/a)'
          WHEN c.is_nullable = 1 THEN 'yes' ELSE 'no' END,
     c.collation_name
 FROM sys.all_columns c JOIN sys.types u ON u.user_type_id = c.user_type_id
@@ -216,7 +233,7 @@ def _parameters(definition: str) -> Iterator[Event]:
     rows: list[Row] = []
     for order, parameter in enumerate(parse_procedure(definition).parameters, 1):
         type_ = parameter.type
-        length = type_.length * (2 if type_.name in ("nchar", "nvarchar") and type_.length > 0 else 1)
+        length = type_.length * (2 if type_.name in _WIDE and type_.length > 0 else 1)
         rows.append(
             (parameter.shown, type_.name, length or None, type_.precision or None, type_.scale or None, order, None)
         )

@@ -9,7 +9,8 @@ from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedur
 from sqlserver_emulator.events import Column, Event
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.syntax.statements import ParameterDeclaration
-from sqlserver_emulator.tsql.catalog.odbc_types import OdbcType, describe_type
+from sqlserver_emulator.system_types.odbc import OdbcType
+from sqlserver_emulator.tsql.catalog.odbc_types import describe_type
 from sqlserver_emulator.tsql.catalog.queries import (
     NAME,
     REMARKS,

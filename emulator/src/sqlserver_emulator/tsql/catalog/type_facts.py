@@ -5,35 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlserver_emulator.tds.type_info import (
-    COLLATION,
-    PLP_LENGTH,
-    decimal_bytes,
-    encode_type_info,
-    is_character,
-    is_plp,
-    time_bytes,
-)
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
+from sqlserver_emulator.system_types.record import Declared
+from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
+from sqlserver_emulator.system_types.texts import SYSNAME
+from sqlserver_emulator.tds.type_info import COLLATION, PLP_LENGTH, encode_type_info, is_character, is_plp
 from sqlserver_emulator.types import TsqlType
 
-SYSNAME_TYPE_ID: Final = 256
-SYSTEM_TYPE_IDS: Final = {
-    "image": 34, "text": 35, "uniqueidentifier": 36, "date": 40, "time": 41, "datetime2": 42, "datetimeoffset": 43,
-    "tinyint": 48, "smallint": 52, "int": 56, "smalldatetime": 58, "real": 59, "money": 60, "datetime": 61,
-    "float": 62, "sql_variant": 98, "ntext": 99, "bit": 104, "decimal": 106, "numeric": 108, "smallmoney": 122,
-    "bigint": 127, "varbinary": 165, "varchar": 167, "binary": 173, "char": 175, "rowversion": 189, "nvarchar": 231,
-    "sysname": 231, "nchar": 239, "xml": 241,
-}  # fmt: skip
-_FACETS: Final = {
-    "bit": (1, 1, 0), "tinyint": (1, 3, 0), "smallint": (2, 5, 0), "int": (4, 10, 0), "bigint": (8, 19, 0),
-    "money": (8, 19, 4), "smallmoney": (4, 10, 4), "real": (4, 24, 0), "float": (8, 53, 0), "date": (3, 10, 0),
-    "datetime": (8, 23, 3), "smalldatetime": (4, 16, 0), "uniqueidentifier": (16, 0, 0), "rowversion": (8, 0, 0),
-    "text": (16, 0, 0), "ntext": (16, 0, 0), "image": (16, 0, 0), "xml": (-1, 0, 0), "sql_variant": (8016, 0, 0),
-}  # fmt: skip
-"""max_length, precision, scale of the types that have no facets of their own."""
-_TIMES: Final = {"time": (0, 8), "datetime2": (3, 19), "datetimeoffset": (5, 26)}
-"""Bytes beside those of the time of day, and characters without a fraction."""
-_WIDE: Final = frozenset({"nchar", "nvarchar", "sysname"})
+SYSNAME_TYPE_ID: Final = SYSNAME.user_type_id
+SYSTEM_TYPE_IDS: Final = {type.name: type.type_id for type in SYSTEM_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +28,23 @@ class TypeFacts:
 
     @classmethod
     def of(cls, type: TsqlType) -> TypeFacts:
-        shown = {"rowversion": "timestamp", "sysname": "nvarchar(128)"}.get(type.name, str(type))
-        return cls(SYSTEM_TYPE_IDS[type.name], shown, *_facets(type))
+        record = BY_NAME[type.name]
+        # A sysname is described as the type that it is an alias of.
+        shown = "nvarchar(128)" if record is SYSNAME else record.shown or str(type)
+        return cls(record.type_id, shown, *_facets(type))
 
 
 def _facets(type: TsqlType) -> tuple[int, int, int]:
-    if type.name in ("decimal", "numeric"):
+    """max_length, precision and scale: those of the declaration where it has any, else those that the type has."""
+    record = BY_NAME[type.name]
+    if record.declared is Declared.PRECISION_SCALE:
         return decimal_bytes(type.precision), type.precision, type.scale
-    if type.name in _TIMES:
-        more_bytes, width = _TIMES[type.name]
-        return time_bytes(type.scale) + more_bytes, width + (type.scale + 1 if type.scale else 0), type.scale
-    if type.name in _FACETS:
-        return _FACETS[type.name]
-    if type.name == "sysname":
-        return 256, 0, 0
-    return -1 if type.is_max else type.length * (2 if type.name in _WIDE else 1), 0, 0
+    if record.moment is not None:
+        width = record.moment.text_width + (type.scale + 1 if type.scale else 0)
+        return time_bytes(type.scale) + record.moment.more_bytes, width, type.scale
+    if record.declared is Declared.LENGTH:
+        return -1 if type.is_max else type.length * record.unit_bytes, 0, 0
+    return record.facets.max_length, record.facets.precision, record.facets.scale
 
 
 def wire_type(type: TsqlType) -> tuple[int, int]:
