@@ -13,11 +13,12 @@ from operator import itemgetter, ne
 from struct import Struct
 
 from sqlserver_emulator.cdc.log.pgoutput import NULL_FIELD, Fields
+from sqlserver_emulator.system_types import names_where
 
 DELETE, INSERT, UPDATE_OLD, UPDATE_NEW = 1, 2, 3, 4
 """__$operation."""
 
-LEGACY_LOB_TYPES = frozenset({"text", "ntext", "image"})
+LEGACY_LOB_TYPES = names_where(lambda type: type.is_legacy_lob)
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER = b"\xff\xff"

@@ -15,9 +15,11 @@ from sqlserver_emulator.cdc.instances import CaptureInstance, CdcDatabase, Track
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.rows import LEGACY_LOB_TYPES, CapturedColumn
 from sqlserver_emulator.engine.names import quote
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.wire import Packing
 
 _ORIGIN = "cdc_restore"
-_DATETIMEOFFSET = "datetimeoffset"
+_WITH_OFFSET = names_where(lambda type: type.wire.packing is Packing.DATE_TIME_OFFSET)
 
 
 class RestoreError(ValueError):
@@ -109,7 +111,7 @@ def _rows_then(instance: CaptureInstance, columns: Sequence[CapturedColumn], sou
         now.append(f"t.{name}")
         old.append(before)
         new.append(f"o.{stored}")
-        if column.type_name == _DATETIMEOFFSET:
+        if column.type_name in _WITH_OFFSET:
             now.append(f"(t.{name}).offset_minutes AS {quote(f'offset {column.ordinal}')}")
             old.append(f"({before}).offset_minutes")
             new.append(f"(o.{stored}).offset_minutes")

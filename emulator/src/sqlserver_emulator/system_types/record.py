@@ -115,6 +115,13 @@ class SystemType:
         return self.family in (INTEGER, DECIMAL, FLOAT) and self.wire.packing is not Packing.BIT
 
     @property
+    def integer_range(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type."""
+        bits = 8 * self.wire.size
+        is_unsigned = self.wire.number_format.isupper()
+        return (0, 2**bits - 1) if is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+    @property
     def is_national(self) -> bool:
         return self.family == TEXT and self.unit_bytes == 2
 

@@ -14,6 +14,8 @@ from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.syntax.parsing.procedure import parse_parameters
 from sqlserver_emulator.syntax.statements import Sql
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
 from sqlserver_emulator.tsql.runner import Runner
@@ -21,7 +23,8 @@ from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import INT
 
-_NATIONAL: Final = frozenset({"nvarchar", "nchar", "ntext"})
+# A sysname or xml is no text that sp_executesql takes.
+_NATIONAL: Final = names_where(lambda type: type.wire.packing is Packing.UNICODE and not type.wire.announced_as)
 _WANTS_COLUMNS: Final = 1
 
 

@@ -28,6 +28,7 @@ from sqlserver_emulator.cdc.metadata import (
     register_clustered_index,
 )
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
+from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.types import TsqlType
 
 MAX_INSTANCE_NAME = 100
@@ -237,8 +238,7 @@ def _write_metadata(
 
 def _catalog_type(column: SourceColumn) -> str:
     """sys.types calls rowversion timestamp."""
-    name = column.declared.type.name
-    return "timestamp" if name == "rowversion" else name
+    return BY_NAME[column.declared.type.name].catalog_name
 
 
 def lock_instances(run: Run, database_id: int) -> None:

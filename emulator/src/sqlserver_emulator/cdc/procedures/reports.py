@@ -17,6 +17,9 @@ from sqlserver_emulator.cdc.procedures.results import ResultColumn, require_cdc,
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.engine.names import bracketed, postgres_schema, quote
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.record import FLOAT, TEMPORAL, Declared, SystemType
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, NVARCHAR_MAX, SMALLINT, SYSNAME, TsqlType
 
 _HELP_COLUMNS: tuple[ResultColumn, ...] = (
@@ -35,16 +38,6 @@ _HISTORY_COLUMNS: tuple[ResultColumn, ...] = (
     ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME),
     ("required_column_update", BIT), ("ddl_command", NVARCHAR_MAX), ("ddl_lsn", LSN), ("ddl_time", DATETIME),
 )  # fmt: skip
-
-_EXACT_NUMBERS = {
-    "tinyint": (3, 10, 0), "smallint": (5, 10, 0), "int": (10, 10, 0), "bigint": (19, 10, 0), "money": (19, 10, 4),
-    "smallmoney": (10, 10, 4),
-}  # fmt: skip
-"""precision, radix, scale"""
-_FLOAT_BITS = {"real": 24, "float": 53}
-_TIME_PRECISION = {"date": 0, "smalldatetime": 0, "datetime": 3}
-_SCALED_TIMES = frozenset({"time", "datetime2", "datetimeoffset"})
-_LOB_LENGTH = {"text": 2_147_483_647, "ntext": 1_073_741_823, "image": 2_147_483_647, "xml": -1}
 
 
 def _help(call: ProcedureCall) -> Iterator[Event]:
@@ -87,17 +80,26 @@ def _captured_columns(call: ProcedureCall) -> Iterator[Event]:
 def _facets(name: str, length: int, precision: int, scale: int) -> tuple[int | None, ...]:
     """character_maximum_length, numeric_precision, its radix, numeric_scale, datetime_precision as INFORMATION_SCHEMA
     gives them."""
-    if name in _TIME_PRECISION:
-        return None, None, None, None, _TIME_PRECISION[name]
-    if name in _SCALED_TIMES:
-        return None, None, None, None, scale
-    if name in _FLOAT_BITS:
-        return None, precision or _FLOAT_BITS[name], 2, None, None
-    if name in ("decimal", "numeric"):
-        return None, precision, 10, scale, None
-    if name in _EXACT_NUMBERS:
-        return None, *_EXACT_NUMBERS[name], None
-    return _LOB_LENGTH.get(name, length or None), None, None, None, None
+    record = BY_NAME.get(name)
+    if record is None:
+        return length or None, None, None, None, None
+    if record.family == TEMPORAL:
+        digits = scale if record.declared is Declared.SCALE else record.facets.scale
+        return None, None, None, None, digits
+    if record.family == FLOAT:
+        return None, precision or record.facets.precision, record.odbc.radix, None, None
+    if record.is_number:
+        of_type = record.facets.precision, record.facets.scale
+        digits, after_point = (precision, scale) if record.declared is Declared.PRECISION_SCALE else of_type
+        return None, digits, record.odbc.radix, after_point, None
+    return _longest(record) or length or None, None, None, None, None
+
+
+def _longest(record: SystemType) -> int:
+    """The length of a type that has none of its own: -1 of xml, as of the (max) types."""
+    if record.is_legacy_lob:
+        return record.odbc.precision
+    return record.facets.max_length if record.wire.packing is Packing.XML else 0
 
 
 def _ddl_history(call: ProcedureCall) -> Iterator[Event]:

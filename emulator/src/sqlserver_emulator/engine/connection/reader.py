@@ -25,15 +25,19 @@ from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.events import Column, RowsArrow
+from sqlserver_emulator.system_types import BY_NAME, names_where
+from sqlserver_emulator.system_types.record import VARIANT
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
 LARGE_ROWS = 2_500
 _BATCH_BYTES = 4 << 20
 _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500
-_NOT_IN_ARROW = frozenset(("datetimeoffset", "sql_variant"))
-_MONEY_DIGITS = {"money": 19, "smallmoney": 10}
-_MONEY_SCALE = 4
+# A composite type comes as a struct that is not the wire's, and a variant has no type of its own.
+_NOT_IN_ARROW = names_where(lambda type: type.is_composite or type.family == VARIANT)
+_MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
+_DECIMALS = names_where(lambda type: type.wire.packing is Packing.DECIMAL)
 _INT64_DIGITS = 18
 
 
@@ -137,13 +141,16 @@ def _with_scaled_integers(sql: str, columns: Sequence[Column]) -> str:
 
 
 def _travels_scaled(type_: TsqlType) -> bool:
-    if type_.name in ("decimal", "numeric"):
-        return type_.precision <= _INT64_DIGITS
-    return type_.name in _MONEY_DIGITS
+    # The 19 digits of money are those of an int64.
+    return type_.name in _MONEY or (type_.name in _DECIMALS and type_.precision <= _INT64_DIGITS)
 
 
 def _scale(type_: TsqlType) -> int:
-    return _MONEY_SCALE if type_.name in _MONEY_DIGITS else type_.scale
+    return BY_NAME[type_.name].facets.scale if type_.name in _MONEY else type_.scale
+
+
+def _precision(type_: TsqlType) -> int:
+    return BY_NAME[type_.name].facets.precision if type_.name in _MONEY else type_.precision
 
 
 def _as_declared(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
@@ -154,10 +161,10 @@ def _as_declared(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordB
 def _array(array: Any, type_: TsqlType) -> Any:
     """Without extension types; decimals, which come as integers or text, as decimal128."""
     if _travels_scaled(type_):
-        return _decimals(array, pa.decimal128(_MONEY_DIGITS.get(type_.name, type_.precision), _scale(type_)))
+        return _decimals(array, pa.decimal128(_precision(type_), _scale(type_)))
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if type_.name in ("decimal", "numeric"):
+    if type_.name in _DECIMALS:
         return array.cast(pa.decimal128(type_.precision, type_.scale))
     return array
 

@@ -23,6 +23,10 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, 
 from sqlserver_emulator.engine.values.copy_text import DEFAULT, NULL, copy_options, copy_pieces
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Command
+from sqlserver_emulator.system_types import SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types.binaries import ROWVERSION
+from sqlserver_emulator.system_types.record import BINARY, DECIMAL, FLOAT, INTEGER, TEXT, SystemType
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
 
@@ -179,7 +183,7 @@ class BulkLoader:
 
 def stores_as_it_comes(came: TsqlType, to: TsqlType) -> bool:
     """Whether PostgreSQL stores the text of a value of ``came`` as T-SQL would convert it to ``to``."""
-    return came.name == to.name or came.name in _STORED_AS_THEY_COME.get(to.name, ())
+    return came.name == to.name or came.name in _STORED_AS_THEY_COME[to.name]
 
 
 def _truncation(failure: StatementFailedError, target: PostgresBulkTarget) -> SqlServerError | None:
@@ -202,17 +206,22 @@ def _bracketed(name: str) -> str:
 _STAGE = "#bulk_load"
 _DEFAULTS = "SELECT parent_column_id, definition FROM emulator.default_constraints WHERE parent_object_id = $1::int"
 _COLUMN_OF_COPY = re.compile(r'column (.+?): "(.*)"', re.DOTALL)
-_INTEGERS = frozenset(("bit", "tinyint", "smallint", "int", "bigint"))
-_EXACT = _INTEGERS | {"decimal", "numeric", "money", "smallmoney"}
-_FLOATS = frozenset(("real", "float"))
-_TEXTS = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname", "xml"))
-_BINARIES = frozenset(("binary", "varbinary", "image"))
-_STORED_AS_THEY_COME = {
-    **dict.fromkeys(_INTEGERS - {"bit"}, _INTEGERS),
-    **dict.fromkeys(("decimal", "numeric"), _EXACT),
-    **dict.fromkeys(_FLOATS, _FLOATS),
-    **dict.fromkeys(_TEXTS, _TEXTS),
-    **dict.fromkeys(_BINARIES, _BINARIES),
-    "money": frozenset(("smallmoney",)),
-    "datetime2": frozenset(("datetime", "smalldatetime")),
-}
+_OLDER_DATES = (Packing.TICKS, Packing.MINUTES)
+
+
+def _stored_as_they_come(to: SystemType) -> frozenset[str]:
+    """The types whose values PostgreSQL stores as a value of ``to`` just as T-SQL converts them."""
+    family, packing = to.family, to.wire.packing
+    if packing is Packing.MONEY:
+        return names_where(lambda came: came.wire.packing is packing and came.wire.size < to.wire.size)
+    if packing is Packing.DATE_TIME:
+        return names_where(lambda came: came.wire.packing in _OLDER_DATES)
+    if packing is Packing.DECIMAL:
+        return names_where(lambda came: came.family in (INTEGER, DECIMAL))
+    # Any number but zero is the bit 1, and a rowversion is never given.
+    if family not in (INTEGER, FLOAT, TEXT, BINARY) or packing is Packing.BIT or to is ROWVERSION:
+        return frozenset()
+    return names_where(lambda came: came.family == family and came is not ROWVERSION)
+
+
+_STORED_AS_THEY_COME = {type.name: _stored_as_they_come(type) for type in SYSTEM_TYPES}

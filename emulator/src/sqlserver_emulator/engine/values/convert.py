@@ -14,34 +14,22 @@ from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.system_types import BY_NAME, names_where
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
-_INTEGER_RANGES = {
-    "tinyint": (0, 255),
-    "smallint": (-(2**15), 2**15 - 1),
-    "int": (-(2**31), 2**31 - 1),
-    "bigint": (-(2**63), 2**63 - 1),
-}
-_MONEY_MAX = {"money": Decimal("922337203685477.5807"), "smallmoney": Decimal("214748.3647")}
-_CHARACTER = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname", "sql_variant"))
-_BINARY = frozenset(("binary", "varbinary", "image", "rowversion"))
+_MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
+_NUMBERS_OF_DAYS = names_where(lambda type: type.wire.packing in (Packing.TICKS, Packing.MINUTES))
+"""The types that a number is converted to, as days since 1900."""
+# sysname and xml are national too, but for bytes they are read as the code page's.
+_NATIONAL = names_where(lambda type: type.wire.packing is Packing.UNICODE and not type.wire.announced_as)
 _EPOCH = datetime.datetime(1900, 1, 1)
 _OFFSET_TEXT = re.compile(r"\s*(Z|[+-]\d\d:\d\d)$")
 
 
 def convert(value: object, to: TsqlType) -> object:
     """``value`` (as in ``events.Rows``) as a value of ``to``. Raises 220, 241, 245, 8114, 8115, 8169 and the like."""
-    if value is None or to.name == "sql_variant":
-        return value
-    return _converter(to)(value, to)
-
-
-def _converter(to: TsqlType) -> Callable[[object, TsqlType], object]:
-    if to.name in _CHARACTER:
-        return _to_text
-    if to.name in _BINARY:
-        return _to_binary
-    return _CONVERTERS[to.name]
+    return None if value is None else _CONVERTERS[BY_NAME[to.name].wire.packing](value, to)
 
 
 def _to_bit(value: object, to: TsqlType) -> object:
@@ -57,7 +45,7 @@ def _to_bit(value: object, to: TsqlType) -> object:
 
 def _to_integer(value: object, to: TsqlType) -> object:
     number = _integer(value, to)
-    low, high = _INTEGER_RANGES[to.name]
+    low, high = BY_NAME[to.name].integer_range
     if not low <= number <= high:
         raise _integer_overflow(value, to, number)
     return number
@@ -107,7 +95,7 @@ def _to_decimal(value: object, to: TsqlType) -> object:
 def _decimal(value: object, to: TsqlType) -> Decimal:
     if isinstance(value, str):
         try:
-            number = Decimal(value.strip().replace(",", "") if to.name in _MONEY_MAX else value.strip())
+            number = Decimal(value.strip().replace(",", "") if to.name in _MONEY else value.strip())
         except InvalidOperation:
             number = Decimal("NaN")
         if not number.is_finite():
@@ -125,7 +113,8 @@ def _decimal(value: object, to: TsqlType) -> Decimal:
 def _to_money(value: object, to: TsqlType) -> object:
     text = value.strip().lstrip("$£€") if isinstance(value, str) else value
     rounded = _decimal(text, to).quantize(Decimal("0.0001"), rounding=ROUND_HALF_UP)
-    if abs(rounded) > _MONEY_MAX[to.name]:
+    # One more value is there below zero than above; the emulator refuses that one.
+    if abs(rounded).scaleb(4) >= 2 ** (8 * BY_NAME[to.name].wire.size - 1):
         raise SqlServerError(8115, f"Arithmetic overflow error converting expression to data type {to.name}.", state=2)
     return rounded
 
@@ -147,12 +136,13 @@ def _to_text(value: object, to: TsqlType) -> object:
                 8115, f"Arithmetic overflow error converting expression to data type {to.name}.", state=2
             )
         text = text[: to.length]
-    return text.ljust(to.length) if to.name in ("char", "nchar") else text
+    length = BY_NAME[to.name].length
+    return text.ljust(to.length) if length is not None and length.is_fixed else text
 
 
 def _text_of(value: object, to: TsqlType) -> str:
     if isinstance(value, bytes):
-        return value.decode("utf-16-le" if to.name.startswith("n") else "cp1252", errors="replace")
+        return value.decode("utf-16-le" if to.name in _NATIONAL else "cp1252", errors="replace")
     text_of = next((text_of for type_, text_of in _TEXT_OF.items() if isinstance(value, type_)), str)
     return text_of(value)
 
@@ -220,12 +210,18 @@ def _to_time(value: object, to: TsqlType) -> object:
 
 
 def _to_datetime(value: object, to: TsqlType) -> object:
-    moment = _datetime(value, to)
-    if to.name == "datetime2":
-        return _rounded(moment, to.scale)
-    if to.name == "smalldatetime":
-        return _checked_year(moment + datetime.timedelta(seconds=30), 1900, to).replace(second=0, microsecond=0)
-    return _checked_year(to_datetime_ticks(moment), 1753, to)
+    moment = to_datetime_ticks(_datetime(value, to))
+    # Year 1753: the first whole year of the Gregorian calendar in England.
+    return _checked_year(moment, 1753, datetime.MAXYEAR, to)
+
+
+def _to_smalldatetime(value: object, to: TsqlType) -> object:
+    moment = _datetime(value, to) + datetime.timedelta(seconds=30)
+    return _checked_year(moment, 1900, 2079, to).replace(second=0, microsecond=0)
+
+
+def _to_datetime2(value: object, to: TsqlType) -> object:
+    return _rounded(_datetime(value, to), to.scale)
 
 
 def to_datetime_ticks(moment: datetime.datetime) -> datetime.datetime:
@@ -255,7 +251,7 @@ def _datetime(value: object, to: TsqlType) -> datetime.datetime:
         return datetime.datetime.combine(_EPOCH, value)
     if isinstance(value, str):
         return parse_datetime(value)
-    if isinstance(value, int | float | Decimal) and to.name in ("datetime", "smalldatetime"):
+    if isinstance(value, int | float | Decimal) and to.name in _NUMBERS_OF_DAYS:
         return _EPOCH + datetime.timedelta(days=float(value))
     raise _clash(value, to)
 
@@ -283,8 +279,8 @@ def _rounded(moment: datetime.datetime, scale: int) -> datetime.datetime:
     return moment + datetime.timedelta(microseconds=extra)
 
 
-def _checked_year(moment: datetime.datetime, first: int, to: TsqlType) -> datetime.datetime:
-    if moment.year < first or (to.name == "smalldatetime" and moment.year > 2079):
+def _checked_year(moment: datetime.datetime, first: int, last: int, to: TsqlType) -> datetime.datetime:
+    if not first <= moment.year <= last:
         message = f"The conversion of a datetime2 data type to a {to.name} data type resulted in an out-of-range value."
         raise SqlServerError(242, message, state=3)
     return moment
@@ -299,20 +295,21 @@ _TYPE_NAMES = {
     int: "int", bool: "bit", float: "float", Decimal: "numeric", bytes: "varbinary", UUID: "uniqueidentifier",
     datetime.date: "date", datetime.time: "time", datetime.datetime: "datetime2",
 }  # fmt: skip
-_CONVERTERS: dict[str, Callable[[object, TsqlType], object]] = {
-    "bit": _to_bit,
-    **dict.fromkeys(_INTEGER_RANGES, _to_integer),
-    "decimal": _to_decimal,
-    "numeric": _to_decimal,
-    "money": _to_money,
-    "smallmoney": _to_money,
-    "real": _to_float,
-    "float": _to_float,
-    "date": _to_date,
-    "time": _to_time,
-    "datetime": _to_datetime,
-    "datetime2": _to_datetime,
-    "smalldatetime": _to_datetime,
-    "datetimeoffset": _to_datetimeoffset,
-    "uniqueidentifier": _to_uuid,
+_CONVERTERS: dict[Packing, Callable[[object, TsqlType], object]] = {
+    Packing.BIT: _to_bit,
+    Packing.INTEGER: _to_integer,
+    Packing.DECIMAL: _to_decimal,
+    Packing.MONEY: _to_money,
+    Packing.FLOAT: _to_float,
+    Packing.DATE: _to_date,
+    Packing.TIME: _to_time,
+    Packing.TICKS: _to_datetime,
+    Packing.MINUTES: _to_smalldatetime,
+    Packing.DATE_TIME: _to_datetime2,
+    Packing.DATE_TIME_OFFSET: _to_datetimeoffset,
+    Packing.GUID: _to_uuid,
+    **dict.fromkeys((Packing.UNICODE, Packing.CODE_PAGE, Packing.XML), _to_text),
+    Packing.BYTES: _to_binary,
+    # A variant takes every value as it is.
+    Packing.VARIANT: lambda value, _to: value,
 }

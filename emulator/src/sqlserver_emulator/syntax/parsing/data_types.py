@@ -9,29 +9,13 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.syntax import lexer
 from sqlserver_emulator.syntax.lexer import IDENTIFIERS, identifier_value
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
-from sqlserver_emulator.syntax.parsing.keywords import word_set
-from sqlserver_emulator.types import MAX_LENGTH, SYSNAME, TsqlType
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types.record import Declared, Length, SystemType
+from sqlserver_emulator.types import MAX_LENGTH, TsqlType, plain_type
 
-_PLAIN: Final = {
-    name: TsqlType(name)
-    for name in word_set(
-        """bit tinyint smallint int bigint money smallmoney date datetime smalldatetime uniqueidentifier rowversion xml
-        text ntext image sql_variant"""
-    )
-} | {
-    "integer": TsqlType("int"),
-    "timestamp": TsqlType("rowversion"),
-    "sysname": SYSNAME,
-    "real": TsqlType("real", precision=24),
-}
-_SIZED: Final = {
-    "char": ("char", 8000), "character": ("char", 8000), "varchar": ("varchar", 8000),
-    "nchar": ("nchar", 4000), "nvarchar": ("nvarchar", 4000), "binary": ("binary", 8000),
-    "varbinary": ("varbinary", 8000),
-}  # fmt: skip
-_VARYING: Final = {"char": "varchar", "nchar": "nvarchar", "binary": "varbinary"}
+_BY_WORD: Final = BY_NAME | {synonym: type for type in SYSTEM_TYPES for synonym in type.synonyms}
 _UNKNOWN_TYPE: Final = 2715
-_LOB: Final = frozenset(("text", "ntext", "image"))
+_LOB: Final = names_where(lambda type: type.is_legacy_lob)
 
 
 def take_type(cursor: Cursor) -> TsqlType:
@@ -43,14 +27,10 @@ def take_type(cursor: Cursor) -> TsqlType:
     if name == "double":
         cursor.expect("PRECISION")
         return TsqlType("float", precision=53)
-    if name in _SIZED:
-        return _sized(cursor, *_SIZED[name], line)
-    make = _FACETED.get(name)
-    if make:
-        return make(cursor, name, line)
-    if name in _PLAIN:
-        return _PLAIN[name]
-    raise unknown_type(name, line=line)
+    record = _BY_WORD.get(name)
+    if record is None:
+        raise unknown_type(name, line=line)
+    return _READERS[record.declared](cursor, record, line)
 
 
 def unknown_type(name: str, position: int = 1, line: int = 0) -> SqlServerError:
@@ -117,25 +97,26 @@ def _facets(cursor: Cursor, most: int) -> list[int]:
     return facets
 
 
-def _sized(cursor: Cursor, name: str, limit: int, line: int) -> TsqlType:
-    if cursor.accept("VARYING"):
-        name = _VARYING[name]
+def _sized(cursor: Cursor, record: SystemType, line: int) -> TsqlType:
+    # CHARACTER VARYING, which after a type that varies already is no type but a name.
+    if record.varying and cursor.accept("VARYING"):
+        record = BY_NAME[record.varying]
+    name, limits = record.name, record.length or Length(0)
     (length,) = _facets(cursor, 1) or [1]
-    may_be_max = name in ("varchar", "nvarchar", "varbinary")
-    if length == MAX_LENGTH and not may_be_max:
+    if length == MAX_LENGTH and not limits.may_be_max:
         raise cursor.syntax_error(cursor.at - 2)
-    if length > limit:
-        message = f"The size ({length}) given to the type '{name}' exceeds the maximum allowed ({limit})."
+    if length > limits.longest:
+        message = f"The size ({length}) given to the type '{name}' exceeds the maximum allowed ({limits.longest})."
         raise SqlServerError(131, message, severity=15, line=line)
     if length == 0:
         raise SqlServerError(1001, "Line 1: Length or precision specification 0 is invalid.", severity=15, line=line)
     return TsqlType(name, length)
 
 
-def _decimal(cursor: Cursor, name: str, line: int) -> TsqlType:
+def _decimal(cursor: Cursor, record: SystemType, line: int) -> TsqlType:
     facets = _facets(cursor, 2)
     precision, scale = (*facets, 18, 0)[:2] if len(facets) != 1 else (facets[0], 0)
-    return _checked(TsqlType("numeric" if name == "numeric" else "decimal", precision=precision, scale=scale), line)
+    return _checked(TsqlType(record.name, precision=precision, scale=scale), line)
 
 
 def _checked(type: TsqlType, line: int) -> TsqlType:
@@ -148,7 +129,7 @@ def _checked(type: TsqlType, line: int) -> TsqlType:
     return type
 
 
-def _float(cursor: Cursor, name: str, line: int) -> TsqlType:
+def _float(cursor: Cursor, _record: SystemType, line: int) -> TsqlType:
     (precision,) = _facets(cursor, 1) or [53]
     if not 1 <= precision <= 53:
         message = f"Line {line}: Length or precision specification {precision} is invalid."
@@ -156,19 +137,18 @@ def _float(cursor: Cursor, name: str, line: int) -> TsqlType:
     return TsqlType("real", precision=24) if precision <= 24 else TsqlType("float", precision=53)
 
 
-def _fractional(cursor: Cursor, name: str, line: int) -> TsqlType:
+def _fractional(cursor: Cursor, record: SystemType, line: int) -> TsqlType:
     (scale,) = _facets(cursor, 1) or [7]
     if not 0 <= scale <= 7:
         raise SqlServerError(1002, f"Line {line}: Specified scale {scale} is invalid.", severity=15, line=line)
-    return TsqlType(name, scale=scale)
+    return TsqlType(record.name, scale=scale)
 
 
-_FACETED: Final[dict[str, Callable[[Cursor, str, int], TsqlType]]] = {
-    "decimal": _decimal,
-    "dec": _decimal,
-    "numeric": _decimal,
-    "float": _float,
-    "time": _fractional,
-    "datetime2": _fractional,
-    "datetimeoffset": _fractional,
+_READERS: Final[dict[Declared, Callable[[Cursor, SystemType, int], TsqlType]]] = {
+    Declared.PLAIN: lambda _cursor, record, _line: plain_type(record.name),
+    Declared.LENGTH: _sized,
+    Declared.PRECISION_SCALE: _decimal,
+    Declared.BITS: _float,
+    Declared.SCALE: _fractional,
 }
+"""What may follow the name of a type."""

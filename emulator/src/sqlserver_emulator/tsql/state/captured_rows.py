@@ -20,9 +20,11 @@ from sqlserver_emulator.events import (
     RowsArrow,
     StatementDone,
 )
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.record import DECIMAL
 
 _T = TypeVar("_T")
-_DECIMALS = frozenset({"decimal", "numeric", "money", "smallmoney"})
+_DECIMALS = names_where(lambda type: type.family == DECIMAL)
 
 
 class CapturedRows:

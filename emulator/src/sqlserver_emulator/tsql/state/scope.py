@@ -11,6 +11,8 @@ from sqlserver_emulator.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import DatabaseChanged, Event
 from sqlserver_emulator.syntax.statements import Expression
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.record import TEMPORAL
 from sqlserver_emulator.tsql.state.opened_cursor import OpenedCursor
 from sqlserver_emulator.tsql.state.options import Options
 from sqlserver_emulator.tsql.state.system_variables import SystemVariables
@@ -58,8 +60,8 @@ class Scope:
         return min(10 - self.worst_severity, 0)
 
 
-_TEXT_TYPES = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"))
-_DATE_TYPES = frozenset(("date", "time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"))
+_TEXT_TYPES = names_where(lambda type: type.has_collation)
+_DATE_TYPES = names_where(lambda type: type.family == TEMPORAL)
 
 
 def _has_rules_of_its_own(value: object, to: TsqlType) -> bool:

@@ -12,19 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlserver_emulator.events import Column, Rows, RowsArrow
+from sqlserver_emulator.system_types import BY_NAME, names_where
+from sqlserver_emulator.system_types.wire import Packing
 
 UNLIMITED: Final = 2147483647
 DEFAULT: Final = 4096
-_BYTES_OF_UNIT: Final = {"varchar": 1, "text": 1, "nvarchar": 2, "ntext": 2, "xml": 2, "varbinary": 1, "image": 1}
-_NO_LENGTH: Final = frozenset({"text", "ntext", "image", "xml"})
+_NO_LENGTH: Final = names_where(lambda type: type.is_legacy_lob or type.wire.packing is Packing.XML)
+_MAY_BE_MAX: Final = names_where(lambda type: type.length is not None and type.length.may_be_max)
 
 
 def cut_texts(columns: Sequence[Column], batches: Iterator[Rows | RowsArrow], size: int) -> Iterator[Rows | RowsArrow]:
     """The batches with large values cut to ``size`` bytes."""
     limits = {
-        at: size // _BYTES_OF_UNIT[column.type.name]
+        at: size // BY_NAME[column.type.name].unit_bytes
         for at, column in enumerate(columns)
-        if column.type.name in _NO_LENGTH or (column.type.length == -1 and column.type.name in _BYTES_OF_UNIT)
+        if column.type.name in _NO_LENGTH or (column.type.is_max and column.type.name in _MAY_BE_MAX)
     }
     if not limits:
         return batches

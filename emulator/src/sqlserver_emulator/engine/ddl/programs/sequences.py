@@ -12,6 +12,8 @@ from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.lexer import INTEGER
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import BIGINT, TsqlType
 
 _SEQUENCE = """
@@ -21,12 +23,7 @@ FROM emulator.sequences s JOIN emulator.objects o ON o.object_id = s.object_id
 WHERE o.database_id = $1::int AND o.schema_id = $2::int AND lower(o.name) = lower($3)
 """
 _LARGEST: Final = 2**63 - 1
-_RANGES: Final = {
-    "tinyint": (0, 255),
-    "smallint": (-(2**15), 2**15 - 1),
-    "int": (-(2**31), 2**31 - 1),
-    "bigint": (-_LARGEST - 1, _LARGEST),
-}
+_RANGES: Final = {type.name: type.integer_range for type in SYSTEM_TYPES if type.wire.packing is Packing.INTEGER}
 _DEFAULT_CACHE: Final = 50
 
 

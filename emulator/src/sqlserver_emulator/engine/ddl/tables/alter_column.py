@@ -14,6 +14,9 @@ from sqlserver_emulator.engine.ddl.tables.table_sql import limit_clauses, limit_
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, bracketed, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types.binaries import ROWVERSION
+from sqlserver_emulator.system_types.record import BINARY, DECIMAL, INTEGER
 from sqlserver_emulator.types import TsqlType
 
 COMPUTED_FROM = """
@@ -40,10 +43,11 @@ WHERE d.parent_object_id = $1::int AND d.parent_column_id = $2::int
 """
 
 _FAMILIES = {
-    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"), "text"),
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney"), "number"),
-    **dict.fromkeys(("binary", "varbinary", "image"), "binary"),
+    **dict.fromkeys(names_where(lambda type: type.has_collation), "text"),
+    **dict.fromkeys(names_where(lambda type: type.is_number and type.family in (INTEGER, DECIMAL)), "number"),
+    **dict.fromkeys(names_where(lambda type: type.family == BINARY and type is not ROWVERSION), "binary"),
 }
+"""Types between which PostgreSQL's own conversion is T-SQL's."""
 
 
 def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -> None:

@@ -13,8 +13,10 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.names import BLANKS_PREFIX, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.system_types import names_where
 
-_VARYING = ("varchar", "nvarchar", "sysname")
+# char(n) is PostgreSQL's own and ignores blanks; the types without a length can be no key.
+_VARYING = names_where(lambda type: type.storage.startswith("varchar"))
 
 
 def guard_key(

@@ -14,10 +14,19 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgres_name, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
+from sqlserver_emulator.system_types.numbers import SMALLINT
+from sqlserver_emulator.system_types.record import BINARY
+from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
 _SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
-_IDENTITY_BOUNDS = {"tinyint": 32767, "smallint": 32767, "int": 2147483647, "bigint": 9223372036854775807}
+# A tinyint is stored as a smallint, whose range its sequence has; the column's check keeps to 255.
+_IDENTITY_BOUNDS = {
+    type.name: max(type.integer_range[1], SMALLINT.integer_range[1])
+    for type in SYSTEM_TYPES
+    if type.wire.packing is Packing.INTEGER
+}
 _ISNULL_OF_CONSTANT = re.compile(r"ISNULL\s*\([^()]+,\s*(?:N?'[^']*'|[-+]?[\d.]+|0x[0-9a-f]*)\s*\)$", re.IGNORECASE)
 NVARCHAR_FALLBACK = TsqlType("nvarchar", 4000)
 
@@ -142,7 +151,7 @@ def limit_clauses(column: CatalogColumn) -> list[str]:
     name = quote(column.postgres_name)
     if column.type.name == "tinyint":
         return [f"CONSTRAINT {quote(limit_name(column, RANGE_SUFFIX))} CHECK ({name} BETWEEN 0 AND 255)"]
-    if column.type.name in ("binary", "varbinary") and column.type.length > 0:
+    if BY_NAME[column.type.name].family == BINARY and column.type.length > 0:
         limit = f"octet_length({name}) <= {column.type.length}"
         return [f"CONSTRAINT {quote(limit_name(column, LENGTH_SUFFIX))} CHECK ({limit})"]
     return []

@@ -19,6 +19,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     VARBINARY_MAX,
     VARIANT,
     higher,
+    is_composite,
     is_fixed_text,
     is_national,
 )
@@ -93,9 +94,11 @@ def unpadded(sql: str) -> str:
 
 
 def comparison_operator(operator: str, left: Value, right: Value) -> str:
-    """datetimeoffset is a composite type with operators of its own, which must be named to be found."""
-    if left.kind == right.kind == TEMPORAL and exact_type(left).name == exact_type(right).name == "datetimeoffset":
-        return f"OPERATOR(tsql.{operator})"
+    """A composite type has operators of its own, which must be named to be found."""
+    if left.kind == right.kind == TEMPORAL:
+        left_type, right_type = exact_type(left), exact_type(right)
+        if left_type.name == right_type.name and is_composite(left_type):
+            return f"OPERATOR(tsql.{operator})"
     return operator
 
 
@@ -131,11 +134,16 @@ def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
     if left.kind != TEMPORAL:
         return left, right
     left_type, right_type = exact_type(left), exact_type(right)
-    if left_type.name == right_type.name or {"time", "datetimeoffset"}.isdisjoint((left_type.name, right_type.name)):
+    # PostgreSQL compares dates and timestamps with each other.
+    if left_type.name == right_type.name or not (_stands_alone(left_type) or _stands_alone(right_type)):
         return left, right
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
+
+
+def _stands_alone(type: TsqlType) -> bool:
+    return type.name == "time" or is_composite(type)
 
 
 def _padded_binaries(left: Value, right: Value) -> tuple[Value, Value]:

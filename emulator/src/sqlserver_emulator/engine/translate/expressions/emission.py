@@ -19,6 +19,7 @@ from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.engine.translate.values.value import LITERAL_CAST, LiteralValue, Value, literal_type
 from sqlserver_emulator.engine.translation import CatalogObject, CatalogReader, VariableParameter
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_MAX, TsqlType
 
 FACETS: Final[Mapping[str, Callable[[Literal], object]]] = {
@@ -175,9 +176,12 @@ class Emission:
         return f"{self._place(literal.ordinal, literal.ordinal)}::{cast}"
 
 
+_TEXTS_OF_A_LENGTH = names_where(lambda type: type.has_collation and not type.is_legacy_lob)
+
+
 def _variable_storage(type: TsqlType) -> str:
     """Strings are bound without their length: a comparison with a varchar column must be able to use its index."""
-    if type.name in ("varchar", "nvarchar", "sysname", "char", "nchar"):
+    if type.name in _TEXTS_OF_A_LENGTH:
         return "text"
     return type_rules.storage_type(type)
 

@@ -25,6 +25,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, exact_type, suggest
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.system_types import SYSTEM_TYPES
 from sqlserver_emulator.types import NVARCHAR_4000, TsqlType
 
 EXPLICIT = "explicit"
@@ -36,8 +37,9 @@ ASSIGN = "assign"
 TRY = "try"
 """TRY_CAST and TRY_CONVERT: NULL instead of an error."""
 
+# The integers that PostgreSQL has too: its cast has the server's range.
 _INTEGER_STORAGE = {"smallint": "int2", "int": "int4", "bigint": "int8"}
-_INTEGER_BYTES = {"bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
+_INTEGER_BYTES = {type.name: type.wire.size for type in SYSTEM_TYPES if type.family == INTEGER}
 
 
 def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None = None) -> Value:

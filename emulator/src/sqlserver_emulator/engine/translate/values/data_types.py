@@ -7,26 +7,15 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.types import MAX_LENGTH, TsqlType
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
+from sqlserver_emulator.system_types.record import Declared
+from sqlserver_emulator.types import MAX_LENGTH, TsqlType, plain_type
 
-_SYNONYMS = {
-    "integer": "int",
-    "dec": "decimal",
-    "character": "char",
-    "timestamp": "rowversion",
-    "national": "nchar",
-}
-_PLAIN = frozenset(
-    (
-        "bit", "tinyint", "smallint", "int", "bigint", "money", "smallmoney", "date", "datetime", "smalldatetime",
-        "text", "ntext", "image", "uniqueidentifier", "rowversion", "xml", "sql_variant",
-    )
-)  # fmt: skip
-_SIZED = {"char": 8000, "varchar": 8000, "nchar": 4000, "nvarchar": 4000, "binary": 8000, "varbinary": 8000}
-_FRACTIONAL = ("time", "datetime2", "datetimeoffset")
+# Not a synonym of one type in the records: in a declaration CHARACTER or TEXT follows it.
+_SYNONYMS = {synonym: type.name for type in SYSTEM_TYPES for synonym in type.synonyms} | {"national": "nchar"}
 
 
-def read_data_type(  # noqa: PLR0911  (one return a kind of type)
+def read_data_type(
     node: exp.DataType, user_type: Callable[[str], TsqlType | None], *, default_length: int = 30
 ) -> TsqlType:
     """``default_length``: of a character or binary type without one: 30 in CAST, 1 in declarations.
@@ -36,34 +25,24 @@ def read_data_type(  # noqa: PLR0911  (one return a kind of type)
     written = str(node.args.get("kind"))
     name = _SYNONYMS.get(written.lower(), written.lower())
     facets = [facet.name for facet in node.expressions]
-    if name in _SIZED:
-        return _sized(name, facets, default_length)
-    if name in _FRACTIONAL:
-        return TsqlType(name, scale=int(facets[0]) if facets else 7)
-    if name in ("decimal", "numeric"):
-        return _decimal(name, facets)
-    if name == "float":
-        precision = int(facets[0]) if facets else 53
-        return TsqlType("real", precision=24) if precision <= 24 else TsqlType("float", precision=53)
-    if name == "real":
-        return TsqlType("real", precision=24)
-    if name == "sysname":
-        return TsqlType("sysname", 128)
-    if name in _PLAIN:
-        return TsqlType(name)
+    record = BY_NAME.get(name)
+    if record is not None:
+        if record.length is not None:
+            return _sized(name, facets, default_length, record.length.longest)
+        return _READERS[record.declared](name, facets)
     alias = user_type(written)
     if alias is None:
         raise SqlServerError(243, f"Type {written} is not a defined system type.")
     return alias
 
 
-def _sized(name: str, facets: list[str], default_length: int) -> TsqlType:
+def _sized(name: str, facets: list[str], default_length: int, longest: int) -> TsqlType:
     if not facets:
         return TsqlType(name, default_length)
     if facets[0].lower() == "max":
         return TsqlType(name, MAX_LENGTH)
     length = int(facets[0])
-    if not 0 < length <= _SIZED[name]:
+    if not 0 < length <= longest:
         raise SqlServerError(
             131,
             f"The size ({length}) given to the type '{name}' exceeds the maximum allowed for any data type (8000).",
@@ -79,3 +58,16 @@ def _decimal(name: str, facets: list[str]) -> TsqlType:
         message = f"Specified column precision {precision} is greater than the maximum precision of 38."
         raise SqlServerError(2750, f"Column or parameter #0: {message}")
     return TsqlType(name, precision=precision, scale=scale)
+
+
+def _float(_name: str, facets: list[str]) -> TsqlType:
+    precision = int(facets[0]) if facets else 53
+    return TsqlType("real", precision=24) if precision <= 24 else TsqlType("float", precision=53)
+
+
+_READERS: dict[Declared, Callable[[str, list[str]], TsqlType]] = {
+    Declared.PLAIN: lambda name, _facets: plain_type(name),
+    Declared.SCALE: lambda name, facets: TsqlType(name, scale=int(facets[0]) if facets else 7),
+    Declared.PRECISION_SCALE: _decimal,
+    Declared.BITS: _float,
+}

@@ -8,44 +8,33 @@ from __future__ import annotations
 
 from typing import Final
 
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types import record as records
+from sqlserver_emulator.system_types.numbers import NUMERIC_TYPE, REAL
+from sqlserver_emulator.system_types.record import Declared
+from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.types import MAX_LENGTH, NVARCHAR_MAX, TsqlType
 
-INTEGER = "integer"
-DECIMAL = "decimal"
-FLOAT = "float"
-TEXT = "text"
-BINARY = "binary"
-TEMPORAL = "temporal"
-GUID = "guid"
-VARIANT = "variant"
+INTEGER = records.INTEGER
+DECIMAL = records.DECIMAL
+FLOAT = records.FLOAT
+TEXT = records.TEXT
+BINARY = records.BINARY
+TEMPORAL = records.TEMPORAL
+GUID = records.GUID
+VARIANT = records.VARIANT
 NUMBERS = (INTEGER, DECIMAL, FLOAT)
 
-_FAMILIES: Final = {
-    INTEGER: ("bit", "tinyint", "smallint", "int", "bigint"),
-    DECIMAL: ("decimal", "numeric", "money", "smallmoney"),
-    FLOAT: ("real", "float"),
-    TEXT: ("char", "varchar", "text", "nchar", "nvarchar", "ntext", "sysname", "xml"),
-    BINARY: ("binary", "varbinary", "image", "rowversion"),
-    TEMPORAL: ("date", "time", "smalldatetime", "datetime", "datetime2", "datetimeoffset"),
-    GUID: ("uniqueidentifier",),
-    VARIANT: ("sql_variant",),
-}
-_FAMILY_OF: Final = {name: family for family, names in _FAMILIES.items() for name in names}
-
-_PRECEDENCE: Final = {
-    name: rank
-    for rank, name in enumerate(
-        (
-            "binary", "varbinary", "char", "varchar", "nchar", "sysname", "nvarchar", "uniqueidentifier", "rowversion",
-            "image", "text", "ntext", "bit", "tinyint", "smallint", "int", "bigint", "smallmoney", "money", "numeric",
-            "decimal", "real", "float", "time", "date", "smalldatetime", "datetime", "datetime2", "datetimeoffset",
-            "xml", "sql_variant",
-        )
-    )
-}  # fmt: skip
-
-_NATIONAL: Final = frozenset(("nchar", "nvarchar", "ntext", "sysname", "xml"))
-_INTEGER_DIGITS: Final = {"bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+# Dictionaries and sets by name, not the records: an expression asks many times.
+_FAMILY_OF: Final = {type.name: type.family for type in SYSTEM_TYPES}
+_RANK: Final = {type.name: type.rank for type in SYSTEM_TYPES}
+_NATIONAL: Final = names_where(lambda type: type.is_national)
+_FIXED_TEXT: Final = names_where(lambda type: type.family == TEXT and type.length is not None and type.length.is_fixed)
+_MONEY: Final = names_where(lambda type: type.wire.packing is Packing.MONEY)
+_DECLARED_SCALE: Final = names_where(lambda type: type.declared is Declared.SCALE)
+_DATES_WITH_FRACTION: Final = names_where(lambda type: type.moment is not None and type.moment.more_bytes > 0)
+_COMPOSITE: Final = names_where(lambda type: type.is_composite)
+_WITHOUT_LENGTH: Final = names_where(lambda type: type.family == TEXT and type.wire.form in (Form.LONG, Form.XML))
 _MAX_PRECISION: Final = 38
 
 MONEY: Final = TsqlType("money", precision=19, scale=4)
@@ -68,18 +57,27 @@ def is_national(type: TsqlType) -> bool:
 
 
 def is_fixed_text(type: TsqlType | None) -> bool:
-    return type is not None and type.name in ("char", "nchar")
+    return type is not None and type.name in _FIXED_TEXT
 
 
 def is_money(type: TsqlType) -> bool:
-    return type.name in ("money", "smallmoney")
+    return type.name in _MONEY
+
+
+def is_composite(type: TsqlType) -> bool:
+    """Whether its values are PostgreSQL rows, with operators and aggregates of schema tsql."""
+    return type.name in _COMPOSITE
 
 
 def varchar(length: int, national: bool = False) -> TsqlType:
     """varchar(n) or nvarchar(n); max where n is beyond what the type can declare."""
-    limit = 4000 if national else 8000
     name = "nvarchar" if national else "varchar"
-    return TsqlType(name, MAX_LENGTH if length == MAX_LENGTH or length > limit else max(1, length))
+    return TsqlType(name, MAX_LENGTH if length == MAX_LENGTH or length > _longest(name) else max(1, length))
+
+
+def _longest(name: str) -> int:
+    length = BY_NAME[name].length
+    return length.longest if length is not None else 0
 
 
 def decimal(precision: int, scale: int) -> TsqlType:
@@ -92,37 +90,27 @@ def decimal(precision: int, scale: int) -> TsqlType:
 
 def as_decimal(type: TsqlType) -> TsqlType:
     """The decimal that an exact number is converted to beside a decimal."""
-    if type.name in _INTEGER_DIGITS:
-        return TsqlType("decimal", precision=_INTEGER_DIGITS[type.name])
-    if type.name == "money":
-        return TsqlType("decimal", precision=19, scale=4)
-    if type.name == "smallmoney":
-        return TsqlType("decimal", precision=10, scale=4)
+    if family(type) == INTEGER or is_money(type):
+        facets = BY_NAME[type.name].facets
+        return TsqlType("decimal", precision=facets.precision, scale=facets.scale)
     return type
-
-
-_WIDEST: Final = {
-    "char": TsqlType("varchar", 8000), "nchar": TsqlType("nvarchar", 4000), "sysname": TsqlType("nvarchar", 4000),
-    "binary": TsqlType("varbinary", 8000), "rowversion": TsqlType("varbinary", 8000),
-    "decimal": TsqlType("numeric", precision=38, scale=19), "numeric": TsqlType("numeric", precision=38, scale=19),
-    "text": VARCHAR_MAX, "ntext": NVARCHAR_MAX, "image": VARBINARY_MAX,
-}  # fmt: skip
-_LONGEST: Final = {"varchar": 8000, "nvarchar": 4000, "varbinary": 8000}
-_FINEST_SCALE: Final = 7
 
 
 def widest(type: TsqlType) -> TsqlType:
     """The type that a parameter without one is given beside a value of this type, where its length does not matter."""
-    if type.name in _WIDEST:
-        return _WIDEST[type.name]
-    if type.name in _LONGEST:
-        return type if type.is_max else TsqlType(type.name, _LONGEST[type.name])
-    return TsqlType(type.name, scale=_FINEST_SCALE) if type.name in ("time", "datetime2", "datetimeoffset") else type
+    record = BY_NAME[type.name]
+    if record.varying:
+        return TsqlType(record.varying, MAX_LENGTH if record.is_legacy_lob else _longest(record.varying))
+    if record.declared is Declared.PRECISION_SCALE:
+        return TsqlType(NUMERIC_TYPE.name, precision=_MAX_PRECISION, scale=_MAX_PRECISION // 2)
+    if record.declared is Declared.LENGTH:
+        return type if type.is_max else TsqlType(type.name, _longest(type.name))
+    return TsqlType(type.name, scale=record.facets.scale) if record.declared is Declared.SCALE else type
 
 
 def higher(left: TsqlType, right: TsqlType) -> TsqlType:
     """The one of higher precedence; facets as they are."""
-    return left if _PRECEDENCE[left.name] >= _PRECEDENCE[right.name] else right
+    return left if _RANK[left.name] >= _RANK[right.name] else right
 
 
 def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # noqa: PLR0911  (one a family)
@@ -135,11 +123,11 @@ def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # 
     kind = family(winner)
     if kind == DECIMAL and not is_money(winner) and family(loser) in (INTEGER, DECIMAL):
         return _wide_enough(winner, as_decimal(loser), carry=0)
-    if kind == TEXT and winner.name not in ("xml", "text", "ntext") and family(loser) in (TEXT, GUID):
+    if kind == TEXT and winner.name not in _WITHOUT_LENGTH and family(loser) in (TEXT, GUID):
         return _unify_text(winner, loser)
-    if kind == BINARY and family(loser) == BINARY and winner.name in ("binary", "varbinary"):
+    if kind == BINARY and family(loser) == BINARY and BY_NAME[winner.name].length is not None:
         return TsqlType("varbinary", _longer(winner.length, loser.length))
-    if kind == TEMPORAL and winner.name in ("datetime2", "datetimeoffset"):
+    if kind == TEMPORAL and winner.name in _DATES_WITH_FRACTION:
         return TsqlType(winner.name, scale=max(winner.scale, _fraction_digits(loser)))
     return winner
 
@@ -160,16 +148,19 @@ def _longer(left: int, right: int) -> int:
 
 
 def _fraction_digits(type: TsqlType) -> int:
-    return {"datetime": 3, "datetime2": type.scale, "time": type.scale, "datetimeoffset": type.scale}.get(type.name, 0)
+    if type.name in _DECLARED_SCALE:
+        return type.scale
+    return BY_NAME[type.name].facets.scale if family(type) == TEMPORAL else 0
 
 
 def concatenated(left: TsqlType, right: TsqlType) -> TsqlType:
     """The type of `left + right` for strings."""
     national = is_national(left) or is_national(right)
-    if MAX_LENGTH in (left.length, right.length) or left.name in ("text", "ntext", "xml"):
+    if MAX_LENGTH in (left.length, right.length) or left.name in _WITHOUT_LENGTH:
         return NVARCHAR_MAX if national else VARCHAR_MAX
     # A sum beyond the limit is cut by the server to the limit, it does not become max.
-    return TsqlType("nvarchar" if national else "varchar", min(left.length + right.length, 4000 if national else 8000))
+    name = "nvarchar" if national else "varchar"
+    return TsqlType(name, min(left.length + right.length, _longest(name)))
 
 
 def arithmetic(operator: str, left: TsqlType, right: TsqlType) -> TsqlType | None:
@@ -227,30 +218,23 @@ def averaged(type: TsqlType) -> TsqlType:
     return summed(type)
 
 
-_STORAGE: Final = {
-    "bit": "smallint", "tinyint": "smallint", "smallint": "smallint", "int": "integer", "bigint": "bigint",
-    "money": "numeric(19,4)", "smallmoney": "numeric(10,4)", "real": "real", "float": "double precision",
-    "date": "date", "datetime": "timestamp(3)", "smalldatetime": "timestamp(0)", "uniqueidentifier": "uuid",
-    "binary": "bytea", "varbinary": "bytea", "image": "bytea", "rowversion": "bytea", "text": "text", "ntext": "text",
-    "xml": "text", "sysname": "varchar(128)", "sql_variant": "text",
-}  # fmt: skip
 _MICROSECOND_DIGITS: Final = 6
+"""PostgreSQL's times have no seventh digit."""
 
 
-def storage_type(type: TsqlType) -> str:  # noqa: PLR0911  (one return a kind of type)
+def storage_type(type: TsqlType) -> str:
     """Where a value of this type is stored."""
-    if type.name in ("decimal", "numeric"):
-        return f"numeric({type.precision},{type.scale})"
-    if type.name in ("varchar", "nvarchar"):
-        return "text" if type.is_max else f"varchar({type.length})"
-    if type.name in ("char", "nchar"):
-        return f"char({type.length})"
-    if type.name == "time":
-        return f"time({min(type.scale, _MICROSECOND_DIGITS)})"
-    if type.name == "datetime2":
-        return f"timestamp({min(type.scale, _MICROSECOND_DIGITS)})"
-    if type.name == "datetimeoffset":
-        return "tsql.datetimeoffset"
-    if type.name == "float" and type.precision and type.precision <= 24:
-        return "real"
-    return _STORAGE[type.name]
+    record = BY_NAME[type.name]
+    if type.is_max and record.storage_of_max:
+        return record.storage_of_max
+    if record.declared is Declared.BITS and 0 < type.precision <= _REAL_BITS:
+        return REAL.storage
+    return record.storage.format(
+        length=type.length,
+        precision=type.precision,
+        scale=type.scale,
+        fraction=min(type.scale, _MICROSECOND_DIGITS),
+    )
+
+
+_REAL_BITS: Final = REAL.facets.precision

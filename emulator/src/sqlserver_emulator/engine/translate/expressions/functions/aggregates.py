@@ -15,11 +15,14 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     BINARY,
     DECIMAL,
     FLOAT_TYPE,
+    GUID,
     INTEGER,
     TEXT,
     VARIANT,
     averaged,
     concatenated,
+    family,
+    is_composite,
     storage_type,
     summed,
 )
@@ -86,7 +89,8 @@ def _extreme(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built
     type = value.type
     if type is not None and type.name == "bit":
         raise SqlServerError(8117, f"Operand data type bit is invalid for {name} operator.")
-    function = f"tsql.{name}" if type is not None and type.name in ("uniqueidentifier", "datetimeoffset") else name
+    # PostgreSQL's min and max take neither uuid nor rows.
+    function = f"tsql.{name}" if type is not None and (family(type) == GUID or is_composite(type)) else name
     return f"{function}({distinct}{value.sql})", _same, lambda: value.type
 
 

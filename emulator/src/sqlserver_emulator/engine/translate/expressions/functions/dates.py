@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.expressions.functions.registry import Function, Handler, constant
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL
+from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL, is_composite
 from sqlserver_emulator.engine.translate.values.value import Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.record import Declared
 from sqlserver_emulator.types import BIGINT, DATETIME, INT, TsqlType
 
 DATETIME2 = TsqlType("datetime2", scale=7)
@@ -66,7 +70,7 @@ def _dateadd(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = value if value.kind == TEMPORAL else convert(value, DATETIME, IMPLICIT)
     type = exact_type(value)
     _check_part(part, type, "dateadd")
-    if type.name == "datetimeoffset":
+    if is_composite(type):
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":
         return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
@@ -104,7 +108,7 @@ def _datediff(function: str, type: TsqlType) -> Handler:
 
 def _utc(self: Expressions, node: exp.Expression) -> str:
     value = _moment(self, node)
-    if value.type is not None and value.type.name == "datetimeoffset":
+    if value.type is not None and is_composite(value.type):
         return f"tsql.utc_time({value.sql})"
     return convert(value, DATETIME2, IMPLICIT).sql
 
@@ -178,30 +182,31 @@ def _todatetimeoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     scale = _fraction_digits(moment)
     local = convert(moment, DATETIME2, IMPLICIT).sql
     return Value(
-        f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1])})", TsqlType("datetimeoffset", scale=scale)
+        f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1])})", replace(DATETIMEOFFSET, scale=scale)
     )
 
 
 def _switchoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     given = _moment(self, nodes[0])
     moment = convert(given, DATETIMEOFFSET, IMPLICIT)
-    type = TsqlType("datetimeoffset", scale=_fraction_digits(given))
+    type = replace(DATETIMEOFFSET, scale=_fraction_digits(given))
     return Value(f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1])})", type)
 
 
 def _fraction_digits(moment: Value) -> int:
     type = exact_type(moment)
-    return {"datetime": 3, "smalldatetime": 0, "date": 0}.get(type.name, type.scale)
+    record = BY_NAME[type.name]
+    return type.scale if record.family != TEMPORAL or record.declared is Declared.SCALE else record.facets.scale
 
 
 def at_time_zone(self: Expressions, node: exp.Expression) -> Value:
     """`x AT TIME ZONE 'zone'`: gives a local time its offset; moves a datetimeoffset to the zone."""
     value = _moment(self, node.this)
     zone = self.text(node.args["zone"])
-    if value.type is not None and value.type.name == "datetimeoffset":
+    if value.type is not None and is_composite(value.type):
         return Value(f"tsql.move_to_zone({value.sql}, {zone})", value.type)
     local = convert(value, DATETIME2, IMPLICIT).sql
-    return Value(f"tsql.in_zone({local}, {zone})", TsqlType("datetimeoffset", scale=_fraction_digits(value)))
+    return Value(f"tsql.in_zone({local}, {zone})", replace(DATETIMEOFFSET, scale=_fraction_digits(value)))
 
 
 _NOW = "emulator.now()"

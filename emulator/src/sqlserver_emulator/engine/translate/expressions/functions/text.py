@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.expressions.functions.registry import ANY_NUMBER, Function, Handler, simple
@@ -23,6 +21,9 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.record import VARIANT, Declared
+from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
 from sqlserver_emulator.types import BIGINT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, TsqlType
 
 _NVARCHAR_258 = TsqlType("nvarchar", 258)
@@ -100,32 +101,19 @@ def _datalength(self: Expressions, nodes: list[exp.Expression]) -> Value:
     if value.kind == TEXT and type is not None:
         width = 2 if is_national(type) else 1
         return Value(f"(tsql.utf16_length({as_text(value)}) * {width})", result)
-    if type is not None and type.name in _SIZES_BY_FACET:
-        return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {_SIZES_BY_FACET[type.name](type)} END)", result)
-    sizes = {
-        "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "money": 8, "smallmoney": 4,
-        "real": 4, "float": 8,
-        "date": 3, "datetime": 8, "smalldatetime": 4, "uniqueidentifier": 16,
-    }  # fmt: skip
-    size = sizes.get(type.name if type else "", 8)
+    size = 8 if type is None else _value_bytes(type)
     return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {size} END)", result)
 
 
-def _time_bytes(type: TsqlType) -> int:
-    return 3 if type.scale <= 2 else 4 if type.scale <= 4 else 5
-
-
-def _decimal_bytes(type: TsqlType) -> int:
-    return next(size for digits, size in ((9, 5), (19, 9), (28, 13), (38, 17)) if type.precision <= digits)
-
-
-_SIZES_BY_FACET: dict[str, Callable[[TsqlType], int]] = {
-    "time": _time_bytes,
-    "datetime2": lambda type: 3 + _time_bytes(type),
-    "datetimeoffset": lambda type: 5 + _time_bytes(type),
-    "decimal": _decimal_bytes,
-    "numeric": _decimal_bytes,
-}
+def _value_bytes(type: TsqlType) -> int:
+    """The bytes that the server has for any value of a type that is neither text nor binary."""
+    record = BY_NAME[type.name]
+    if record.declared is Declared.PRECISION_SCALE:
+        return decimal_bytes(type.precision)
+    if record.moment is not None:
+        return time_bytes(type.scale) + record.moment.more_bytes
+    # Of a variant the base type is not known here.
+    return 8 if record.family == VARIANT else record.facets.max_length
 
 
 def _position(function: str, text: int) -> Handler:
