@@ -13,6 +13,7 @@ from sqlserver_emulator.control.installation import install_controls
 from sqlserver_emulator.engine.installation import LIBRARY
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
+from sqlserver_emulator.engine.type_library import type_script
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.types import TsqlType
 from translate_catalog import FakeCatalog, create_tables_sql, tsql_type
@@ -67,6 +68,7 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[tuple[
     with psycopg.connect(postgres.conninfo("translate_test"), cursor_factory=psycopg.RawCursor) as session:
         install_controls(session)
         session.execute((_SQL / "catalog.sql").read_bytes())
+        session.execute(type_script())
         for name in LIBRARY:
             session.execute((_SQL / name).read_bytes())
         session.execute((create_tables_sql() + _FUNCTIONS).encode())

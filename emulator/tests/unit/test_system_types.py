@@ -5,6 +5,7 @@ A record for which something is missing fails here under its name and that of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -23,6 +24,7 @@ from sqlserver_emulator.engine.translate.lexical.dialect import parse_type
 from sqlserver_emulator.engine.translate.values import conversion, type_rules
 from sqlserver_emulator.engine.translate.values.data_types import read_data_type
 from sqlserver_emulator.engine.translate.values.value import Value
+from sqlserver_emulator.engine.type_library import type_script
 from sqlserver_emulator.engine.values.convert import convert
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column
@@ -165,6 +167,11 @@ def _check_sys_types(record: SystemType) -> None:
     assert wire_type(_declared(record))[0] == record.wire.token
 
 
+def _check_catalog_row(record: SystemType) -> None:
+    row = f"('{record.name}', '{record.catalog_name}', {record.type_id}, {record.user_type_id}, "
+    assert row in type_script().decode()
+
+
 def _check_odbc(record: SystemType) -> None:
     name, odbc = describe_type(_declared(record))
     assert (name, odbc.code) == (record.catalog_name, record.odbc.code)
@@ -211,6 +218,7 @@ _PARTS: dict[str, Callable[[SystemType], None]] = {
     "conversion in SQL (engine.translate.values.conversion)": _check_sql_conversion,
     "rule for what a bulk load stores (engine.session.bulk)": _check_assignment,
     "facts of sys.types (tsql.catalog.type_facts)": _check_sys_types,
+    "row of sys.types (engine.type_library)": _check_catalog_row,
     "description for ODBC (tsql.catalog.odbc_types)": _check_odbc,
     "row of sp_datatype_info (tsql.catalog.data_types)": _check_data_types_procedure,
     "facets of a captured column (cdc.procedures.reports)": _check_captured_column,
@@ -255,3 +263,7 @@ def test_what_a_record_says_of_its_declaration_agrees(record: SystemType) -> Non
     if record.moment is not None:
         assert record.facets.max_length == time_bytes(record.facets.scale) + record.moment.more_bytes
         assert record.facets.precision == record.moment.text_width + 1 + record.facets.scale
+
+
+def test_the_script_of_the_types_has_no_place_left_to_fill_in() -> None:
+    assert not re.search(r"(?<!:):[a-z]", type_script().decode())

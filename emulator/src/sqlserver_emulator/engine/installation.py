@@ -8,6 +8,7 @@ from importlib.resources import files
 import psycopg
 
 from sqlserver_emulator.engine.ddl.databases import Fetch
+from sqlserver_emulator.engine.type_library import type_script
 
 LIBRARY = (
     "permissions.sql", "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql",
@@ -24,7 +25,7 @@ def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """Make the function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("programs.sql"), *map(_sql, LIBRARY), _sql("sys_views.sql")]
+    library = [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY), _sql("sys_views.sql")]
     digest = hashlib.sha256(b"".join(library)).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return

@@ -38,14 +38,11 @@ CREATE OR REPLACE FUNCTION tsql.object_definition(id int) RETURNS text LANGUAGE 
 CREATE OR REPLACE FUNCTION tsql.col_name(table_id int, id int) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT name FROM emulator.columns WHERE object_id = $1 AND column_id = $2 $$;
 CREATE OR REPLACE FUNCTION tsql.byte_length(type_name text, length int, digits int) RETURNS int LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE type_name WHEN 'bit' THEN 1 WHEN 'tinyint' THEN 1 WHEN 'smallint' THEN 2 WHEN 'int' THEN 4 WHEN 'bigint' THEN 8
-        WHEN 'money' THEN 8 WHEN 'smallmoney' THEN 4 WHEN 'real' THEN 4 WHEN 'float' THEN 8 WHEN 'date' THEN 3 WHEN 'datetime' THEN 8
-        WHEN 'smalldatetime' THEN 4 WHEN 'uniqueidentifier' THEN 16 WHEN 'rowversion' THEN 8 WHEN 'sysname' THEN 256
-        WHEN 'time' THEN 5 WHEN 'datetime2' THEN 8 WHEN 'datetimeoffset' THEN 10 WHEN 'text' THEN 16 WHEN 'ntext' THEN 16 WHEN 'image' THEN 16
-        WHEN 'decimal' THEN CASE WHEN digits < 10 THEN 5 WHEN digits < 20 THEN 9 WHEN digits < 29 THEN 13 ELSE 17 END
-        WHEN 'numeric' THEN CASE WHEN digits < 10 THEN 5 WHEN digits < 20 THEN 9 WHEN digits < 29 THEN 13 ELSE 17 END
-        WHEN 'xml' THEN -1 WHEN 'sql_variant' THEN 8016
-        WHEN 'nchar' THEN length * 2 WHEN 'nvarchar' THEN CASE WHEN length < 0 THEN -1 ELSE length * 2 END ELSE length END $$;
+    SELECT CASE
+        WHEN type_name IN ('decimal', 'numeric') THEN CASE WHEN digits < 10 THEN 5 WHEN digits < 20 THEN 9 WHEN digits < 29 THEN 13 ELSE 17 END
+        WHEN type_name IN ('char', 'varchar', 'binary', 'varbinary') THEN length
+        WHEN type_name IN ('nchar', 'nvarchar') THEN CASE WHEN length < 0 THEN -1 ELSE length * 2 END
+        ELSE coalesce((SELECT t.max_length FROM emulator.system_types() t WHERE t.tsql_name = type_name), length) END $$;
 CREATE OR REPLACE FUNCTION tsql.col_length(table_name text, column_name text, current text) RETURNS int2 LANGUAGE sql STABLE AS $$
     SELECT tsql.byte_length(c.type_name, c.length, c.precision)::int2 FROM emulator.columns c
     WHERE c.object_id = tsql.object_id($1, NULL, $3) AND lower(c.name) = lower($2) LIMIT 1 $$;
@@ -68,11 +65,7 @@ CREATE OR REPLACE FUNCTION tsql.index_col(table_name text, index_id int, key_id 
     SELECT c.name FROM emulator.index_columns ic JOIN emulator.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
     WHERE ic.object_id = tsql.object_id($1, NULL, $4) AND ic.index_id = $2 AND ic.key_ordinal = $3 $$;
 CREATE OR REPLACE FUNCTION tsql.type_ids() RETURNS TABLE (id int, name text) LANGUAGE sql IMMUTABLE AS $$
-    VALUES (34, 'image'), (35, 'text'), (36, 'uniqueidentifier'), (40, 'date'), (41, 'time'), (42, 'datetime2'), (43, 'datetimeoffset'),
-        (48, 'tinyint'), (52, 'smallint'), (56, 'int'), (58, 'smalldatetime'), (59, 'real'), (60, 'money'), (61, 'datetime'), (62, 'float'),
-        (98, 'sql_variant'), (99, 'ntext'), (104, 'bit'), (106, 'decimal'), (108, 'numeric'), (122, 'smallmoney'), (127, 'bigint'),
-        (165, 'varbinary'), (167, 'varchar'), (173, 'binary'), (175, 'char'), (189, 'timestamp'), (231, 'nvarchar'), (239, 'nchar'),
-        (241, 'xml'), (256, 'sysname') $$;
+    SELECT t.user_type_id, t.name FROM emulator.system_types() t $$;
 CREATE OR REPLACE FUNCTION tsql.type_name(type_id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce((SELECT name FROM tsql.type_ids() WHERE id = $1),
         (SELECT t.name FROM emulator.user_types t WHERE t.user_type_id = $1 AND t.database_id = tsql.db_id($2, $2))) $$;

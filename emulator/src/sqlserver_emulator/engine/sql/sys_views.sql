@@ -9,35 +9,11 @@ DROP SCHEMA IF EXISTS emulator_information_schema CASCADE;
 CREATE SCHEMA emulator_sys;
 CREATE SCHEMA emulator_information_schema;
 
--- of_type: what system_types says of the type. Without a query in them, PostgreSQL writes these functions out where
--- they are called: that is 20 times as fast.
-CREATE OR REPLACE FUNCTION emulator.type_max_length(type_name text, length int, digits int, scale int, of_type smallint)
-RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
-    SELECT (CASE
-        WHEN type_name IN ('nchar', 'nvarchar', 'sysname') THEN CASE WHEN length < 0 THEN -1 ELSE length * 2 END
-        WHEN type_name IN ('char', 'varchar', 'binary', 'varbinary') THEN length
-        WHEN type_name IN ('decimal', 'numeric') THEN
-            CASE WHEN digits < 10 THEN 5 WHEN digits < 20 THEN 9 WHEN digits < 29 THEN 13 ELSE 17 END
-        WHEN type_name = 'time' THEN CASE WHEN scale < 3 THEN 3 WHEN scale < 5 THEN 4 ELSE 5 END
-        WHEN type_name = 'datetime2' THEN CASE WHEN scale < 3 THEN 6 WHEN scale < 5 THEN 7 ELSE 8 END
-        WHEN type_name = 'datetimeoffset' THEN CASE WHEN scale < 3 THEN 8 WHEN scale < 5 THEN 9 ELSE 10 END
-        ELSE of_type END)::smallint
-$$;
-
+-- The functions of types.sql for where the row of system_types is not at hand.
 CREATE OR REPLACE FUNCTION emulator.type_max_length(type_name text, length int, digits int, scale int)
 RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
     SELECT emulator.type_max_length(type_name, length, digits, scale,
         (SELECT t.max_length::smallint FROM emulator_sys.system_types t WHERE t.tsql_name = type_name))
-$$;
-
-CREATE OR REPLACE FUNCTION emulator.type_precision(type_name text, digits int, scale int, of_type smallint)
-RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
-    SELECT (CASE
-        WHEN type_name IN ('decimal', 'numeric') THEN digits
-        WHEN type_name = 'time' THEN 8 + scale + (scale > 0)::int
-        WHEN type_name = 'datetime2' THEN 19 + scale + (scale > 0)::int
-        WHEN type_name = 'datetimeoffset' THEN 26 + scale + (scale > 0)::int
-        ELSE of_type END)::smallint
 $$;
 
 CREATE OR REPLACE FUNCTION emulator.type_precision(type_name text, digits int, scale int) RETURNS smallint
@@ -46,18 +22,9 @@ LANGUAGE sql IMMUTABLE AS $$
         (SELECT t.precision::smallint FROM emulator_sys.system_types t WHERE t.tsql_name = type_name))
 $$;
 
-CREATE OR REPLACE FUNCTION emulator.type_scale(type_name text, scale int, of_type smallint) RETURNS smallint
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT (CASE WHEN type_name IN ('decimal', 'numeric', 'time', 'datetime2', 'datetimeoffset') THEN scale ELSE of_type END)::smallint
-$$;
-
 CREATE OR REPLACE FUNCTION emulator.type_scale(type_name text, scale int) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
     SELECT emulator.type_scale(type_name, scale,
         (SELECT t.scale::smallint FROM emulator_sys.system_types t WHERE t.tsql_name = type_name))
-$$;
-
-CREATE OR REPLACE FUNCTION emulator.is_character_type(type_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT type_name IN ('char', 'varchar', 'text', 'nchar', 'nvarchar', 'ntext', 'sysname')
 $$;
 
 CREATE OR REPLACE FUNCTION emulator.count_rows(relation int) RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
@@ -87,21 +54,7 @@ CREATE TABLE emulator_sys.system_types (
     tsql_name text PRIMARY KEY, name varchar(128), system_type_id int, user_type_id int, max_length int, precision int,
     scale int, type_literal text
 );
-INSERT INTO emulator_sys.system_types VALUES
-    ('image', 'image', 34, 34, 16, 0, 0), ('text', 'text', 35, 35, 16, 0, 0),
-    ('uniqueidentifier', 'uniqueidentifier', 36, 36, 16, 0, 0), ('date', 'date', 40, 40, 3, 10, 0),
-    ('time', 'time', 41, 41, 5, 16, 7), ('datetime2', 'datetime2', 42, 42, 8, 27, 7),
-    ('datetimeoffset', 'datetimeoffset', 43, 43, 10, 34, 7), ('tinyint', 'tinyint', 48, 48, 1, 3, 0),
-    ('smallint', 'smallint', 52, 52, 2, 5, 0), ('int', 'int', 56, 56, 4, 10, 0),
-    ('smalldatetime', 'smalldatetime', 58, 58, 4, 16, 0), ('real', 'real', 59, 59, 4, 24, 0),
-    ('money', 'money', 60, 60, 8, 19, 4), ('datetime', 'datetime', 61, 61, 8, 23, 3), ('float', 'float', 62, 62, 8, 53, 0),
-    ('sql_variant', 'sql_variant', 98, 98, 8016, 0, 0), ('ntext', 'ntext', 99, 99, 16, 0, 0), ('bit', 'bit', 104, 104, 1, 1, 0),
-    ('decimal', 'decimal', 106, 106, 17, 38, 38), ('numeric', 'numeric', 108, 108, 17, 38, 38),
-    ('smallmoney', 'smallmoney', 122, 122, 4, 10, 4), ('bigint', 'bigint', 127, 127, 8, 19, 0),
-    ('varbinary', 'varbinary', 165, 165, 8000, 0, 0), ('varchar', 'varchar', 167, 167, 8000, 0, 0),
-    ('binary', 'binary', 173, 173, 8000, 0, 0), ('char', 'char', 175, 175, 8000, 0, 0),
-    ('rowversion', 'timestamp', 189, 189, 8, 0, 0), ('nvarchar', 'nvarchar', 231, 231, 8000, 0, 0),
-    ('nchar', 'nchar', 239, 239, 8000, 0, 0), ('xml', 'xml', 241, 241, -1, 0, 0), ('sysname', 'sysname', 231, 256, 256, 0, 0);
+INSERT INTO emulator_sys.system_types SELECT * FROM emulator.system_types();
 -- The type functions read it with the rights of whoever asks a system view.
 GRANT USAGE ON SCHEMA emulator_sys TO PUBLIC;
 GRANT SELECT ON emulator_sys.system_types TO PUBLIC;
@@ -599,15 +552,12 @@ SELECT t.database, t."TABLE_CATALOG", t."TABLE_SCHEMA", t."TABLE_NAME", c.name::
     (CASE WHEN c.type_name IN ('text', 'image') THEN 2147483647 WHEN c.type_name = 'ntext' THEN 2147483646
         WHEN c.type_name = 'xml' THEN -1
         WHEN c.length <> 0 THEN emulator.type_max_length(c.type_name, c.length, c.precision, c.scale) END)::int AS "CHARACTER_OCTET_LENGTH",
-    (CASE WHEN c.type_name IN ('decimal', 'numeric', 'tinyint', 'smallint', 'int', 'bigint', 'money', 'smallmoney', 'float', 'real')
+    (CASE WHEN emulator.number_radix(c.type_name) IS NOT NULL
         THEN emulator.type_precision(c.type_name, c.precision, c.scale) END)::emulator.tinyint AS "NUMERIC_PRECISION",
-    (CASE WHEN c.type_name IN ('float', 'real') THEN 2
-        WHEN c.type_name IN ('decimal', 'numeric', 'tinyint', 'smallint', 'int', 'bigint', 'money', 'smallmoney') THEN 10 END)::smallint
-        AS "NUMERIC_PRECISION_RADIX",
-    (CASE WHEN c.type_name IN ('decimal', 'numeric', 'tinyint', 'smallint', 'int', 'bigint', 'money', 'smallmoney')
+    emulator.number_radix(c.type_name) AS "NUMERIC_PRECISION_RADIX",
+    (CASE WHEN emulator.number_radix(c.type_name) = 10
         THEN emulator.type_scale(c.type_name, c.scale) END)::int AS "NUMERIC_SCALE",
-    (CASE c.type_name WHEN 'date' THEN 0 WHEN 'smalldatetime' THEN 0 WHEN 'datetime' THEN 3 WHEN 'time' THEN c.scale
-        WHEN 'datetime2' THEN c.scale WHEN 'datetimeoffset' THEN c.scale END)::smallint AS "DATETIME_PRECISION",
+    emulator.fraction_digits(c.type_name, c.scale) AS "DATETIME_PRECISION",
     NULL::emulator.sysname AS "CHARACTER_SET_CATALOG", NULL::emulator.sysname AS "CHARACTER_SET_SCHEMA",
     (CASE WHEN c.type_name IN ('char', 'varchar', 'text') THEN 'iso_1'
         WHEN emulator.is_character_type(c.type_name) THEN 'UNICODE' END)::emulator.sysname AS "CHARACTER_SET_NAME",
