@@ -1,4 +1,4 @@
-"""What a new column type costs: each record must have its part in every table and coder that is made from the records.
+"""The cost of a new column type: each record must have its part in every table and coder that is made from the records.
 
 A record for which something is missing fails here under its name and that of the part.
 """
@@ -107,7 +107,7 @@ def _check_value(record: SystemType) -> None:
 
 
 def _check_parameter(record: SystemType) -> None:
-    """What is sent is read as the same type, or refused by name."""
+    """Check that what is sent is read as the same type, or is refused by name."""
     type_, value = _declared(record), _VALUES[record.wire.packing]
     reader = MessageReader(encode_type_info(type_) + cell_encoder(type_)(value))
     if record.wire.form is Form.VARIANT:
@@ -133,7 +133,7 @@ def _check_bulk_load(record: SystemType) -> None:
 
 
 def _check_large_result(record: SystemType) -> None:
-    """Whether a large result is sent from Arrow, or is kept out of it."""
+    """Check that a large result is sent from Arrow, or is kept out of it."""
     if fits_arrow([Column("c", _declared(record))]):
         assert arrow_columns._MAKERS[record.wire.packing](_declared(record))
 

@@ -16,7 +16,7 @@ from sqlserver_emulator.system_types.record import DECIMAL, FLOAT, INTEGER, TEMP
 
 
 def _rows() -> str:
-    """In the order of sys.types, which clients see where they ask for no order."""
+    """Return the rows in the order of sys.types, which clients see where they ask for no order."""
     return ", ".join(
         f"({quote_literal(type.name)}, {quote_literal(type.catalog_name)}, {type.type_id}, {type.user_type_id},"
         f" {type.facets.max_length}, {type.facets.precision}, {type.facets.scale})"
@@ -29,7 +29,7 @@ def _names(holds: Callable[[SystemType], bool]) -> str:
 
 
 def _cases(value: Callable[[SystemType], int | None]) -> str:
-    """The branches of a CASE by name; types without a value have none."""
+    """Return the branches of a CASE by name; types without a value have none."""
     values = [(type.name, value(type)) for type in SYSTEM_TYPES]
     return " ".join(f"WHEN {quote_literal(name)} THEN {number}" for name, number in values if number is not None)
 

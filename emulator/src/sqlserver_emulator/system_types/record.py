@@ -21,7 +21,7 @@ VARIANT: Final = "variant"
 
 
 class Declared(Enum):
-    """Which facets stand behind the name of a type when it is declared."""
+    """The facets that follow the name of a type in a declaration."""
 
     PLAIN = auto()
     LENGTH = auto()
@@ -60,7 +60,7 @@ class Moment:
     text_width: int
     """Characters of the value as text, without the fraction."""
     more_bytes: int = 0
-    """Bytes behind those of the time of day: three of the date, two of the offset."""
+    """Bytes after those of the time of day: three for the date, two for the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class SystemType:
     length: Length | None = None
     moment: Moment | None = None
     unit_bytes: int = 1
-    """Bytes of a character: 2 for national types."""
+    """Bytes per character: 2 for national types."""
     varying: str = ""
     """The type of varying length that holds all values of this one."""
     shown: str = ""
@@ -139,6 +139,11 @@ class SystemType:
     def is_legacy_lob(self) -> bool:
         """text, ntext and image, which have a text pointer, no length and many rules of their own."""
         return self.wire.form is Form.LONG
+
+    @property
+    def counts_from_1900(self) -> bool:
+        """datetime and smalldatetime: numbers convert to them as days since 1900, and rules older than 2008 apply."""
+        return self.wire.packing in (Packing.TICKS, Packing.MINUTES)
 
     @property
     def is_composite(self) -> bool:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 
 class Form(Enum):
-    """What TYPE_INFO says behind the token, and with it how a value says its length."""
+    """The part of TYPE_INFO after the token, which also decides how a value gives its length."""
 
     BARE = auto()
     """Nothing."""
@@ -67,14 +67,14 @@ class Wire:
     form: Form
     packing: Packing
     token: int
-    """Of the nullable type, which is the one that the emulator sends."""
+    """The token of the nullable type, which is the one that the emulator sends."""
     size: int = 0
     """SIZED: the bytes of a value. LONG and VARIANT: the longest value that is announced."""
     number_format: str = ""
     """The value as a number of ``struct``, where it is one."""
     fixed_token: int | None = None
-    """Of the type that cannot be NULL."""
+    """The token of the type that cannot be NULL."""
     older_tokens: tuple[int, ...] = ()
-    """Of TDS 4, which clients may still send."""
+    """Tokens of TDS 4, which clients may still send."""
     announced_as: str = ""
     """The type whose token this one borrows: what comes from a client with it is of that type."""

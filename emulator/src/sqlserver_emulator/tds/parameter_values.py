@@ -30,7 +30,7 @@ _COLLATION_BYTES = 5
 
 
 def _by_token(form: Form) -> dict[int, SystemType]:
-    """The types of a form; those that borrow another's token never come from a client."""
+    """Return the types of a form by token; those that borrow another's token never come from a client."""
     return {t.wire.token: t for t in SYSTEM_TYPES if t.wire.form is form and not t.wire.announced_as}
 
 
@@ -100,7 +100,7 @@ def _read_sized(token: int, reader: MessageReader) -> WireType:
 
 
 def _declared(record: SystemType) -> TsqlType:
-    """The type as it is declared without facets: float is float(53)."""
+    """Return the type as it is declared without facets: float is float(53)."""
     return TsqlType(record.name, precision=record.facets.precision if record.declared is Declared.BITS else 0)
 
 

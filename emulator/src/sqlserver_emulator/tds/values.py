@@ -179,7 +179,7 @@ _CONTENT: dict[Packing, CellEncoder] = {
 
 
 def _content_encoder(type_: TsqlType) -> CellEncoder:
-    """How a type says its length depends on its form and, for (max), on its declaration; the content does not."""
+    """Return the encoder of a text or binary value: its content in the frame of the type's form."""
     wire = BY_NAME[type_.name].wire
     content = _CONTENT[wire.packing]
     if type_info.is_plp(type_):

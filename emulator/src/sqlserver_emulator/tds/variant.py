@@ -34,7 +34,7 @@ def encode_variant(value: object) -> bytes:
 
 
 def _base(type_: SystemType) -> int:
-    """The token of a base type: a value that is there needs no nullable type."""
+    """Return the token of a base type: a value that is not NULL needs no nullable type."""
     return type_.wire.token if type_.wire.fixed_token is None else type_.wire.fixed_token
 
 

@@ -96,7 +96,7 @@ def _facets(name: str, length: int, precision: int, scale: int) -> tuple[int | N
 
 
 def _longest(record: SystemType) -> int:
-    """The length of a type that has none of its own: -1 of xml, as of the (max) types."""
+    """Return the length of a type that has none of its own: -1 for xml, as for the (max) types."""
     if record.is_legacy_lob:
         return record.odbc.precision
     return record.facets.max_length if record.wire.packing is Packing.XML else 0

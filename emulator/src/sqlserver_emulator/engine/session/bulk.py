@@ -206,16 +206,15 @@ def _bracketed(name: str) -> str:
 _STAGE = "#bulk_load"
 _DEFAULTS = "SELECT parent_column_id, definition FROM emulator.default_constraints WHERE parent_object_id = $1::int"
 _COLUMN_OF_COPY = re.compile(r'column (.+?): "(.*)"', re.DOTALL)
-_OLDER_DATES = (Packing.TICKS, Packing.MINUTES)
 
 
 def _stored_as_they_come(to: SystemType) -> frozenset[str]:
-    """The types whose values PostgreSQL stores as a value of ``to`` just as T-SQL converts them."""
+    """Return the types whose values PostgreSQL stores as a value of ``to`` just as T-SQL converts them."""
     family, packing = to.family, to.wire.packing
     if packing is Packing.MONEY:
         return names_where(lambda came: came.wire.packing is packing and came.wire.size < to.wire.size)
     if packing is Packing.DATE_TIME:
-        return names_where(lambda came: came.wire.packing in _OLDER_DATES)
+        return names_where(lambda came: came.counts_from_1900)
     if packing is Packing.DECIMAL:
         return names_where(lambda came: came.family in (INTEGER, DECIMAL))
     # Any number but zero is the bit 1, and a rowversion is never given.

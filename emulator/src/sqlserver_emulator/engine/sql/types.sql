@@ -1,4 +1,4 @@
--- The system types as functions. A name behind a colon is filled in from the records (``type_library``).
+-- The system types as functions. A name after a colon is filled in from the records (``type_library``).
 -- of_type: what system_types says of the type. Without a query in them, PostgreSQL writes these functions out where
 -- they are called: that is 20 times as fast.
 

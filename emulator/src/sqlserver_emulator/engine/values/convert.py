@@ -19,8 +19,7 @@ from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
 _MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
-_NUMBERS_OF_DAYS = names_where(lambda type: type.wire.packing in (Packing.TICKS, Packing.MINUTES))
-"""The types that a number is converted to, as days since 1900."""
+_SINCE_1900 = names_where(lambda type: type.counts_from_1900)
 # sysname and xml are national too, but for bytes they are read as the code page's.
 _NATIONAL = names_where(lambda type: type.wire.packing is Packing.UNICODE and not type.wire.announced_as)
 _EPOCH = datetime.datetime(1900, 1, 1)
@@ -251,7 +250,7 @@ def _datetime(value: object, to: TsqlType) -> datetime.datetime:
         return datetime.datetime.combine(_EPOCH, value)
     if isinstance(value, str):
         return parse_datetime(value)
-    if isinstance(value, int | float | Decimal) and to.name in _NUMBERS_OF_DAYS:
+    if isinstance(value, int | float | Decimal) and to.name in _SINCE_1900:
         return _EPOCH + datetime.timedelta(days=float(value))
     raise _clash(value, to)
 

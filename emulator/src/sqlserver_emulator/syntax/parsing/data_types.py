@@ -151,4 +151,4 @@ _READERS: Final[dict[Declared, Callable[[Cursor, SystemType, int], TsqlType]]] =
     Declared.BITS: _float,
     Declared.SCALE: _fractional,
 }
-"""What may follow the name of a type."""
+"""The reader of the facets, by kind of declaration."""

@@ -31,7 +31,7 @@ _CREATE_PARAMS: Final = {
     Declared.SCALE: "scale",
 }
 _QUOTED: Final = frozenset((TEXT, TEMPORAL, GUID))
-"""The families whose literals stand in quotes."""
+"""The families whose literals are quoted."""
 
 
 def _data_types(call: ProcedureCall) -> Iterator[Event]:

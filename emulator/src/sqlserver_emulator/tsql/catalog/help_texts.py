@@ -11,7 +11,6 @@ from sqlserver_emulator.events import Column, Event, Info
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.system_types.record import TEMPORAL, SystemType
-from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, query, result_set
 from sqlserver_emulator.types import DATETIME, INT, NVARCHAR_4000, TsqlType
 
@@ -34,16 +33,12 @@ LEFT JOIN sys.sql_modules m ON m.object_id = o.object_id WHERE o.object_id = OBJ
 
 
 def _listed(holds: Callable[[SystemType], bool]) -> str:
-    """The names of types as they stand behind IN."""
+    """Return the names of types for an IN list."""
     return ", ".join(f"'{name}'" for name in sorted(names_where(holds)))
 
 
 # Precision and scale are shown of numbers and of the date and time types of 2008, not of the two that are older.
-_NUMBERS: Final = _listed(
-    lambda type: (
-        type.is_number or (type.family == TEMPORAL and type.wire.packing not in (Packing.TICKS, Packing.MINUTES))
-    )
-)
+_NUMBERS: Final = _listed(lambda type: type.is_number or (type.family == TEMPORAL and not type.counts_from_1900))
 _WIDE: Final = names_where(lambda type: type.length is not None and type.unit_bytes == 2)
 _PADDED_BY_SETTING: Final = _listed(lambda type: type.length is not None and type.unit_bytes == 1)
 """The types that SET ANSI_PADDING is about; sp_help says of the others that there is nothing to say."""

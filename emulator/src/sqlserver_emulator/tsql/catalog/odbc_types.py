@@ -43,7 +43,7 @@ def describe_type(type: TsqlType) -> tuple[str, OdbcType]:
 def _sized_column(record: SystemType, max_length: int) -> OdbcType:
     unit = record.unit_bytes
     if max_length == -1:
-        # Of a national type the largest even number of bytes.
+        # For a national type, the largest even number of bytes.
         bytes_ = INT_MAX // unit * unit
         return replace(record.odbc, precision=INT_MAX // unit, length=bytes_, octets=bytes_)
     return replace(record.odbc, precision=max_length // unit, length=max_length, octets=max_length)

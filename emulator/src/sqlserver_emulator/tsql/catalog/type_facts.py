@@ -35,7 +35,7 @@ class TypeFacts:
 
 
 def _facets(type: TsqlType) -> tuple[int, int, int]:
-    """max_length, precision and scale: those of the declaration where it has any, else those that the type has."""
+    """Return max_length, precision and scale: those of the declaration where it has any, else the type's."""
     record = BY_NAME[type.name]
     if record.declared is Declared.PRECISION_SCALE:
         return decimal_bytes(type.precision), type.precision, type.scale

@@ -94,7 +94,7 @@ def unpadded(sql: str) -> str:
 
 
 def comparison_operator(operator: str, left: Value, right: Value) -> str:
-    """A composite type has operators of its own, which must be named to be found."""
+    """Return PostgreSQL's operator; a composite type has operators of its own, which must be named to be found."""
     if left.kind == right.kind == TEMPORAL:
         left_type, right_type = exact_type(left), exact_type(right)
         if left_type.name == right_type.name and is_composite(left_type):
@@ -135,14 +135,14 @@ def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
         return left, right
     left_type, right_type = exact_type(left), exact_type(right)
     # PostgreSQL compares dates and timestamps with each other.
-    if left_type.name == right_type.name or not (_stands_alone(left_type) or _stands_alone(right_type)):
+    if left_type.name == right_type.name or not (_compares_alone(left_type) or _compares_alone(right_type)):
         return left, right
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
 
 
-def _stands_alone(type: TsqlType) -> bool:
+def _compares_alone(type: TsqlType) -> bool:
     return type.name == "time" or is_composite(type)
 
 

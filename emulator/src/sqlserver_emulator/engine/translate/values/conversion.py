@@ -17,7 +17,9 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     TEXT,
     VARIANT,
     as_decimal,
+    counts_from_1900,
     family,
+    has_offset,
     is_fixed_text,
     is_money,
     is_national,
@@ -216,15 +218,15 @@ def _is_money_value(value: Value) -> bool:
 def _temporal_text(value: Value, style: str | None) -> str:
     type = exact_type(value)
     name, scale = type.name, type.scale
-    if style is None and name in ("datetime", "smalldatetime"):
+    if style is None and counts_from_1900(type):
         style = "0"
-    if name == "datetimeoffset":
+    if has_offset(type):
         return f"tsql.datetimeoffset_to_text({value.sql}, {style or 121}, {scale})"
     if name == "time":
         return f"tsql.time_to_text({value.sql}, {style or 121}, {scale})"
     if name == "date":
         return f"tsql.date_to_text({value.sql}, {style or 121})"
-    if name in ("datetime", "smalldatetime"):
+    if counts_from_1900(type):
         return f"tsql.datetime_to_text({value.sql}, {style})"
     return f"tsql.timestamp_to_text({value.sql}, {style or 121}, {scale})"
 
@@ -289,7 +291,7 @@ def _is_fixed(to: TsqlType) -> str:
 def _to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
     if _is_textual(value):
         return _text_to_temporal(value, to, mode, style)
-    if value.kind in (INTEGER, DECIMAL, FLOAT) and to.name in ("datetime", "smalldatetime"):
+    if value.kind in (INTEGER, DECIMAL, FLOAT) and counts_from_1900(to):
         return _round_temporal(f"tsql.float_to_datetime({value.sql}::float8)", to)
     if value.kind == BINARY and to.name == "datetime":
         return f"tsql.binary_to_datetime({value.sql})"
@@ -299,7 +301,7 @@ def _to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> st
     if source == to or (mode == IMPLICIT and source.name == to.name):
         return value.sql
     sql = _between_temporals(value.sql, source, to)
-    if mode != IMPLICIT and to.name in ("datetime", "smalldatetime") and source.name not in ("time", "smalldatetime"):
+    if mode != IMPLICIT and counts_from_1900(to) and source.name not in ("time", "smalldatetime"):
         return f"tsql.checked_{to.name}({sql}, {source.name!r}, {str(mode == TRY).lower()})"
     return sql
 
@@ -314,11 +316,11 @@ def _text_to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) 
 
 
 def _between_temporals(sql: str, source: TsqlType, to: TsqlType) -> str:
-    if source.name == "datetimeoffset":
-        if to.name == "datetimeoffset":
+    if has_offset(source):
+        if has_offset(to):
             return f"tsql.round_datetimeoffset({sql}, {min(to.scale, 6)})"
         sql, source = f"tsql.local_time({sql})", TsqlType("datetime2", scale=source.scale)
-    if to.name == "datetimeoffset":
+    if has_offset(to):
         return f"tsql.datetimeoffset({_as_timestamp(sql, source)}, 0)"
     if to.name == "time":
         if source.name == "date":

@@ -21,6 +21,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     VARIANT,
     arithmetic,
     concatenated,
+    counts_from_1900,
     family,
     higher,
     is_money,
@@ -209,7 +210,7 @@ def _literal_digits(value: Value, type: TsqlType) -> TsqlType:
 def _date_arithmetic(operator: str, left: Value, right: Value) -> Value:
     """datetime + number (days), datetime - datetime; the newer types have no arithmetic (error 206)."""
     for value in (left, right):
-        if value.kind == TEMPORAL and value.type is not None and value.type.name not in ("datetime", "smalldatetime"):
+        if value.kind == TEMPORAL and value.type is not None and not counts_from_1900(value.type):
             other = right if value is left else left
             raise SqlServerError(206, f"Operand type clash: {value.type.name} is incompatible with {_type_name(other)}")
     datetime = TsqlType("datetime")

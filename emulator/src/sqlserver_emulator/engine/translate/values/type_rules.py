@@ -33,6 +33,8 @@ _FIXED_TEXT: Final = names_where(lambda type: type.family == TEXT and type.lengt
 _MONEY: Final = names_where(lambda type: type.wire.packing is Packing.MONEY)
 _DECLARED_SCALE: Final = names_where(lambda type: type.declared is Declared.SCALE)
 _DATES_WITH_FRACTION: Final = names_where(lambda type: type.moment is not None and type.moment.more_bytes > 0)
+_SINCE_1900: Final = names_where(lambda type: type.counts_from_1900)
+_WITH_OFFSET: Final = names_where(lambda type: type.wire.packing is Packing.DATE_TIME_OFFSET)
 _COMPOSITE: Final = names_where(lambda type: type.is_composite)
 _WITHOUT_LENGTH: Final = names_where(lambda type: type.family == TEXT and type.wire.form in (Form.LONG, Form.XML))
 _MAX_PRECISION: Final = 38
@@ -64,8 +66,23 @@ def is_money(type: TsqlType) -> bool:
     return type.name in _MONEY
 
 
+def has_no_length(type: TsqlType) -> bool:
+    """Return whether it is a character type without a length: text, ntext or xml."""
+    return type.name in _WITHOUT_LENGTH
+
+
+def counts_from_1900(type: TsqlType) -> bool:
+    """Return whether it is datetime or smalldatetime, to which numbers convert as days."""
+    return type.name in _SINCE_1900
+
+
+def has_offset(type: TsqlType) -> bool:
+    """Return whether its values carry the offset of their time zone."""
+    return type.name in _WITH_OFFSET
+
+
 def is_composite(type: TsqlType) -> bool:
-    """Whether its values are PostgreSQL rows, with operators and aggregates of schema tsql."""
+    """Return whether its values are PostgreSQL rows, with operators and aggregates of schema tsql."""
     return type.name in _COMPOSITE
 
 
@@ -123,7 +140,7 @@ def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # 
     kind = family(winner)
     if kind == DECIMAL and not is_money(winner) and family(loser) in (INTEGER, DECIMAL):
         return _wide_enough(winner, as_decimal(loser), carry=0)
-    if kind == TEXT and winner.name not in _WITHOUT_LENGTH and family(loser) in (TEXT, GUID):
+    if kind == TEXT and not has_no_length(winner) and family(loser) in (TEXT, GUID):
         return _unify_text(winner, loser)
     if kind == BINARY and family(loser) == BINARY and BY_NAME[winner.name].length is not None:
         return TsqlType("varbinary", _longer(winner.length, loser.length))
@@ -156,7 +173,7 @@ def _fraction_digits(type: TsqlType) -> int:
 def concatenated(left: TsqlType, right: TsqlType) -> TsqlType:
     """The type of `left + right` for strings."""
     national = is_national(left) or is_national(right)
-    if MAX_LENGTH in (left.length, right.length) or left.name in _WITHOUT_LENGTH:
+    if MAX_LENGTH in (left.length, right.length) or has_no_length(left):
         return NVARCHAR_MAX if national else VARCHAR_MAX
     # A sum beyond the limit is cut by the server to the limit, it does not become max.
     name = "nvarchar" if national else "varchar"

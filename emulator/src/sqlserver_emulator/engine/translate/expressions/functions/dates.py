@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine.translate.expressions.functions.registry import Function, Handler, constant
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL, is_composite
+from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL, counts_from_1900, has_offset
 from sqlserver_emulator.engine.translate.values.value import Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME
@@ -70,7 +70,7 @@ def _dateadd(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = value if value.kind == TEMPORAL else convert(value, DATETIME, IMPLICIT)
     type = exact_type(value)
     _check_part(part, type, "dateadd")
-    if is_composite(type):
+    if has_offset(type):
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":
         return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
@@ -88,7 +88,7 @@ def _check_part(part: str, type: TsqlType, function: str) -> None:
     if (
         (type.name == "date" and part in _TIME_PARTS)
         or (type.name == "time" and part not in _TIME_PARTS)
-        or (function == "dateadd" and type.name in ("datetime", "smalldatetime") and part in _FINE_PARTS)
+        or (function == "dateadd" and counts_from_1900(type) and part in _FINE_PARTS)
         or part == "tzoffset"
         or (function == "dateadd" and part == "iso_week")
     ):
@@ -108,7 +108,7 @@ def _datediff(function: str, type: TsqlType) -> Handler:
 
 def _utc(self: Expressions, node: exp.Expression) -> str:
     value = _moment(self, node)
-    if value.type is not None and is_composite(value.type):
+    if value.type is not None and has_offset(value.type):
         return f"tsql.utc_time({value.sql})"
     return convert(value, DATETIME2, IMPLICIT).sql
 
@@ -203,7 +203,7 @@ def at_time_zone(self: Expressions, node: exp.Expression) -> Value:
     """`x AT TIME ZONE 'zone'`: gives a local time its offset; moves a datetimeoffset to the zone."""
     value = _moment(self, node.this)
     zone = self.text(node.args["zone"])
-    if value.type is not None and is_composite(value.type):
+    if value.type is not None and has_offset(value.type):
         return Value(f"tsql.move_to_zone({value.sql}, {zone})", value.type)
     local = convert(value, DATETIME2, IMPLICIT).sql
     return Value(f"tsql.in_zone({local}, {zone})", replace(DATETIMEOFFSET, scale=_fraction_digits(value)))

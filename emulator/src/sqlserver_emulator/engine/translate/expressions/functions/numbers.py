@@ -29,6 +29,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
 )
 from sqlserver_emulator.engine.translate.values.value import Value, null
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.types import BIGINT, INT, TsqlType
 
 
@@ -192,7 +193,8 @@ def _shift(word: str) -> Handler:
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = self.value(nodes[0])
         type = value.type if value.kind == INTEGER and value.type is not None else INT
-        bits = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}.get(type.name, 32)
+        # A bit is shifted as an int.
+        bits = 8 * BY_NAME[type.name].wire.size if type.name != "bit" else 32
         distance = self.converted(nodes[1], INT)
         sign = "" if word == "left" else "-"
         return Value(f"tsql.shift({value.sql}::int8, {sign}{distance}, {bits})::{storage_type(type)}", type)

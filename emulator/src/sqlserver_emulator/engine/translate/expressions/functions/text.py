@@ -15,6 +15,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     TEXT,
     concatenated,
     family,
+    has_no_length,
     is_national,
     is_text,
     varchar,
@@ -35,7 +36,7 @@ def _text_type(value: Value, *, length: int | None = None) -> TsqlType:
     type = value.type
     if type is None or not is_text(type):
         return _VARCHAR_8000
-    if type.name in ("text", "ntext", "xml"):
+    if has_no_length(type):
         return varchar(MAX_LENGTH, is_national(type))
     return varchar(type.length if length is None or type.is_max else length, is_national(type))
 
@@ -106,13 +107,13 @@ def _datalength(self: Expressions, nodes: list[exp.Expression]) -> Value:
 
 
 def _value_bytes(type: TsqlType) -> int:
-    """The bytes that the server has for any value of a type that is neither text nor binary."""
+    """Return the bytes that the server has for any value of a type that is neither text nor binary."""
     record = BY_NAME[type.name]
     if record.declared is Declared.PRECISION_SCALE:
         return decimal_bytes(type.precision)
     if record.moment is not None:
         return time_bytes(type.scale) + record.moment.more_bytes
-    # Of a variant the base type is not known here.
+    # The base type of a variant is not known here.
     return 8 if record.family == VARIANT else record.facets.max_length
 
 
