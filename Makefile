@@ -11,7 +11,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.synced ## install the locked packages into .venv
-$(VENV)/.synced: pyproject.toml uv.lock bin/setup
+$(VENV)/.synced: pyproject.toml emulator/pyproject.toml uv.lock bin/setup
 	@bin/setup
 
 run: setup ## the main job on embedded defaults, from first load to a row-by-row comparison
@@ -28,13 +28,14 @@ check: setup ## lint, types, import contracts, unit tests
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest -q tests/unit
+	@$(VENV)/bin/lint-imports --config emulator/pyproject.toml
+	@$(PY) -m pytest -q tests/unit emulator/tests/unit
 
 check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has
 	@bin/check-pythons
 
 test: check ## everything but test-clients and the many kills of torture
-	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/unit --ignore=tests/clients_external/node --ignore=tests/clients_external/debian tests
+	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,tests/unit $(addprefix emulator/tests/,unit clients_external/node clients_external/debian)) tests emulator/tests
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
@@ -51,7 +52,7 @@ bench: setup ## the benchmark report in benchmarks/
 
 fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECONDS (60)
 	@$(PY) -c "import atheris" 2>/dev/null || bin/setup --group fuzz
-	@$(PY) -m fuzz
+	@PYTHONPATH=emulator $(PY) -m fuzz
 
 format: setup ## put the code into its form
 	@$(VENV)/bin/ruff check --no-cache --fix .

@@ -19,7 +19,7 @@ from benchmarks.drivers import Address
 from floodmark.spark.launch.java import java_environment
 
 _HERE = Path(__file__).parent
-_NODE_FOLDER = _HERE.parent / "tests" / "clients_external" / "node"
+_NODE_FOLDER = _HERE.parent / "emulator" / "tests" / "clients_external" / "node"
 _JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
 _MOST_SECONDS = 600
 

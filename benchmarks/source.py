@@ -206,7 +206,7 @@ def _capture_jobs(process: psutil.Process) -> list[psutil.Process]:
 
 def _is_capture_job(process: psutil.Process) -> bool:
     try:
-        return "sqlserver_emulator.cdc.process" in process.cmdline()
+        return "sqlserver_emulator.cdc.agent.process" in process.cmdline()
     except psutil.Error:  # it has ended
         return False
 

@@ -1,17 +1,11 @@
-"""Servers that many tests share. Anything that talks to a source asks for ``emulator``."""
+"""Floodmark's tests. Anything that talks to a source asks for ``emulator``, from the plugin of the emulator's tests."""
 
 from __future__ import annotations
-
-import gc
-import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from airflow_home import choose_airflow_home
-from emulator_process import Emulator, choose_odbc_provider, running_emulator
-from server_folders import server_folder
+from emulator_process import choose_odbc_provider
 from without_java import hide_java
 
 hide_java()
@@ -19,41 +13,10 @@ choose_odbc_provider()
 choose_airflow_home()
 
 
-def pytest_configure() -> None:
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("emulator_plugin")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories first: they take the longest, and begun last they would leave the other processes idle."""
     items.sort(key=lambda item: "story" not in item.path.parts)
-
-
-def pytest_collection_finish() -> None:
-    """What has been imported stays: the garbage collector need not look through all of it again and again."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """What py4j says of a JVM that is gone has no stream to go to any more: the tests have ended."""
-    logging.raiseExceptions = False
-
-
-@pytest.fixture(scope="session")
-def open_dir() -> Iterator[Path]:
-    """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket."""
-    with server_folder("sqlserver-emulator-") as folder:
-        yield folder
-
-
-@pytest.fixture(scope="session")
-def emulator_dir(open_dir: Path) -> Path:
-    """The data folder of ``emulator``."""
-    return open_dir / "emulator"
-
-
-@pytest.fixture(scope="session")
-def emulator(emulator_dir: Path) -> Iterator[Emulator]:
-    """A running emulator with the database Test, its capture job scanning ten times a second."""
-    with running_emulator(emulator_dir, "--capture-interval", "0.1") as running:
-        yield running

@@ -87,7 +87,7 @@ def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOURCE_VARIABLE, at.to_json())
         # The helpers of these tests, for the workers.
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"))
         patch.setenv(
             "PYSPARK_SUBMIT_ARGS",
             "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"

@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SUFFIXES = {".cfg", ".json", ".md", ".mjs", ".py", ".sh", ".sql", ".toml", ".yaml", ".yml", ""}
-MADE_BY_TESTS = {"build/conformance.md"}
+MADE_BY_TESTS = {"build/conformance.md", "emulator/build/conformance.md"}
 SKIPPED = {".git", "__pycache__", "build", "corpus", "dist", "found", "node_modules"}
 KEPT_HIDDEN = {".ci", ".devcontainer", ".github"}
 
@@ -56,13 +56,19 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
+def _places(root: Path, citing: Path, name: str) -> list[Path]:
+    """A distribution's own documents come before those of the repository."""
+    own = [root / "emulator" / name] if citing.is_relative_to(root / "emulator") else []
+    return [citing.parent / name, *own, root / name]
+
+
 def broken(root: Path, citing: Path, text: str) -> Iterator[str]:
     """Yield each reference in a text to a document, heading, anchor or decision that does not exist."""
     for match in _DOCUMENT.finditer(text):
         name = match["path"] if match["path"].endswith(".md") else match["path"] + ".md"
         if name in MADE_BY_TESTS:
             continue
-        document = next((path for path in (citing.parent / name, root / name) if path.is_file()), None)
+        document = next((path for path in _places(root, citing, name) if path.is_file()), None)
         if document is None:
             yield name
             continue
@@ -116,7 +122,7 @@ def test_every_document_is_referred_to() -> None:
         path.resolve()
         for citing, text in texts(REPOSITORY)
         for match in _DOCUMENT.finditer(text)
-        for path in (citing.parent / match["path"], REPOSITORY / match["path"])
+        for path in _places(REPOSITORY, citing, match["path"])
         if path.resolve() != citing
     }
     pages = {path for path, _ in texts(REPOSITORY) if path.match("docs/*.md") or path.match("docs/reference/*.md")}

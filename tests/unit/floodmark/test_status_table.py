@@ -14,7 +14,7 @@ from floodmark.cli.tables import run_table, verification_remarks, verification_t
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
-from floodmark.core.status.verification import Difference, TableVerification
+from floodmark.core.status.verification import RowDifference, TableVerification
 from floodmark.core.upkeep.retention import HOLD_MINUTES
 from floodmark.core.window.plan import LoadKind, TableCounts
 from floodmark.core.window.published import AdvanceResult, PublishedTable
@@ -82,7 +82,7 @@ def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_nam
     orders, target = TableName("dbo", "Orders"), TableName("shop", "orders")
     equal = TableVerification(orders, target, 5, 5, 0, 0, 0, ())
     assert verification_remarks([equal]) == []
-    first = Difference((101,), "different", ("Amount",))
+    first = RowDifference((101,), "different", ("Amount",))
     different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
     key, more, why = verification_remarks([equal, different])
     assert key == "dbo.Orders: key (101) is different in Amount"

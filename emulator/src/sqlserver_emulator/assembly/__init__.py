@@ -1,0 +1,1 @@
+"""The emulator put together: its PostgreSQL, the shared catalog, capture, and the sessions of clients."""

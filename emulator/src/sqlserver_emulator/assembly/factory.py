@@ -1,0 +1,168 @@
+"""``open_engine``: the emulator without the wire. Starts PostgreSQL, makes the databases, opens sessions.
+
+Owns the life of everything below the server: cluster, shared catalog, capture supervisor, sessions. Implements
+``session.SessionFactory``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from sqlserver_emulator.assembly import cluster
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
+from sqlserver_emulator.clock import EngineClock
+from sqlserver_emulator.control.procedures import control_procedures
+from sqlserver_emulator.control.statement_faults import SessionFaults
+from sqlserver_emulator.engine.access.security import check_login
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
+from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
+from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
+from sqlserver_emulator.engine.translate.translator import TsqlTranslator
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.faults import FaultBoard
+from sqlserver_emulator.session import Session
+from sqlserver_emulator.tsql.interpreter import TsqlSession
+
+_FIRST_SESSION_ID = 51
+_LAST_SESSION_ID = 32767
+
+
+def open_engine(
+    data_dir: Path,
+    databases: Sequence[str] = (),
+    sa_password: str | None = None,
+    capture_interval_seconds: float | None = None,
+) -> Engine:
+    """Start the engine on the state in ``data_dir`` (made if it is not there).
+
+    ``sa_password`` None: one that nobody knows, for callers that only open ``engine_session``. Close the engine, or use
+    it as a context manager. Raises EmbeddedPostgresError, or EmulatorStateError for a folder of another version.
+    """
+    return Engine(data_dir, databases, sa_password or secrets.token_urlsafe(16), capture_interval_seconds)
+
+
+class Engine:
+    """``capture_interval_seconds``: how often capture jobs look at the log; None leaves it to the jobs."""
+
+    def __init__(
+        self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
+    ) -> None:
+        self.capture_interval_seconds = capture_interval_seconds
+        self._sa_password = sa_password
+        self._session_ids = _SessionIds()
+        with ExitStack() as opened:
+            postgres = cluster.open_cluster(data_dir, databases)
+            opened.callback(postgres.stop)
+            self.conninfo = cluster.conninfo(postgres)
+            """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
+            self._owner = OwnerConnection(self.conninfo)
+            opened.callback(self._owner.close)
+            self.clock = EngineClock(self._owner.fetch)
+            self.faults = FaultBoard(self.clock.now)
+            self._catalog = SharedCatalog(self._owner.fetch)
+            opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
+            self._translator = TsqlTranslator()
+            self.supervisor = CaptureSupervisor(self)
+            self.supervisor.start()
+            opened.callback(self.supervisor.stop)
+            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self, self._owner.fetch)}
+            self._opened = opened.pop_all()
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """Every database, in the order of its id."""
+        return tuple(
+            str(name) for (name,) in self._owner.fetch("SELECT name FROM emulator.databases ORDER BY database_id")
+        )
+
+    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
+        """Raises SqlServerError 18456 or 4060."""
+        default = check_login(self._owner.fetch, login, password, self._sa_password)
+        entry = self._catalog.cache.database(database or default)
+        if entry is None:
+            raise _cannot_open(database or default)
+        session_id = self._session_ids.take()
+        try:
+            engine_session = self._engine_session(login, entry.name, session_id, application)
+            return TsqlSession(
+                engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
+            )
+        except BaseException:
+            self._session_ids.give_back(session_id)
+            raise
+
+    def engine_session(self, database: str, login: str = "sa") -> PostgresEngineSession:
+        """A session without interpreter, for what runs beside clients."""
+        return self._engine_session(login, database, self._session_ids.take(), "engine")
+
+    def _engine_session(self, login: str, database: str, session_id: int, application: str) -> PostgresEngineSession:
+        access = SessionAccess(
+            self.conninfo, self._catalog, login=login, datetimeoffset_oid=self._owner.datetimeoffset_oid
+        )
+        self.clock.follow(access.connection)
+        try:
+            session = PostgresEngineSession(
+                access,
+                self._translator,
+                login=login,
+                database=database,
+                session_id=session_id,
+                on_close=lambda: self._session_ids.give_back(session_id),
+                faults=SessionFaults(self.faults, login),
+            )
+            # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
+            access.fetch("DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
+                         [session_id])  # fmt: skip
+            access.fetch(
+                "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
+                " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",
+                [session_id, login, application, database],
+            )
+        except SqlServerError as error:
+            access.close()
+            raise (_cannot_open(database) if error.number == 916 else error) from error
+        except BaseException:
+            access.close()
+            raise
+        return session
+
+    def close(self) -> None:
+        """Stop capture and PostgreSQL. Open sessions break."""
+        self._opened.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _cannot_open(database: str) -> SqlServerError:
+    message = f'Cannot open database "{database}" requested by the login. The login failed.'
+    return SqlServerError(4060, message, severity=11)
+
+
+class _SessionIds:
+    """@@SPID: the lowest number from 51 upwards that no open session has."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: set[int] = set()
+
+    def take(self) -> int:
+        with self._lock:
+            number = next(n for n in range(_FIRST_SESSION_ID, _LAST_SESSION_ID) if n not in self._used)
+            self._used.add(number)
+            return number
+
+    def give_back(self, number: int) -> None:
+        with self._lock:
+            self._used.discard(number)

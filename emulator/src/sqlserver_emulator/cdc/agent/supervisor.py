@@ -1,0 +1,314 @@
+"""The agent: runs the capture job of every database that has one, as a process, and the cleanup jobs, in a thread.
+
+Owns the processes and what ``sysjobactivity`` says of them, and the upkeep of replication slots. What is asked of it
+stands in ``emulator.cdc_job_activity``; ``jobs`` writes that and notifies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import psycopg
+
+from sqlserver_emulator.cdc.agent.cleanup import clean_database
+from sqlserver_emulator.cdc.agent.job_process import JobProcess
+from sqlserver_emulator.cdc.enabling.guard import GUARD
+from sqlserver_emulator.cdc.instances import read_database
+from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, find_job, list_jobs
+from sqlserver_emulator.cdc.log.slots import drop_abandoned, keep_spare
+from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
+from sqlserver_emulator.cdc.scan.scan_errors import LOG_SCAN_FAILED
+from sqlserver_emulator.cdc.scan.scan_sessions import forget_sessions, record_errors
+from sqlserver_emulator.clock import EngineClock
+from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.faults import CaptureFaults, FaultBoard
+
+_LOOK_SECONDS = 0.25
+_RESTART_SECONDS = 1.0
+_UPKEEP_SECONDS = 10.0
+_STOP_SECONDS = 10.0
+_ANSWER_SECONDS = 600.0
+_PAUSE_SECONDS = 0.02
+_CLEANUP_HOUR = 2
+
+
+class EngineAddress(Protocol):
+    """The part of the engine that is used."""
+
+    conninfo: str
+    capture_interval_seconds: float | None
+    clock: EngineClock
+    faults: FaultBoard
+
+
+class CaptureSupervisor:
+    """``start`` returns when the agent runs; ``stop`` when its processes have ended; it may be started again."""
+
+    def __init__(self, engine: EngineAddress) -> None:
+        self._conninfo = engine.conninfo
+        self._interval_seconds = engine.capture_interval_seconds
+        self._clock = engine.clock
+        self._faults = engine.faults
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._running: dict[str, JobProcess] = {}
+        self._restart_at: dict[str, float] = {}
+        self._starting = threading.Lock()
+        self._failed: dict[str, int] = {}
+        self._cleanups: dict[str, threading.Thread] = {}
+        self._next_cleanup = next_cleanup_after(self._clock.now())
+        self._next_upkeep = 0.0
+        hooks.register(GUARD)
+        with connect(self._conninfo) as connection:
+            forget_sessions(runner(connection))
+
+    def start(self) -> None:
+        self._ended.clear()
+        self._connection = connect(self._conninfo, application="sqlserver_emulator agent")
+        self._run = runner(self._connection)
+        self._run("SELECT pg_advisory_lock($1::bigint)", (AGENT_LOCK,))
+        self._run(f"LISTEN {CHANNEL}", ())
+        keep_spare(self._run)
+        self._run(_AGENT_STARTS, (CAPTURE,))
+        self._thread = threading.Thread(target=self._supervise, name="cdc-agent", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent. Jobs are asked to end; what they had not stored is captured after the next start."""
+        self._ended.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+            self._running.clear()
+            with contextlib.suppress(psycopg.OperationalError):
+                self._run(_AGENT_ENDS, ())
+                # PostgreSQL would let go of it some moments after the connection is closed.
+                self._run("SELECT pg_advisory_unlock($1::bigint)", (AGENT_LOCK,))
+            self._connection.close()
+
+    def apply_faults(self, database_id: int) -> None:
+        """The faults of the database's capture changed; returns when its job does as they say."""
+        faults = self._faults.of_capture(database_id)
+        if faults.failure is None:
+            self.tell(database_id, told_of(faults))
+            return
+        job_id = self._capture_job_id(database_id)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self._find(job_id) is not None and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+
+    def tell(self, database_id: int, told: Mapping[str, object]) -> bool:
+        """Tell the database's capture job and wait until it has done so; False when it does not run."""
+        running = self._find(self._capture_job_id(database_id))
+        return running is not None and running.tell(told, _ANSWER_SECONDS)
+
+    def _capture_job_id(self, database_id: int) -> str | None:
+        """The job that the database has now: the process of one that was dropped may take a while to end, and its
+        database's number may be another's meanwhile.
+        """
+        with connect(self._conninfo) as connection:
+            job = find_job(runner(connection), database_id, CAPTURE)
+        return job.job_id if job else None
+
+    def _find(self, job_id: str | None) -> JobProcess | None:
+        with self._starting:  # a job that is just starting may not know yet what there is to know
+            return self._running.get(job_id) if job_id else None
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._try_to_look()
+                for _ in self._connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
+                    break
+        except psycopg.OperationalError as error:
+            if not self._ended.is_set():
+                print(f"the agent lost its PostgreSQL: {error}", file=sys.stderr, flush=True)
+        finally:
+            self._end_all()
+
+    def _try_to_look(self) -> None:
+        """What fails once must not be the end of the agent, of which nobody would know: all jobs would stand still."""
+        try:
+            self._look()
+        except (psycopg.Error, OSError) as error:
+            if self._connection.closed:
+                raise
+            print(f"the agent will try again: {error}", file=sys.stderr, flush=True)
+            self._ended.wait(_RESTART_SECONDS)
+
+    def _look(self) -> None:
+        """Make the processes what is asked for."""
+        wanted = {job.job_id: job for job in self._requested(CAPTURE)}
+        for job in list(wanted.values()):
+            failure = self._faults.of_capture(job.database_id).failure
+            if failure is not None:
+                self._fail(wanted.pop(job.job_id), failure)
+        self._restart_failed()
+        for job_id in list(self._running):
+            self._check_running(job_id, wanted)
+        for job_id, job in wanted.items():
+            if job_id not in self._running and time.monotonic() >= self._restart_at.get(job_id, 0.0):
+                self._start_capture(job)
+        for job in self._requested(CLEANUP):
+            self._start_cleanup(job)
+        self._start_daily_cleanup()
+        self._keep_slots()
+
+    def _requested(self, job_type: str) -> list[Job]:
+        asked = {str(i) for (i,) in self._run("SELECT job_id FROM emulator.cdc_job_activity WHERE is_requested", ())}
+        return [job for job in list_jobs(self._run) if job.job_type == job_type and job.job_id in asked]
+
+    # -- capture ----------------------------------------------------------------------------------------------------
+
+    def _start_capture(self, job: Job) -> None:
+        with self._starting:
+            told = told_of(self._faults.of_capture(job.database_id))
+            self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, told)
+        self._run(
+            "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL"
+            " WHERE job_id = $1::uuid",
+            (job.job_id,),
+        )
+
+    def _check_running(self, job_id: str, wanted: dict[str, Job]) -> None:
+        running = self._running[job_id]
+        if job_id not in wanted and not running.stopping:
+            running.ask_to_end()
+        code = running.process.poll()
+        if code is None:
+            return
+        self._running.pop(job_id).forget()
+        # Ended by itself: a job that is not continuous has done its work; one that failed is started again.
+        is_done = code == 0 and job_id in wanted and not running.stopping
+        if code != 0:
+            self._restart_at[job_id] = time.monotonic() + _RESTART_SECONDS
+        self._run(
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now(),"
+            " is_requested = is_requested AND NOT $2::boolean WHERE job_id = $1::uuid",
+            (job_id, is_done),
+        )
+
+    def _fail(self, job: Job, message: str) -> None:
+        """A fault: the job dies, as the agent sees it when the log cannot be read, and waits for somebody to act."""
+        running = self._running.pop(job.job_id, None)
+        if running is not None:
+            running.process.kill()
+            running.process.wait()
+            running.forget()
+        self._run(_JOB_FAILED, (job.job_id,))
+        record_errors(self._run, job.database_id, [SqlServerError(LOG_SCAN_FAILED, message)])
+        self._failed[job.job_id] = job.database_id
+
+    def _restart_failed(self) -> None:
+        for job_id, database_id in list(self._failed.items()):
+            if self._faults.of_capture(database_id).failure is None:
+                del self._failed[job_id]
+                self._run("UPDATE emulator.cdc_job_activity SET is_requested = true WHERE job_id = $1::uuid", (job_id,))
+
+    def _end_all(self) -> None:
+        for running in self._running.values():
+            running.ask_to_end()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for running in self._running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.process.wait(max(0.0, deadline - time.monotonic()))
+            running.process.kill()
+            running.process.wait()
+            running.forget()
+        for thread in self._cleanups.values():
+            thread.join(_STOP_SECONDS)
+
+    # -- cleanup and upkeep -----------------------------------------------------------------------------------------
+
+    def _start_daily_cleanup(self) -> None:
+        if self._clock.now() < self._next_cleanup:
+            return
+        self._next_cleanup = next_cleanup_after(self._clock.now())
+        for job in list_jobs(self._run):
+            if job.job_type == CLEANUP:
+                self._start_cleanup(job)
+
+    def _start_cleanup(self, job: Job) -> None:
+        found = self._cleanups.get(job.job_id)
+        if found is not None and found.is_alive():
+            return
+        self._run(_CLEANUP_STARTS, (job.job_id,))
+        thread = threading.Thread(target=self._clean, args=(job,), name=f"cdc-cleanup-{job.database_id}", daemon=True)
+        self._cleanups[job.job_id] = thread
+        thread.start()
+
+    def _clean(self, job: Job) -> None:
+        try:
+            with connect(self._conninfo) as connection:
+                run_cleanup_job(connection, job)
+        except psycopg.Error as error:
+            print(f"cleanup job {job.name}: {error}", file=sys.stderr, flush=True)
+
+    def _keep_slots(self) -> None:
+        if time.monotonic() >= self._next_upkeep:
+            self._next_upkeep = time.monotonic() + _UPKEEP_SECONDS
+            drop_abandoned(self._run)
+            keep_spare(self._run)
+
+
+def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
+    """One run of a cleanup job, to its end; ``server.connection`` is in autocommit."""
+    run = runner(connection)
+    try:
+        database = read_database(run, job.database_id)
+        if database is not None:
+            clean_database(
+                run, database, job.settings.retention, threshold=job.settings.threshold, atomic=connection.transaction
+            )
+    finally:
+        run(
+            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now() WHERE job_id = $1::uuid",
+            (job.job_id,),
+        )
+
+
+def told_of(faults: CaptureFaults) -> dict[str, object]:
+    """What a capture job is told of its faults (see ``process``)."""
+    return {"delay_seconds": faults.delay_seconds, "scan_seconds": faults.scan_seconds}
+
+
+def next_cleanup_after(now: datetime) -> datetime:
+    """Cleanup jobs run daily at two in the morning."""
+    today = now.replace(hour=_CLEANUP_HOUR, minute=0, second=0, microsecond=0)
+    return today if now < today else today + timedelta(days=1)
+
+
+_AGENT_STARTS = """
+INSERT INTO emulator.cdc_job_activity (job_id, session_id, is_requested, requested_by, run_requested_date)
+SELECT j.job_id, s.session_id, j.job_type = $1::varchar, 'sa',
+    CASE WHEN j.job_type = $1::varchar THEN emulator_cdc.now() END
+FROM emulator.cdc_jobs j,
+     (SELECT coalesce(max(session_id), 0) + 1 AS session_id FROM emulator.cdc_job_activity) AS s
+ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requested = excluded.is_requested,
+    requested_by = excluded.requested_by, run_requested_date = excluded.run_requested_date,
+    start_execution_date = NULL, stop_execution_date = NULL
+"""
+_AGENT_ENDS = """
+UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now()
+WHERE start_execution_date IS NOT NULL AND stop_execution_date IS NULL
+"""
+_CLEANUP_STARTS = """
+INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start_execution_date)
+VALUES ($1::uuid, false, 'sa', emulator_cdc.now())
+ON CONFLICT (job_id) DO UPDATE SET is_requested = false, start_execution_date = excluded.start_execution_date,
+    stop_execution_date = NULL
+"""
+_JOB_FAILED = """
+UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now(),
+    start_execution_date = coalesce(start_execution_date, emulator_cdc.now()) WHERE job_id = $1::uuid
+"""

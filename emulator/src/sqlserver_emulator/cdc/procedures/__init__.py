@@ -1,0 +1,1 @@
+"""The system procedures ``sys.sp_cdc_*`` and their results."""

@@ -1,0 +1,148 @@
+"""The command ``sqlserver-emulator``: engine, server and certificate put together, one line of JSON when ready.
+
+Owns the process: arguments, the password of ``sa``, signals, the log on stderr, the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from sqlserver_emulator.server.certificate import CertificateFiles, provide_certificate, write_private_file
+from sqlserver_emulator.server.handshake import TlsContexts
+from sqlserver_emulator.server.listener import EmulatorServer, listen
+
+if TYPE_CHECKING:
+    from sqlserver_emulator.assembly.factory import Engine
+
+PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
+USER = "sa"
+_LOG = logging.getLogger("sqlserver_emulator")
+
+
+class StartError(Exception):
+    """The emulator could not start; the message says why and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # The handlers raise, so that a signal during the start unwinds through every context manager as well.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        _run(options)
+    except StartError as error:
+        print(f"sqlserver-emulator: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="sqlserver-emulator",
+        description="A stand-in for SQL Server with change data capture, speaking its wire protocol (TDS 7.4).",
+        epilog=f"The password of {USER} is taken from {PASSWORD_VARIABLE}, or generated into a file in DIR.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    parser.add_argument("--port", type=int, default=14330, help="port; 0 picks a free one (default %(default)s)")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder that holds all state")
+    parser.add_argument("--database", action="append", default=[], metavar="NAME", help="create it if it is missing")
+    parser.add_argument(
+        "--capture-interval", type=float, metavar="SECONDS", help="pause between two log scans of the capture job"
+    )
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
+    return parser.parse_args(arguments)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not break the clean-up
+    raise SystemExit(0)
+
+
+def _run(options: argparse.Namespace) -> None:
+    data: Path = options.data.resolve()
+    _make_data_folder(data)
+    password, password_file = _provide_password(data)
+    certificate = _provide_certificate(data, options.host)
+    with (
+        _listen(options) as listener,
+        _open_engine(data, options, password) as engine,
+        EmulatorServer(engine, TlsContexts.load(certificate), listener) as server,
+    ):
+        ready = {
+            "host": options.host,
+            "port": server.port,
+            "user": USER,
+            "ca_file": str(certificate.ca_file),
+            "password_file": str(password_file) if password_file else None,
+            "databases": list(engine.databases),
+        }
+        print(json.dumps(ready), flush=True)
+        while True:
+            signal.pause()
+
+
+def _make_data_folder(data: Path) -> None:
+    # Imported here, so that --help and wrong arguments answer at once.
+    from embedded_postgres import make_passable_folder  # noqa: PLC0415
+
+    try:
+        make_passable_folder(data)
+    except OSError as error:
+        raise StartError(f"the data folder {data} cannot be used: {error.strerror}") from error
+
+
+def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engine:
+    # Imported here as well: the engine is the slow part.
+    from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
+    from sqlserver_emulator.assembly.cluster import EmulatorStateError  # noqa: PLC0415
+    from sqlserver_emulator.assembly.factory import open_engine  # noqa: PLC0415
+
+    try:
+        return open_engine(data, options.database, password, options.capture_interval)
+    except (EmbeddedPostgresError, EmulatorStateError) as error:
+        raise StartError(str(error)) from error
+
+
+def _provide_password(data: Path) -> tuple[str, Path | None]:
+    """The password, and the file it lies in unless the environment gave it."""
+    given = os.environ.pop(PASSWORD_VARIABLE, "")
+    if given:
+        return given, None
+    path = data / "sa.password"
+    try:
+        if not path.exists():
+            write_private_file(path, secrets.token_urlsafe(24).encode())
+        return path.read_text("utf-8").strip(), path
+    except OSError as error:
+        raise StartError(f"the data folder {data} cannot be used: {error.strerror}") from error
+
+
+def _provide_certificate(data: Path, host: str) -> CertificateFiles:
+    try:
+        return provide_certificate(data / "tls", host)
+    except (OSError, ValueError) as error:
+        raise StartError(f"the certificate in {data / 'tls'} cannot be used: {error}") from error
+
+
+def _listen(options: argparse.Namespace) -> socket.socket:
+    try:
+        return listen(options.host, options.port)
+    except OSError as error:
+        number = error.errno or 0  # below 0: a name that cannot be resolved
+        reason = os.strerror(number) if number > 0 else error.strerror
+        raise StartError(f"cannot listen on {options.host}:{options.port}: {reason}") from error

@@ -1,0 +1,70 @@
+"""What every control procedure shares: who may call it, its arguments, and how it says no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.events import Event
+
+SCHEMA: Final = "emulator"
+REFUSED: Final = 49998
+"""The number of every refusal of a value. No real server sends it."""
+
+Run = Callable[[ProcedureCall], Iterator[Event]]
+
+
+def refusal(text: str) -> SqlServerError:
+    return SqlServerError(REFUSED, text)
+
+
+def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) -> SystemProcedure:
+    """``run`` for a sysadmin; anybody else is told what SQL Server says of a procedure one may not execute."""
+
+    def run_for_sysadmin(call: ProcedureCall) -> Iterator[Event]:
+        if not call.engine.caller_is("sysadmin"):
+            message = (
+                f"The EXECUTE permission was denied on the object '{name}', database '{call.engine.database}', "
+                f"schema '{SCHEMA}'."
+            )
+            raise SqlServerError(229, message, severity=14, state=5)
+        yield from run(call)
+
+    return SystemProcedure(name, parameters, run_for_sysadmin)
+
+
+def required(call: ProcedureCall, name: str) -> object:
+    value = call.arguments[name]
+    if value is None:
+        raise refusal(f"{name} must not be NULL.")
+    return value
+
+
+def text(call: ProcedureCall, name: str) -> str:
+    """A character argument; NULL as the empty text."""
+    value = call.arguments[name]
+    return "" if value is None else str(value)
+
+
+def whole(call: ProcedureCall, name: str, least: int, most: int) -> int:
+    value = required(call, name)
+    if not isinstance(value, int) or not least <= value <= most:
+        raise refusal(f"{name} must be from {least} to {most}, not {value}.")
+    return value
+
+
+def seconds(call: ProcedureCall, name: str, most: float) -> float:
+    value = required(call, name)
+    if not isinstance(value, int | float) or not 0 <= value <= most:
+        raise refusal(f"{name} must be from 0 to {most:.0f} seconds, not {value}.")
+    return float(value)
+
+
+def existing_database(call: ProcedureCall, name: str) -> str:
+    """The database's real name."""
+    rows = call.engine.fetch_all("SELECT name::text FROM emulator.databases WHERE lower(name) = lower($1)", (name,))
+    if not rows:
+        raise refusal(f"There is no database '{name}'.")
+    return str(rows[0][0])

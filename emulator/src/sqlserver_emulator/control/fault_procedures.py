@@ -1,0 +1,125 @@
+"""``emulator.help_faults`` and ``clear_faults``, and the faults that client sessions meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Protocol
+
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
+from sqlserver_emulator.clock import Fetch
+from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
+from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole
+from sqlserver_emulator.control.log_reuse import FullLogs
+from sqlserver_emulator.control.statement_faults import FAILURES
+from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.faults import CAPTURE_KINDS, Fault, FaultBoard, FaultKind, Match
+from sqlserver_emulator.types import BIGINT, DATETIME, INT, NVARCHAR_4000, SYSNAME, TsqlType
+
+_FLOAT: Final = TsqlType("float", precision=53)
+_LONGEST_SECONDS: Final = 86_400.0
+_WHICH: Final = (
+    Parameter("@times", INT, 1), Parameter("@table", NVARCHAR_4000, None), Parameter("@text", NVARCHAR_4000, None),
+    Parameter("@login", SYSNAME, None), Parameter("@database", SYSNAME, None),
+)  # fmt: skip
+"""Which statements meet a fault, and how often it happens; 0: until it is cleared."""
+_COLUMNS: Final = (
+    ("fault_id", INT), ("fault", SYSNAME), ("database_name", SYSNAME), ("login_name", SYSNAME),
+    ("table_name", NVARCHAR_4000), ("text", NVARCHAR_4000), ("error_number", INT), ("value", _FLOAT),
+    ("times_left", INT), ("since", DATETIME),
+)  # fmt: skip
+
+
+class FaultHost(Protocol):
+    """The part of the engine that is used."""
+
+    faults: FaultBoard
+    supervisor: CaptureSupervisor
+
+
+class FaultControl:
+    def __init__(self, host: FaultHost, fetch: Fetch) -> None:
+        self._host = host
+        self._logs = FullLogs(fetch)
+
+    def procedures(self) -> tuple[SystemProcedure, ...]:
+        return (
+            control_procedure("help_faults", (), self._help),
+            control_procedure("clear_faults", (Parameter("@fault_id", INT, None),), self._clear),
+            control_procedure("fail_statements", (Parameter("@error", INT), *_WHICH), self._fail),
+            control_procedure("slow_statements", (Parameter("@seconds", _FLOAT), *_WHICH), self._slow),
+            control_procedure("cut_connection", (Parameter("@after_rows", BIGINT), *_WHICH), self._cut_connection),
+            control_procedure("stop_agent", (), self._stop_agent),
+            control_procedure("fill_log", (Parameter("@database", SYSNAME, None),), self._fill_log),
+        )
+
+    def clear(self, fault_id: int | None = None) -> tuple[Fault, ...]:
+        """Remove one or all; returns what was removed when nothing feels it any more."""
+        gone = self._host.faults.clear(fault_id)
+        for fault in gone:
+            if fault.kind is FaultKind.LOG_FULL:
+                self._logs.free(fault.database_id)
+            elif fault.kind is FaultKind.AGENT_STOPPED:
+                self._host.supervisor.start()
+        for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
+            self._host.supervisor.apply_faults(database_id)
+        return gone
+
+    def _help(self, _call: ProcedureCall) -> Iterator[Event]:
+        yield ResultStart(tuple(Column(name, type_) for name, type_ in _COLUMNS))
+        rows = [_row(fault) for fault in self._host.faults.active]
+        if rows:
+            yield Rows(rows)
+        yield StatementDone(Command.SELECT, row_count=len(rows))
+
+    def _clear(self, call: ProcedureCall) -> Iterator[Event]:
+        fault_id = None
+        if call.arguments["@fault_id"] is not None:
+            fault_id = whole(call, "@fault_id", 1, 2**31 - 1)
+        if not self.clear(fault_id) and fault_id is not None:
+            raise refusal(f"There is no fault {fault_id}; emulator.help_faults lists them.")
+        yield from ()
+
+    def _fail(self, call: ProcedureCall) -> Iterator[Event]:
+        error = call.arguments["@error"]
+        if error not in FAILURES:
+            raise refusal(f"@error must be one of {', '.join(map(str, FAILURES))}, not {error}.")
+        self._add(call, Fault(FaultKind.STATEMENT_ERROR, number=int(str(error))))
+        yield from ()
+
+    def _slow(self, call: ProcedureCall) -> Iterator[Event]:
+        self._add(call, Fault(FaultKind.SLOW_STATEMENT, value=seconds(call, "@seconds", _LONGEST_SECONDS)))
+        yield from ()
+
+    def _cut_connection(self, call: ProcedureCall) -> Iterator[Event]:
+        self._add(call, Fault(FaultKind.CONNECTION_CUT, value=whole(call, "@after_rows", 0, 2**53)))
+        yield from ()
+
+    def _add(self, call: ProcedureCall, fault: Fault) -> None:
+        database = text(call, "@database")
+        match = Match(
+            existing_database(call, database) if database else "", text(call, "@login"), text(call, "@table"),
+            text(call, "@text"),
+        )  # fmt: skip
+        self._host.faults.add(replace(fault, match=match, times=whole(call, "@times", 0, 2**31 - 1)))
+
+    def _stop_agent(self, _call: ProcedureCall) -> Iterator[Event]:
+        """The service SQL Server Agent ends, and with it every job; nobody starts one until it is back."""
+        self._host.faults.add(Fault(FaultKind.AGENT_STOPPED))
+        self._host.supervisor.stop()
+        yield from ()
+
+    def _fill_log(self, call: ProcedureCall) -> Iterator[Event]:
+        database = existing_database(call, text(call, "@database") or call.engine.database)
+        fault = Fault(FaultKind.LOG_FULL, Match(database), database_id=database_id_of(call.engine.fetch_all, database))
+        self._logs.fill(self._host.faults.add(fault).database_id)
+        yield from ()
+
+
+def _row(fault: Fault) -> tuple[object, ...]:
+    """NULL stands for what the fault does not ask or have; times_left NULL: until it is cleared."""
+    match = fault.match
+    words = (match.database, match.login, match.table, match.text)
+    numbers = (fault.number or None, fault.value, fault.times or None)
+    return (fault.fault_id, fault.kind.value, *(word or None for word in words), *numbers, fault.since)

@@ -1,0 +1,65 @@
+"""Every procedure of schema ``emulator``, by its name with the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.clock import EngineClock, Fetch
+from sqlserver_emulator.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.control.calls import SCHEMA, control_procedure
+from sqlserver_emulator.control.capture_procedures import CaptureControl
+from sqlserver_emulator.control.clock_procedures import clock_procedures
+from sqlserver_emulator.control.fault_procedures import FaultControl
+from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.faults import FaultBoard
+from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
+
+
+class ControlHost(Protocol):
+    """What the controls ask of the engine."""
+
+    conninfo: str
+    clock: EngineClock
+    faults: FaultBoard
+    supervisor: CaptureSupervisor
+
+
+def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
+    """``fetch``: on a connection that lives as long as the server."""
+    faults = FaultControl(host, fetch)
+
+    def reset(_call: ProcedureCall) -> Iterator[Event]:
+        faults.clear()
+        host.clock.reset()
+        yield from ()
+
+    def show_help(_call: ProcedureCall) -> Iterator[Event]:
+        yield ResultStart((Column("procedure_name", SYSNAME), Column("parameters", NVARCHAR_4000)))
+        yield Rows([(f"{SCHEMA}.{procedure.name}", _shown(procedure)) for procedure in procedures])
+        yield StatementDone(Command.SELECT, row_count=len(procedures))
+
+    procedures = (
+        *clock_procedures(host.clock),
+        *CaptureControl(host).procedures(),
+        *faults.procedures(),
+        control_procedure("reset", (), reset),
+        control_procedure("help", (), show_help),
+    )
+    return {f"{SCHEMA}.{procedure.name}": procedure for procedure in procedures}
+
+
+def _shown(procedure: SystemProcedure) -> str:
+    """The parameters as they are declared, with their defaults."""
+    shown = []
+    for parameter in procedure.parameters:
+        default = "" if parameter.default is REQUIRED else f" = {_literal(parameter.default)}"
+        shown.append(f"{parameter.name} {parameter.type}{default}")
+    return ", ".join(shown)
+
+
+def _literal(default: object) -> str:
+    if default is None:
+        return "NULL"
+    return f"N'{default}'" if isinstance(default, str) else str(default)

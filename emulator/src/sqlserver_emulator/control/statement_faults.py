@@ -1,0 +1,82 @@
+"""What a client's session meets: errors, delays, a full log, the end of its connection. One object for each session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sqlserver_emulator.contract import StatementResult
+from sqlserver_emulator.control.statement_databases import databases_of, written_database
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
+from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
+from sqlserver_emulator.events import Rows, RowsArrow
+from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind
+
+FAILURES: Final = {1205: "40P01", 1222: "55P03"}
+"""Error number -> what PostgreSQL fails with when it comes to that, which then takes its real course."""
+
+_WRITES: Final = re.compile(
+    r"^\s*(?:WITH\b.*?\)\s*)?(?:(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|SELECT\b.*?\bINTO\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_IN_TEMPDB: Final = re.compile(
+    r"\b(?:INTO|UPDATE|FROM|TABLE|INSERT|DELETE|MERGE|BULK)\s+(?:\w+\.)?[\[\"]?[#@]", re.IGNORECASE
+)
+
+
+class SessionFaults:
+    """``login``: whose session it is."""
+
+    def __init__(self, board: FaultBoard, login: str) -> None:
+        self._board = board
+        self._login = login
+
+    @property
+    def are_active(self) -> bool:
+        return bool(self._board.statement_faults)
+
+    def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
+        """Before the statement runs. Raises what it fails with."""
+        databases = databases_of(statement, database)
+        slow = self._strike(FaultKind.SLOW_STATEMENT, statement, databases)
+        if slow is not None:
+            sleep(slow.value)
+        error = self._strike(FaultKind.STATEMENT_ERROR, statement, databases)
+        if error is not None:
+            raise StatementFailedError(sqlstate=FAILURES[error.number], message="a fault on demand")
+        if writes_to_the_log(statement):
+            full = self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
+            if full is not None:
+                message = f"The transaction log for database '{full.match.database}' is full due to 'REPLICATION'."
+                raise SqlServerError(9002, message, severity=17, state=2)
+
+    def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult:
+        """The result, whose rows may end with the connection."""
+        databases = databases_of(statement, database)
+        fault = self._board.find(FaultKind.CONNECTION_CUT, statement, databases, self._login)
+        if fault is not None and result.columns is not None:
+            result.batches = self._until_cut(result.batches, fault)
+        return result
+
+    def _strike(self, kind: FaultKind, statement: str, databases: frozenset[str]) -> Fault | None:
+        while (fault := self._board.find(kind, statement, databases, self._login)) is not None:
+            if self._board.happens(fault):
+                return fault
+        return None
+
+    def _until_cut(self, batches: Iterator[Rows | RowsArrow], fault: Fault) -> Iterator[Rows | RowsArrow]:
+        left = int(fault.value)
+        for batch in batches:
+            size = len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
+            if size >= left and self._board.happens(fault):
+                if left:
+                    yield Rows(batch.rows[:left]) if isinstance(batch, Rows) else RowsArrow(batch.batch.slice(0, left))
+                raise ConnectionCutError(f"fault {fault.fault_id} cut the connection after {int(fault.value)} rows")
+            left = max(left - size, 0)
+            yield batch
+
+
+def writes_to_the_log(statement: str) -> bool:
+    """Whether the statement writes to a database that is not tempdb."""
+    return _WRITES.match(statement) is not None and _IN_TEMPDB.search(statement) is None

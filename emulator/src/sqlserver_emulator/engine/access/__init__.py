@@ -1,0 +1,1 @@
+"""The parts of a session that statements and DDL share: connection, catalog, rights, identity values."""

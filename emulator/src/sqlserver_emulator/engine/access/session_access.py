@@ -1,0 +1,105 @@
+"""What the parts of one session share: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from sqlserver_emulator.engine.access.security import SessionSecurity
+from sqlserver_emulator.engine.access.table_variables import TableVariables
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog, SharedCatalog
+from sqlserver_emulator.engine.connection.reader import ArrowReader
+from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
+from sqlserver_emulator.engine.names import qualified
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.rows import Row, RowReader
+
+
+class SessionAccess:
+    def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, datetimeoffset_oid: int) -> None:
+        self.connection = TransactionalConnection(conninfo)
+        self.arrow = ArrowReader(conninfo)
+        self.datetimeoffset_oid = datetimeoffset_oid
+        self._rows = RowReader(self.connection.pipeline.psycopg, datetimeoffset_oid)
+        self._shared = shared
+        self.catalog = SessionCatalog(shared, self.fetch)
+        self.security = SessionSecurity(self, login)
+        self.table_variables = TableVariables(self)
+        self.was_in_transaction = False
+        """Whether the running ``atomic`` is part of the client's transaction."""
+
+    def close(self) -> None:
+        self.arrow.close()
+        self.connection.close()
+
+    def rows(self, result: PGresult) -> list[Row]:
+        return self._rows.rows(result)
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """PostgreSQL SQL with the emulator's own rights, in the session's transaction."""
+        with self.connection.as_owner():
+            return self.rows(self.connection.run(sql, bind.to_parameters(parameters)))
+
+    def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """As ``fetch``, but of what is committed: also where the session's own transaction has failed."""
+        if self.connection.pipeline.transaction_status == pq.TransactionStatus.INERROR:
+            return self._shared.fetch(sql, parameters)
+        return self.fetch(sql, parameters)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait as a statement does: the client may cancel it."""
+        self.fetch("SELECT pg_sleep($1::float8)", [seconds])
+
+    def script(self, sql: str) -> None:
+        """Several PostgreSQL statements without parameters or results."""
+        with self.connection.as_owner():
+            self.connection.script(sql)
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Everything inside succeeds or fails as one."""
+        own = not self.connection.in_transaction
+        if not self.connection.in_atomic:
+            self.was_in_transaction = not own
+        try:
+            with self.connection.atomic():
+                yield
+        except BaseException:
+            if own:
+                self.transaction_ended(committed=False)
+            else:
+                self.rolled_back_to_savepoint()
+            raise
+        if own:
+            self.transaction_ended(committed=True)
+
+    def catalog_changed(self) -> None:
+        if self.connection.in_transaction:
+            self.catalog.changed_in_transaction()
+        else:
+            self._shared.changed()
+
+    def transaction_ended(self, *, committed: bool) -> None:
+        self.catalog.transaction_ended(committed=committed)
+        if not committed:
+            self._forget_lost_temporary_tables()
+
+    def rolled_back_to_savepoint(self) -> None:
+        """DDL since the savepoint is undone: what was read of the catalog since may be wrong."""
+        if self.catalog.has_own_changes:
+            self.catalog.changed_in_transaction()
+        self._forget_lost_temporary_tables()
+
+    def drop_temporary_tables(self) -> None:
+        for table in self.catalog.temporary_tables:
+            self.script(f"DROP TABLE IF EXISTS {qualified(table.postgres_schema, table.postgres_name)}")
+            self.catalog.drop_temporary(table.name)
+
+    def _forget_lost_temporary_tables(self) -> None:
+        for table in self.catalog.temporary_tables:
+            found = self.fetch("SELECT 1 FROM pg_class WHERE oid = $1::oid", [table.object_id])
+            if not found:
+                self.catalog.drop_temporary(table.name)

@@ -1,0 +1,84 @@
+"""Table variables that are used again: a procedure declares the same ones at every call, and making a table is slow.
+
+A variable that goes out of scope leaves its PostgreSQL table behind, under a name that its declaration gives; the next
+scope at the same depth with the same declaration empties it and has it. A rollback may have taken the table away: that
+is looked at whenever one is used again.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from sqlserver_emulator.engine.catalog.cache import Relation
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
+from sqlserver_emulator.engine.names import postgres_name, qualified
+from sqlserver_emulator.engine.translation import CatalogObject
+
+_DECLARED: Final = re.compile(r"CREATE TABLE (@\S+) \(")
+_DROPPED: Final = re.compile(r"DROP TABLE IF EXISTS (@\S+)")
+_KEPT_MAX: Final = 100
+
+_Key = tuple[str, str, int, int]
+
+
+def variable_name(name: str, depth: int, declaration: str) -> str:
+    """The PostgreSQL name of a table variable."""
+    return postgres_name(f"{name}~{depth}~{zlib.crc32(declaration.encode()):08x}")
+
+
+class CatalogAccess(Protocol):
+    """The part of SessionAccess that is used."""
+
+    @property
+    def catalog(self) -> SessionCatalog: ...
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+
+
+class TableVariables:
+    """Of one session. Statements are those that the interpreter makes of DECLARE and of a scope's end."""
+
+    def __init__(self, access: CatalogAccess) -> None:
+        self._access = access
+        self._left: dict[_Key, Relation] = {}
+        self._used: dict[tuple[str, int], _Key] = {}
+
+    def take(self, statement: str, database: str) -> bool:
+        """Whether the statement declared a table variable whose table was there already."""
+        declared = _DECLARED.match(statement)
+        if declared is None:
+            return False
+        catalog = self._access.catalog
+        key = (statement, database, catalog.scope_depth, catalog.shared_version)
+        self._used[declared[1].lower(), catalog.scope_depth] = key
+        relation = self._left.pop(key, None)
+        table = relation.table if relation is not None else None
+        if table is None or relation is None or not self._emptied(table):
+            name = variable_name(declared[1], catalog.scope_depth, statement)
+            self._access.fetch(f"DROP TABLE IF EXISTS {qualified('pg_temp', name)}")
+            return False
+        catalog.add_temporary(relation)
+        return True
+
+    def leave(self, statement: str) -> bool:
+        """Whether the statement dropped a table variable, whose table is kept."""
+        dropped = _DROPPED.fullmatch(statement)
+        if dropped is None:
+            return False
+        catalog = self._access.catalog
+        key = self._used.pop((dropped[1].lower(), catalog.scope_depth), None)
+        relation = catalog.temporary(dropped[1])
+        if key is None or relation is None or len(self._left) >= _KEPT_MAX:
+            return False
+        self._left[key] = relation
+        catalog.drop_temporary(dropped[1])
+        return True
+
+    def _emptied(self, table: CatalogObject) -> bool:
+        identity = next((column.postgres_name for column in table.columns if column.identity), "")
+        sql = "SELECT emulator.empty_table_variable($1, $2::oid, $3)"
+        target = qualified(table.postgres_schema, table.postgres_name)
+        return bool(self._access.fetch(sql, [target, table.object_id, identity])[0][0])

@@ -1,0 +1,102 @@
+"""Where change data capture has a say in DDL.
+
+``sqlserver_emulator.cdc`` registers its guard with ``register``; each method may raise SqlServerError to refuse the
+statement, or do what the statement entails (DROP TABLE removes the capture instances). They run in the statement's
+transaction, before the change; ``after_create_database`` after it. Tables are tracked when
+``emulator.objects.is_tracked_by_cdc`` says so; only then is the guard asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+
+
+class GuardContext(Protocol):
+    """What a guard may use: SQL with the emulator's rights, in the statement's transaction."""
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+
+
+class DdlGuard(Protocol):
+    def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
+        """Add to a new database what change data capture has in every one."""
+
+    def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
+        """The caller is no db_ddladmin, but was given ALTER on the table. 22914."""
+
+    def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None: ...
+
+    def before_drop_index(self, context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
+        """22979 (a constraint's index) and 22983."""
+
+    def before_rename_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+        """4928."""
+
+    def before_alter_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None: ...
+
+    def before_drop_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None: ...
+
+    def before_drop_database(self, context: GuardContext, database: str) -> None: ...
+
+
+_guards: list[DdlGuard] = []
+
+
+def register(guard: DdlGuard) -> None:
+    if guard not in _guards:
+        _guards.append(guard)
+
+
+def is_tracked(context: GuardContext, table: CatalogObject) -> bool:
+    if table.name.startswith(("#", "@")):
+        return False
+    sql = "SELECT is_tracked_by_cdc FROM emulator.objects WHERE object_id = $1::int"
+    rows = context.fetch(sql, [table.object_id])
+    return bool(rows and rows[0][0])
+
+
+def _asked(context: GuardContext, table: CatalogObject) -> list[DdlGuard]:
+    return _guards if _guards and is_tracked(context, table) else []
+
+
+def after_create_database(context: GuardContext, database_id: int, database: str) -> None:
+    for guard in _guards:
+        guard.after_create_database(context, database_id, database)
+
+
+def before_granted_change(context: GuardContext, table: CatalogObject) -> None:
+    for guard in _asked(context, table):
+        guard.before_granted_change(context, table)
+
+
+def before_drop_table(context: GuardContext, table: CatalogObject) -> None:
+    for guard in _asked(context, table):
+        guard.before_drop_table(context, table)
+
+
+def before_drop_index(context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
+    for guard in _asked(context, table):
+        guard.before_drop_index(context, table, index, constraint=constraint)
+
+
+def before_rename_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    for guard in _asked(context, table):
+        guard.before_rename_column(context, table, column)
+
+
+def before_alter_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    for guard in _asked(context, table):
+        guard.before_alter_column(context, table, column)
+
+
+def before_drop_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    for guard in _asked(context, table):
+        guard.before_drop_column(context, table, column)
+
+
+def before_drop_database(context: GuardContext, database: str) -> None:
+    for guard in _guards:
+        guard.before_drop_database(context, database)

@@ -1,0 +1,1 @@
+"""Procedures, functions, triggers, views, sequences and synonyms."""

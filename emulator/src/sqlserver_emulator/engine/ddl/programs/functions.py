@@ -1,0 +1,223 @@
+"""CREATE, ALTER and DROP FUNCTION.
+
+A scalar function and a table-valued one with statements become PL/pgSQL functions (``plpgsql``); an inline table-valued
+one becomes a query that is expanded where it is called. The catalog keeps the text and the declared types.
+"""
+
+# ruff: noqa: S608  (names are quoted by ``names``)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
+from sqlserver_emulator.engine.ddl.programs import views
+from sqlserver_emulator.engine.ddl.programs.plpgsql import FunctionCompiler, with_variables
+from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
+from sqlserver_emulator.engine.ddl.tables import rows
+from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
+from sqlserver_emulator.engine.translation import CatalogColumn, Translated
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.syntax.parsing.modules import parse_function
+from sqlserver_emulator.syntax.statements import Batch, Function, ParameterDeclaration
+from sqlserver_emulator.types import TsqlType
+
+_FUNCTION = """
+SELECT o.object_id, o.type FROM emulator.objects o WHERE o.database_id = $1::int AND o.schema_id = $2::int
+AND lower(o.name) = lower($3) AND o.type IN ('FN', 'IF', 'TF') AND NOT o.is_ms_shipped
+"""
+_TEMPLATES = """
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'emulator' AND c.relkind = 'r' AND c.relname LIKE $1
+"""
+_OVERLOADS = """
+SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = $1 AND p.proname = $2
+"""
+_CHANGING = frozenset(("FROM", "JOIN", "GETDATE", "GETUTCDATE", "SYSDATETIME", "SYSUTCDATETIME", "NEWID", "RAND"))
+_DEPENDENT_OBJECTS = "2BP01"
+
+
+def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
+    """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
+    function = _with_real_types(scope, parse_function(scope.statement))
+    home = scope.schema(name)
+    existing = scope.fetch(_FUNCTION, [home.database_id, home.schema_id, name.name])
+    if existing and replace:
+        _remove(scope, home, name.name, int(existing[0][0]), alters=True)
+    elif replace == "ALTER":
+        raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
+    kind = "FN" if function.returns is not None else "IF" if function.table is None else "TF"
+    object_id = rows.insert_object(
+        scope, home, name.name, kind, object_id=int(existing[0][0]) if existing and replace else None,
+        postgres_name=postgres_name(name.name), definition=scope.statement,
+    )  # fmt: skip
+    parameters = [_parameter(scope, parameter) for parameter in function.parameters]
+    target = qualified(home.postgres_name, postgres_name(name.name))
+    scope.fetch(
+        "INSERT INTO emulator.functions (object_id, postgres_function, parameters, returns)"
+        " VALUES ($1::int, $2, $3::jsonb, $4::jsonb)",
+        [object_id, target, json.dumps(parameters), _json_of(function.returns)],
+    )
+    if function.body is None:
+        _make_inline(scope, object_id, function, parameters)
+    else:
+        made = _Making(object_id, target, parameters)
+        _make_plpgsql(scope, made, function, function.body)
+    views.attach_views(scope, home.database)
+
+
+def _with_real_types(scope: DdlScope, function: Function) -> Function:
+    """With the system types that alias types stand for."""
+    parameters = tuple(
+        replace(parameter, type=scope.real_type(parameter.type, i))
+        for i, parameter in enumerate(function.parameters, 1)
+    )
+    returns = scope.real_type(function.returns) if function.returns is not None else None
+    return replace(function, parameters=parameters, returns=returns)
+
+
+def _parameter(scope: DdlScope, parameter: ParameterDeclaration) -> dict[str, object]:
+    described: dict[str, object] = {"name": parameter.name, **_described(parameter.type)}
+    if parameter.default is not None:
+        described["default_sql"] = scope.literal(parameter.default.value, parameter.type)
+    return described
+
+
+def _described(type_: TsqlType) -> dict[str, object]:
+    return {"type": type_.name, "length": type_.length, "precision": type_.precision, "scale": type_.scale}
+
+
+def _json_of(type_: TsqlType | None) -> str | None:
+    return None if type_ is None else json.dumps(_described(type_))
+
+
+def _make_inline(scope: DdlScope, object_id: int, function: Function, parameters: Sequence[dict[str, Any]]) -> None:
+    types = {parameter.name: parameter.type for parameter in function.parameters}
+    places = {name: f"${i}" for i, name in enumerate(types, 1)}
+    translated = scope.translate(function.query, types)
+    if not translated.returns_rows:
+        raise SqlServerError(102, "Incorrect syntax near 'RETURN'.", severity=15)
+    columns = _result_columns(scope, translated, types)
+    names = ", ".join(quote(column.postgres_name) for column in columns)
+    listed = ", ".join(f"q.{quote(column.postgres_name)}" for column in columns)
+    body = f"SELECT {listed} FROM ({with_variables(translated, places.__getitem__)}) AS q({names})"
+    _insert_inline(scope, object_id, parameters, body, columns)
+
+
+def _insert_inline(
+    scope: DdlScope,
+    object_id: int,
+    parameters: Sequence[dict[str, Any]],
+    body: str,
+    columns: Sequence[CatalogColumn],
+) -> None:
+    described = [{"name": c.name, "nullable": c.nullable, **_described(c.type)} for c in columns]
+    scope.fetch(
+        "INSERT INTO emulator.inline_functions (object_id, parameters, body, columns)"
+        " VALUES ($1::int, $2::jsonb, $3, $4::jsonb)",
+        [object_id, json.dumps(parameters), body, json.dumps(described)],
+    )
+
+
+def _result_columns(scope: DdlScope, translated: Translated, types: dict[str, TsqlType]) -> list[CatalogColumn]:
+    """The columns of an inline function, described with NULL in place of its parameters."""
+
+    def null(name: str) -> str:
+        return f"NULL::{scope.postgres_type(types[name])}"
+
+    described = scope.access.connection.describe(with_variables(translated, null))
+    typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
+    for i, column in enumerate(typed, 1):
+        if not column.name:
+            message = f"Create View or Function failed because no column name was specified for column {i}."
+            raise SqlServerError(4511, message)
+    return [
+        CatalogColumn(c.name, i, c.type, c.nullable, postgres_name=postgres_name(c.name))
+        for i, c in enumerate(typed, 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A function on its way into the catalog. ``target``: its PostgreSQL name."""
+
+    object_id: int
+    target: str
+    parameters: Sequence[dict[str, Any]]
+
+
+def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statements: Batch) -> None:
+    object_id, target = making.object_id, making.target
+    types = {parameter.name: parameter.type for parameter in function.parameters}
+    catalog = scope.access.catalog
+    scope.access.catalog_changed()  # its own name is known in its body
+    with catalog.table_variables():
+        compiler = FunctionCompiler(scope, object_id, types, function.returns, function.table)
+        body = compiler.compile(statements)
+        made = compiler.table_variables
+    declared = ", ".join(f"{quote(name)} {scope.postgres_type(type_)}" for name, type_ in types.items())
+    if function.returns is not None:
+        result = scope.postgres_type(function.returns)
+    else:
+        columns = made[0].columns
+        listed = ", ".join(f"{quote(c.postgres_name)} {scope.postgres_type(c.type)}" for c in columns)
+        result = f"TABLE ({listed})"
+        arguments = ", ".join(f"${i}" for i in range(1, len(types) + 1))
+        names = ", ".join(f"q.{quote(c.postgres_name)}" for c in columns)
+        _insert_inline(scope, object_id, making.parameters, f"SELECT {names} FROM {target}({arguments}) AS q", columns)
+    volatility = _volatility(scope, function, has_tables=bool(made), reads_tables=compiler.reads_tables)
+    strict = " STRICT" if function.is_strict else ""
+    scope.run(
+        f"CREATE FUNCTION {target}({declared}) RETURNS {result} LANGUAGE plpgsql {volatility}{strict}"
+        f" SECURITY DEFINER AS {quote_literal(body)}"
+    )
+    sql = "UPDATE emulator.functions SET is_volatile = $2::boolean WHERE object_id = $1::int"
+    scope.fetch(sql, [object_id, volatility == "VOLATILE"])
+
+
+def _volatility(scope: DdlScope, function: Function, *, has_tables: bool, reads_tables: bool) -> str:
+    """Computed columns and their indexes want IMMUTABLE, which T-SQL says by WITH SCHEMABINDING."""
+    if has_tables:
+        return "VOLATILE"
+    if function.is_schema_bound and not reads_tables and not _CHANGING & scope.words():
+        return "IMMUTABLE"
+    return "STABLE"
+
+
+def drop_function(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
+    """Raises 3701 (no such function) and 3729 (a table or view is built on it)."""
+    home = scope.schema(name)
+    existing = scope.fetch(_FUNCTION, [home.database_id, home.schema_id, name.name])
+    if existing:
+        _remove(scope, home, name.name, int(existing[0][0]), alters=False)
+    elif not if_exists:
+        message = f"Cannot drop the function '{name}', because it does not exist or you do not have permission."
+        raise SqlServerError(3701, message, severity=11, state=5)
+
+
+def _remove(scope: DdlScope, home: SchemaEntry, name: str, object_id: int, *, alters: bool) -> None:
+    for (signature,) in scope.fetch(_OVERLOADS, [home.postgres_name, postgres_name(name)]):
+        views.detach_views_of_function(scope, str(signature))
+        try:
+            scope.run(f"DROP FUNCTION {signature}")
+        except StatementFailedError as failure:
+            if failure.sqlstate != _DEPENDENT_OBJECTS:
+                raise
+            verb = "ALTER" if alters else "DROP FUNCTION"
+            full = f"{home.name}.{name}"
+            message = f"Cannot {verb} '{full}' because it is being referenced by object '{_dependent(failure)}'."
+            raise SqlServerError(3729, message) from failure
+    for (template,) in scope.fetch(_TEMPLATES, [f"{object_id}~@%"]):
+        scope.run(f"DROP TABLE {qualified('emulator', str(template))}")
+    scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
+
+
+def _dependent(failure: StatementFailedError) -> str:
+    """The object that PostgreSQL names in `default value for column … of table "Shop.dbo"."T"`, or its words."""
+    return failure.detail.partition(" depends on ")[0].rpartition(" ")[2].strip('"').rpartition('."')[2]

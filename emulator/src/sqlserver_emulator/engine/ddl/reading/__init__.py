@@ -1,0 +1,1 @@
+"""DDL as text: what a statement declares, read from its tokens."""

@@ -1,0 +1,170 @@
+"""ALTER TABLE: what it asks for, as a list of changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlserver_emulator.engine.ddl.reading.declarations import (
+    ColumnDeclaration,
+    Constraint,
+    DefaultDeclaration,
+    IndexDeclaration,
+    KeyDeclaration,
+)
+from sqlserver_emulator.engine.ddl.reading.read_table import TableElementReader, TypeReader
+from sqlserver_emulator.engine.ddl.reading.taking import expect_end, skip_storage_options
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.types import TsqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """ADD: columns, constraints and defaults, in the order of their kinds."""
+
+    columns: tuple[ColumnDeclaration, ...]
+    constraints: tuple[Constraint, ...]
+    defaults: tuple[DefaultDeclaration, ...]
+    indexes: tuple[IndexDeclaration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """ALTER COLUMN. ``nullable`` None: not said, which means NULL allowed."""
+
+    column: str
+    type: TsqlType
+    alias_type_id: int | None
+    nullable: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """DROP."""
+
+    columns: tuple[str, ...]
+    constraints: tuple[str, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintSwitch:
+    """CHECK / NOCHECK CONSTRAINT. ``names`` empty: ALL."""
+
+    names: tuple[str, ...]
+    enabled: bool
+    validate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSwitch:
+    """ENABLE / DISABLE TRIGGER. ``names`` empty: ALL."""
+
+    names: tuple[str, ...]
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """REBUILD, SET (LOCK_ESCALATION = …): how a table is stored and locked is PostgreSQL's."""
+
+
+Change = Additions | ColumnChange | Removals | ConstraintSwitch | TriggerSwitch | NoChange
+
+
+def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
+    """From the word after the table's name on."""
+    validate = True
+    says_check = False
+    if cursor.accept("WITH", "NOCHECK"):
+        validate = False
+    else:
+        says_check = cursor.accept("WITH", "CHECK")
+    if cursor.accept("ADD"):
+        change: Change = _read_additions(cursor, read_type, validate)
+    elif cursor.accept("ALTER", "COLUMN"):
+        change = _read_column_change(cursor, read_type)
+    elif cursor.accept("DROP"):
+        change = _read_removals(cursor)
+    elif cursor.word == "REBUILD" or (cursor.word == "SET" and "LOCK_ESCALATION" in _words(cursor)):
+        cursor.at = len(cursor.tokens) - 1
+        change = NoChange()
+    elif cursor.word in ("CHECK", "NOCHECK"):
+        change = _read_switch(cursor, says_check)
+    elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "TRIGGER":
+        change = _read_trigger_switch(cursor)
+    else:
+        raise NotSupportedByEmulatorError(f"ALTER TABLE … {cursor.word} {cursor.word_after()}".rstrip())
+    expect_end(cursor)
+    return change
+
+
+def _words(cursor: Cursor) -> set[str]:
+    return {token.word for token in cursor.tokens[cursor.at :]}
+
+
+def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Additions:
+    reader = TableElementReader(cursor, read_type)
+    reader.take_element()
+    while cursor.accept(","):
+        reader.take_element()
+    skip_storage_options(cursor)
+    constraints = tuple(
+        c if isinstance(c, KeyDeclaration) else replace(c, validate=validate) for c in reader.constraints
+    )
+    return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
+
+
+def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange:
+    name = cursor.take_identifier()
+    if cursor.word in ("ADD", "DROP"):
+        raise NotSupportedByEmulatorError(f"ALTER COLUMN … {cursor.word} {cursor.word_after()}")
+    type_, alias, _ = read_type(cursor)
+    if cursor.accept("COLLATE"):
+        cursor.take()
+    nullable: bool | None = None
+    if cursor.accept("NOT", "NULL"):
+        nullable = False
+    elif cursor.accept("NULL"):
+        nullable = True
+    skip_storage_options(cursor)
+    return ColumnChange(name, type_, alias, nullable)
+
+
+def _read_removals(cursor: Cursor) -> Removals:
+    columns: list[str] = []
+    constraints: list[str] = []
+    if_exists = False
+    into = constraints
+    while True:
+        if cursor.accept("COLUMN"):
+            into = columns
+        elif cursor.accept("CONSTRAINT"):
+            into = constraints
+        if_exists = cursor.accept("IF", "EXISTS") or if_exists
+        into.append(cursor.take_identifier())
+        skip_storage_options(cursor)
+        if not cursor.accept(","):
+            return Removals(tuple(columns), tuple(constraints), if_exists)
+
+
+def _read_trigger_switch(cursor: Cursor) -> TriggerSwitch:
+    enabled = cursor.take().word == "ENABLE"
+    cursor.expect("TRIGGER")
+    if cursor.accept("ALL"):
+        return TriggerSwitch((), enabled)
+    names = [cursor.take_identifier()]
+    while cursor.accept(","):
+        names.append(cursor.take_identifier())
+    return TriggerSwitch(tuple(names), enabled)
+
+
+def _read_switch(cursor: Cursor, validate: bool) -> ConstraintSwitch:
+    enabled = cursor.take().word == "CHECK"
+    cursor.expect("CONSTRAINT")
+    if cursor.accept("ALL"):
+        return ConstraintSwitch((), enabled, validate)
+    names = [cursor.take_identifier()]
+    while cursor.accept(","):
+        names.append(cursor.take_identifier())
+    return ConstraintSwitch(tuple(names), enabled, validate)

@@ -1,0 +1,173 @@
+"""Reading the parts that DDL statements share: names, column lists, expressions as text, storage options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container
+
+from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn, ObjectName
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.syntax.lexer import (
+    DECIMAL,
+    FLOAT,
+    IDENTIFIERS,
+    INTEGER,
+    MONEY,
+    VARIABLE,
+    identifier_value,
+    tokenize,
+)
+from sqlserver_emulator.syntax.parsing.cursor import Cursor
+
+_NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
+_REFUSED_OPTIONS = {
+    "MEMORY_OPTIMIZED": "memory-optimized tables",
+    "SYSTEM_VERSIONING": "temporal tables",
+    "IGNORE_DUP_KEY": "IGNORE_DUP_KEY = ON",
+}
+
+
+def take_name(cursor: Cursor) -> ObjectName:
+    """[database.][schema.]name, also `database..name`, #name and @name."""
+    if cursor.token.kind == VARIABLE:
+        return ObjectName(cursor.take().text.lower())
+    parts = [cursor.take_identifier()]
+    while cursor.accept("."):
+        if cursor.word == ".":
+            parts.append("")
+            continue
+        if cursor.token.kind not in IDENTIFIERS:
+            raise cursor.syntax_error()
+        parts.append(identifier_value(cursor.take()))
+    if len(parts) > 3:
+        raise NotSupportedByEmulatorError(f"names with a server ({'.'.join(parts)})")
+    parts = [""] * (3 - len(parts)) + parts
+    return ObjectName(parts[2], parts[1], parts[0])
+
+
+def take_names(cursor: Cursor) -> list[ObjectName]:
+    names = [take_name(cursor)]
+    while cursor.accept(","):
+        names.append(take_name(cursor))
+    return names
+
+
+def take_list(cursor: Cursor, item: Callable[[Cursor], str]) -> tuple[str, ...]:
+    """A parenthesised, comma-separated list."""
+    cursor.expect("(")
+    items = [item(cursor)]
+    while cursor.accept(","):
+        items.append(item(cursor))
+    cursor.expect(")")
+    return tuple(items)
+
+
+def take_column_names(cursor: Cursor) -> tuple[str, ...]:
+    return take_list(cursor, Cursor.take_identifier)
+
+
+def take_index_columns(cursor: Cursor) -> tuple[IndexColumn, ...]:
+    """`(a, b DESC)`."""
+    cursor.expect("(")
+    columns = []
+    while True:
+        name = cursor.take_identifier()
+        descending = cursor.accept("DESC")
+        if not descending:
+            cursor.accept("ASC")
+        columns.append(IndexColumn(name, descending))
+        if cursor.accept(")"):
+            return tuple(columns)
+        cursor.expect(",")
+
+
+def take_parenthesised(cursor: Cursor) -> str:
+    """The text between a parenthesis and its partner, without them."""
+    cursor.expect("(")
+    start = cursor.at
+    depth = 1
+    while True:
+        word = cursor.take().word
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            return cursor.between(start, cursor.at - 1)
+
+
+def take_expression(cursor: Cursor, stop: Container[str]) -> str:
+    """The text up to the next comma, closing parenthesis or word of ``stop`` on the same level."""
+    start = cursor.at
+    depth = 0
+    while not cursor.at_end:
+        word = cursor.word
+        if depth == 0 and cursor.at > start and (word in (",", ")") or word in stop):
+            break
+        depth += (word == "(") - (word == ")")
+        cursor.take()
+    if cursor.at == start:
+        raise cursor.syntax_error()
+    return cursor.between(start, cursor.at)
+
+
+def parenthesised(text: str) -> str:
+    """An expression as the catalog shows it: in parentheses, once."""
+    text = text.strip()
+    return text if _is_parenthesised(text) else f"({text})"
+
+
+def default_definition(text: str) -> str:
+    """A default as the catalog shows it: ((0)) for a number, (getdate()) or ('x') for anything else."""
+    text = text.strip()
+    while _is_parenthesised(text):
+        text = text[1:-1].strip()
+    tokens = tokenize(text)
+    if [token.word for token in tokens[1:]] == ["(", ")"]:
+        text = tokens[0].text.lower() + "()"
+    elif text.upper() == "CURRENT_TIMESTAMP":
+        text = "getdate()"
+    signs = 1 if tokens[0].word in ("-", "+") else 0
+    is_number = len(tokens) == signs + 1 and tokens[signs].kind in _NUMBERS
+    if is_number:
+        text = "".join(token.text for token in tokens if token.word != "+")
+    return f"(({text}))" if is_number else f"({text})"
+
+
+def _is_parenthesised(text: str) -> bool:
+    """Whether the first parenthesis is the last one's partner."""
+    if not text.startswith("("):
+        return False
+    depth = 0
+    for token in tokenize(text):
+        depth += (token.word == "(") - (token.word == ")")
+        if depth == 0:
+            return token.end == len(text)
+    return False
+
+
+def skip_storage_options(cursor: Cursor) -> None:
+    """WITH (FILLFACTOR = 80, …), ON [PRIMARY], TEXTIMAGE_ON [PRIMARY]: how data lies on disk is PostgreSQL's."""
+    while True:
+        if cursor.word == "WITH" and cursor.word_after() == "(":
+            cursor.take()
+            _refuse_what_is_not_storage(take_parenthesised(cursor))
+        elif cursor.accept("WITH", "FILLFACTOR", "="):
+            cursor.take()
+        elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
+            cursor.take()
+            cursor.take_identifier() if cursor.at_identifier() else cursor.take()
+            if cursor.word == "(":
+                take_parenthesised(cursor)
+        else:
+            return
+
+
+def _refuse_what_is_not_storage(options: str) -> None:
+    """Options that make another kind of table or index than one that lies elsewhere."""
+    for option, what in _REFUSED_OPTIONS.items():
+        if re.search(rf"\b{option}\s*=\s*ON\b", options, re.IGNORECASE):
+            raise NotSupportedByEmulatorError(what)
+
+
+def expect_end(cursor: Cursor) -> None:
+    cursor.accept(";")
+    if not cursor.at_end:
+        raise cursor.syntax_error()

@@ -1,0 +1,1 @@
+"""Logins, users and roles, and what they may do."""

@@ -1,0 +1,170 @@
+"""A declared table as PostgreSQL's CREATE TABLE and ALTER TABLE clauses, and as a catalog object.
+
+Owns what T-SQL types ask of their columns beyond the storage type: ranges, lengths, identity counters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlserver_emulator.engine.ddl.reading.declarations import ColumnDeclaration, KeyDeclaration
+from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgres_name, quote
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
+from sqlserver_emulator.system_types.numbers import SMALLINT
+from sqlserver_emulator.system_types.record import BINARY
+from sqlserver_emulator.system_types.wire import Packing
+from sqlserver_emulator.types import TsqlType
+
+_SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
+# A tinyint is stored as a smallint, whose range its sequence has; the column's check keeps to 255.
+_IDENTITY_BOUNDS = {
+    type.name: max(type.integer_range[1], SMALLINT.integer_range[1])
+    for type in SYSTEM_TYPES
+    if type.wire.packing is Packing.INTEGER
+}
+_ISNULL_OF_CONSTANT = re.compile(r"ISNULL\s*\([^()]+,\s*(?:N?'[^']*'|[-+]?[\d.]+|0x[0-9a-f]*)\s*\)$", re.IGNORECASE)
+NVARCHAR_FALLBACK = TsqlType("nvarchar", 4000)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """A column on its way into a table. ``sql`` is its clause in CREATE TABLE or ADD COLUMN."""
+
+    declaration: ColumnDeclaration
+    column: CatalogColumn
+    sql: str
+    default_sql: str = ""
+    sql_without_default: str = ""
+
+
+def column_name(name: str) -> str:
+    """The PostgreSQL name: names of system columns are taken."""
+    return f"{name}~" if name in _SYSTEM_COLUMNS else postgres_name(name)
+
+
+def plan_columns(
+    scope: DdlScope,
+    table: CatalogObject,
+    columns: Sequence[ColumnDeclaration],
+    keys: Sequence[KeyDeclaration],
+    first_id: int = 1,
+) -> list[PlannedColumn]:
+    """``table`` has the columns that exist already; the new ones are numbered from ``first_id`` on."""
+    _refuse_repeated_names(table, columns)
+    in_key = {c.name.lower() for key in keys if key.primary for c in key.columns}
+    plain = [
+        _catalog_column(column, first_id + i, column.type or NVARCHAR_FALLBACK, in_key)
+        for i, column in enumerate(columns)
+    ]
+    declared = with_columns(table, [*table.columns, *plain])
+    return [_plan(scope, declared, declaration, column) for declaration, column in zip(columns, plain, strict=True)]
+
+
+def with_columns(table: CatalogObject, columns: Sequence[CatalogColumn], key: Sequence[str] = ()) -> CatalogObject:
+    return CatalogObject(
+        table.object_id, table.database, table.schema, table.name, table.kind, table.postgres_schema,
+        table.postgres_name, tuple(columns), tuple(key) or table.key_columns,
+    )  # fmt: skip
+
+
+def _refuse_repeated_names(table: CatalogObject, columns: Sequence[ColumnDeclaration]) -> None:
+    seen = {c.name.lower() for c in table.columns}
+    for column in columns:
+        if column.name.lower() in seen:
+            raise SqlServerError(
+                2705,
+                f"Column names in each table must be unique. Column name '{column.name}' in table '{table.name}' is "
+                "specified more than once.",
+                state=3,
+            )
+        seen.add(column.name.lower())
+
+
+def _catalog_column(declaration: ColumnDeclaration, column_id: int, type_: TsqlType, in_key: set[str]) -> CatalogColumn:
+    nullable = declaration.nullable if declaration.nullable is not None else True
+    if declaration.identity or type_.name == "rowversion" or declaration.name.lower() in in_key:
+        if declaration.nullable and declaration.name.lower() in in_key:
+            raise SqlServerError(8111, "Cannot define PRIMARY KEY constraint on nullable column in table.")
+        nullable = False
+    return CatalogColumn(
+        name=declaration.name,
+        column_id=column_id,
+        type=type_,
+        nullable=nullable,
+        identity=declaration.identity is not None,
+        computed=bool(declaration.computed),
+        has_default=declaration.default is not None,
+        postgres_name=column_name(declaration.name),
+    )
+
+
+def _plan(
+    scope: DdlScope, table: CatalogObject, declaration: ColumnDeclaration, column: CatalogColumn
+) -> PlannedColumn:
+    if declaration.computed:
+        return _plan_computed(scope, table, declaration, column)
+    head = [quote(column.postgres_name), scope.postgres_type(column.type)]
+    tail = [] if column.nullable else ["NOT NULL"]
+    tail += limit_clauses(column)
+    if declaration.identity:
+        head.append(_identity_clause(declaration, column))
+    default_sql = ""
+    if declaration.default is not None:
+        default_sql = scope.scalar(declaration.default.expression, column.type)
+    default = [f"DEFAULT {default_sql}"] if default_sql else []
+    return PlannedColumn(declaration, column, " ".join([*head, *default, *tail]), default_sql, " ".join([*head, *tail]))
+
+
+def _plan_computed(
+    scope: DdlScope, table: CatalogObject, declaration: ColumnDeclaration, column: CatalogColumn
+) -> PlannedColumn:
+    sql, type_ = scope.over_table(declaration.computed, table)
+    if type_ is None:
+        raise NotSupportedByEmulatorError(f"the computed column {declaration.name} AS ({declaration.computed})")
+    nullable = declaration.nullable is not False and not _is_never_null(declaration.computed, table)
+    typed = CatalogColumn(
+        column.name, column.column_id, type_, nullable, computed=True, postgres_name=column.postgres_name
+    )
+    storage = scope.postgres_type(type_)
+    clause = f"{quote(column.postgres_name)} {storage} GENERATED ALWAYS AS (CAST({sql} AS {storage})) STORED"
+    return PlannedColumn(declaration, typed, clause)
+
+
+def _is_never_null(expression: str, table: CatalogObject) -> bool:
+    """A column that is not, or ISNULL with a constant; anything else may overflow, says the documentation."""
+    text = expression.strip()
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    if _ISNULL_OF_CONSTANT.match(text):
+        return True
+    name = text.strip("[]").lower()
+    return any(column.name.lower() == name and not column.nullable for column in table.columns)
+
+
+def limit_clauses(column: CatalogColumn) -> list[str]:
+    """Limits of the T-SQL type that its storage type does not have."""
+    name = quote(column.postgres_name)
+    if column.type.name == "tinyint":
+        return [f"CONSTRAINT {quote(limit_name(column, RANGE_SUFFIX))} CHECK ({name} BETWEEN 0 AND 255)"]
+    if BY_NAME[column.type.name].family == BINARY and column.type.length > 0:
+        limit = f"octet_length({name}) <= {column.type.length}"
+        return [f"CONSTRAINT {quote(limit_name(column, LENGTH_SUFFIX))} CHECK ({limit})"]
+    return []
+
+
+def limit_name(column: CatalogColumn, suffix: str) -> str:
+    return postgres_name(f"{column.column_id}~{column.name}")[:50] + suffix
+
+
+def _identity_clause(declaration: ColumnDeclaration, column: CatalogColumn) -> str:
+    bound = _IDENTITY_BOUNDS.get(column.type.name)
+    if bound is None or declaration.identity is None:
+        raise NotSupportedByEmulatorError(f"identity columns of type {column.type} ({column.name})")
+    seed, increment = declaration.identity
+    options = f"START WITH {seed} INCREMENT BY {increment} MINVALUE {-bound - 1} MAXVALUE {bound}"
+    return f"GENERATED BY DEFAULT AS IDENTITY ({options})"

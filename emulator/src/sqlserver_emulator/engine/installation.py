@@ -1,0 +1,43 @@
+"""Installation of the engine in PostgreSQL: the catalog, T-SQL's functions and the system views, all in ``sql/``."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+
+import psycopg
+
+from sqlserver_emulator.engine.ddl.databases import Fetch
+from sqlserver_emulator.engine.type_library import type_script
+
+LIBRARY = (
+    "permissions.sql", "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql",
+    "functions_binary.sql", "functions_dates.sql", "functions_date_texts.sql", "functions_zones.sql",
+    "functions_format.sql", "functions_metadata.sql", "functions_session.sql", "keys.sql",
+)  # fmt: skip
+"""T-SQL's functions as PostgreSQL functions, in this order."""
+
+
+def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Make the tables of the catalog, once in a cluster's life."""
+    connection.execute(_sql("catalog.sql"))
+
+
+def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
+    """Make the function library and the system views; again when a version of the emulator changed them."""
+    library = [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY), _sql("sys_views.sql")]
+    digest = hashlib.sha256(b"".join(library)).hexdigest()
+    if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
+        return
+    for script in library:
+        connection.execute(script)
+    for (database_id,) in run("SELECT database_id FROM emulator.databases"):
+        run("SELECT emulator.install_system_views($1::int)", [database_id])
+    run(
+        "INSERT INTO emulator.settings VALUES ('library', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        [digest],
+    )
+
+
+def _sql(name: str) -> bytes:
+    return files("sqlserver_emulator.engine").joinpath(f"sql/{name}").read_text(encoding="utf-8").encode()

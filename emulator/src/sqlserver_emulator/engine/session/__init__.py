@@ -1,0 +1,1 @@
+"""One client's access to the databases, put together of what is below: queries, changes, bulk load, triggers."""

@@ -1,0 +1,126 @@
+"""Results of queries: streamed row by row, or by Arrow where they are large, with their T-SQL types.
+
+Owns the choice between the two ways. A result occupies the session's connection until it is read or given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+
+from psycopg.pq.abc import PGresult
+
+from sqlserver_emulator.contract import StatementResult
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog import result_types
+from sqlserver_emulator.engine.connection.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
+from sqlserver_emulator.engine.translation import Translated
+from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.events import Column, Command, Rows, RowsArrow
+
+_CHUNK_ROWS = 2000
+
+ErrorScope = Callable[[str], AbstractContextManager[None]]
+"""Makes PostgreSQL's errors SQL Server's; the argument is the statement's verb."""
+
+
+class QueryResults:
+    """Of one session. ``errors``: wraps reading that goes on after the statement returned."""
+
+    def __init__(self, access: SessionAccess, errors: ErrorScope) -> None:
+        self._access = access
+        self._connection = access.connection
+        self._errors = errors
+        self._estimates = RowEstimates()
+        self._open_result: Generator[object] | None = None
+
+    def give_up(self) -> None:
+        """End a result that was not read to its end."""
+        pieces, self._open_result = self._open_result, None
+        if pieces is not None:
+            pieces.close()
+
+    def select(self, translated: Translated, values: Sequence[object]) -> StatementResult:
+        """Run a query that gives rows. Errors of its first rows are raised here, later ones from the batches."""
+        may_be_large = translated.read_only and self._connection.reads_what_others_read
+        if may_be_large and self._estimate(translated, values) >= LARGE_ROWS:
+            large = self._select_large(translated, values)
+            if large is not None:
+                return large
+        pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
+        first = next(pieces)
+        if may_be_large and first.ntuples == _CHUNK_ROWS and self._connection.reads_what_others_read:
+            pieces.close()
+            self._estimates.note(translated.sql, LARGE_ROWS)
+            large = self._select_large(translated, values)
+            if large is not None:
+                return large
+            pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
+            first = next(pieces)
+        return self._small_result(translated, first, pieces)
+
+    def _small_result(self, translated: Translated, first: PGresult, pieces: Generator[PGresult]) -> StatementResult:
+        rest: Iterator[PGresult] = pieces
+        if self._needs_catalog(first):
+            rest = iter(list(pieces))
+        columns = self.columns(first, translated)
+        unscaled = result_types.unscaled_columns(first, columns)
+        if unscaled:
+            rows = [row for piece in (first, *rest) for row in self._access.rows(piece)]
+            columns = result_types.with_scales(columns, unscaled, rows)
+            return StatementResult(Command.SELECT, columns, iter([Rows(rows)]), row_count=len(rows))
+        result = StatementResult(Command.SELECT, columns, row_count=0)
+        self._open_result = pieces
+        result.batches = self._batches(result, self._row_batches(first, rest))
+        return result
+
+    def _row_batches(self, first: PGresult, rest: Iterator[PGresult]) -> Iterator[Rows]:
+        for piece in chain((first,), rest):
+            if piece.ntuples:
+                yield Rows(self._access.rows(piece))
+
+    def _batches(
+        self, result: StatementResult, batches: Iterator[Rows] | Iterator[RowsArrow]
+    ) -> Iterator[Rows | RowsArrow]:
+        """The batches, counted, with PostgreSQL's errors made SQL Server's."""
+        count = 0
+        with self._errors("SELECT"):
+            for batch in batches:
+                count += len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
+                result.row_count = count
+                yield batch
+        self._open_result = None
+
+    def _estimate(self, translated: Translated, values: Sequence[object]) -> int:
+        sql = translated.sql
+        known = self._estimates.known(sql)
+        if known is not None:
+            return known
+        # System views are small, and PostgreSQL plans what they stand for longer than it reads them.
+        if " FROM " not in sql or translated.of_catalog:
+            return 1
+        (plan,) = self._access.rows(self._connection.run(explain(sql, values), reads=True))[0]
+        rows = estimated_rows(plan)
+        self._estimates.note(sql, rows)
+        return rows
+
+    def _select_large(self, translated: Translated, values: Sequence[object]) -> StatementResult | None:
+        """None when a column has a type that Arrow batches do not carry."""
+        described = self._connection.describe(translated.sql)
+        columns = self.columns(described, translated)
+        if result_types.unscaled_columns(described, columns) or not fits_arrow(columns):
+            return None
+        result = StatementResult(Command.SELECT, columns, row_count=0)
+        batches = self._access.arrow.read(translated.sql, values, columns, self._connection.context)
+        self._open_result = batches
+        result.batches = self._batches(result, batches)
+        return result
+
+    def columns(self, result: PGresult, translated: Translated) -> tuple[Column, ...]:
+        return result_types.result_columns(result, translated, self._access.catalog, self._access.datetimeoffset_oid)
+
+    def _needs_catalog(self, result: PGresult) -> bool:
+        """Whether typing the columns takes a query on this very connection, which the result still occupies."""
+        tables = {result.ftable(i) for i in range(result.nfields)} - {0}
+        return any(self._access.catalog.needs_reading(table) for table in tables)

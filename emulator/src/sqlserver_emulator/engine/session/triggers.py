@@ -1,0 +1,145 @@
+"""What a session's changes fire: the changes that PostgreSQL told of, their rows before and after, the triggers' texts.
+
+Running the triggers is the interpreter's (``tsql.triggers``); making them is ``engine.ddl.programs.triggers``'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from psycopg.errors import Diagnostic
+
+from sqlserver_emulator.engine.access.session_access import SessionAccess
+from sqlserver_emulator.engine.catalog.cache import Relation
+from sqlserver_emulator.engine.translation import CatalogObject
+
+_CHANGE = "emulator.change"
+INSTEAD_OF = "emulator.instead_of"
+"""The setting that names the table whose INSTEAD OF triggers do not take its rows."""
+_TRIGGERS = """
+SELECT t.object_id, o.name, s.name, o.definition FROM emulator.triggers t
+JOIN emulator.objects o ON o.object_id = t.object_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+WHERE t.parent_object_id = $1::int AND $2 = ANY (t.events) AND t.is_instead_of = $3::boolean AND NOT t.is_disabled
+ORDER BY t.object_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one statement did to one table. ``updated``: lower-case names of the columns it assigned, None for all."""
+
+    table: CatalogObject
+    event: str
+    is_instead_of: bool
+    row_count: int
+    images: tuple[CatalogObject, CatalogObject]
+    updated: frozenset[str] | None
+
+    @property
+    def columns(self) -> tuple[tuple[str, int], ...]:
+        return tuple((column.name.lower(), column.column_id) for column in self.table.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerText:
+    object_id: int
+    schema: str
+    name: str
+    source: str
+
+
+class SessionTriggers:
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
+        self._told: list[dict[str, Any]] = []
+        self._depth = 0
+        self._running: list[tuple[int, int]] = []
+        self._texts_of = 0
+        self._known: dict[tuple[int, str, bool], list[TriggerText]] = {}
+        self.assigned: frozenset[str] | None = None
+        """Of the statement that runs: the columns that its SET list names."""
+        access.connection.pipeline.psycopg.add_notice_handler(self._notice)
+
+    def _notice(self, notice: Diagnostic) -> None:
+        if notice.message_primary == _CHANGE and notice.message_detail:
+            self._told.append(json.loads(notice.message_detail))
+
+    @property
+    def may_fire(self) -> bool:
+        """Whether there is any trigger: only then need a change run in a transaction."""
+        return self._access.catalog.has_triggers
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._told)
+
+    def forget(self) -> None:
+        self._told.clear()
+
+    def take_changes(self) -> list[Change]:
+        """What the last statement did, for tables with triggers, in the order it happened."""
+        told, self._told = self._told, []
+        return [change for item in told if (change := self._change(item)) is not None]
+
+    def _change(self, told: dict[str, Any]) -> Change | None:
+        table = self._access.catalog.table_by_id(told["table"])
+        if table is None:
+            return None
+        images = (
+            _image(table, told["inserted_id"], "inserted", told["inserted"]),
+            _image(table, told["deleted_id"], "deleted", told["deleted"]),
+        )
+        event = told["event"]
+        updated = self.assigned if event == "UPDATE" else None if event == "INSERT" else frozenset[str]()
+        return Change(table, event, told["instead"], told["rows"], images, updated)
+
+    def triggers(self, change: Change) -> list[TriggerText]:
+        """Those that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
+        running = self._running[-1][0] if self._running else 0
+        return [trigger for trigger in self._texts(change) if trigger.object_id != running]
+
+    def _texts(self, change: Change) -> list[TriggerText]:
+        version = self._access.catalog.shared_version
+        if version != self._texts_of:
+            self._texts_of, self._known = version, {}
+        key = (change.table.object_id, change.event, change.is_instead_of)
+        if key not in self._known:
+            rows = self._access.fetch(_TRIGGERS, key)
+            found = [cast(tuple[int, str, str, str], (row[0], row[2], row[1], row[3])) for row in rows]
+            self._known[key] = [TriggerText(*row) for row in found]
+        return self._known[key]
+
+    @contextmanager
+    def inside(self, change: Change, trigger: TriggerText) -> Iterator[None]:
+        """While a trigger runs: inserted and deleted are names, and further changes get images of their own."""
+        connection = self._access.connection
+        instead_of = change.table.object_id if change.is_instead_of else 0
+        self._running.append((trigger.object_id, instead_of))
+        relations = [_relation(image) for image in change.images]
+        try:
+            self._tell_depth()
+            with self._access.catalog.images(relations):
+                yield
+        finally:
+            self._running.pop()
+            if not connection.pipeline.is_broken:
+                self._tell_depth()
+
+    def _tell_depth(self) -> None:
+        connection = self._access.connection
+        connection.set_context("emulator.trigger_depth", str(len(self._running)))
+        instead_of = self._running[-1][1] if self._running else 0
+        connection.set_context(INSTEAD_OF, str(instead_of or ""))
+
+
+def _image(table: CatalogObject, object_id: int, name: str, postgres_name: str) -> CatalogObject:
+    return CatalogObject(object_id, table.database, "", name, "U", "pg_temp", postgres_name, table.columns)
+
+
+def _relation(image: CatalogObject) -> Relation:
+    return Relation(image, dict(enumerate(image.columns, 1)))

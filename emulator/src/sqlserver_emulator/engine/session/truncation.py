@@ -1,0 +1,61 @@
+"""Error 2628: which column a value was too long for. PostgreSQL says only how long the column is.
+
+The column is one of the statement's table with that length; where there are several, the values tell: drivers bind one
+for each column. Where nothing tells them apart, the error is the older 8152, which names none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.errors import SqlServerError
+
+_NAME = r'"(?:[^"]|"")*"'
+_TARGET = re.compile(rf"\b(?:INSERT INTO|UPDATE|MERGE INTO) ({_NAME})\.({_NAME})(?: \(([^()]*)\))?")
+_TOO_LONG = re.compile(r"^value too long for type (?:character varying|character)\((\d+)\)")
+
+
+def truncation_error(message: str, sql: str, values: Sequence[object], catalog: SessionCatalog) -> SqlServerError:
+    """``message``: PostgreSQL's for SQLSTATE 22001; ``sql`` and ``values``: of the statement."""
+    limit, target = _TOO_LONG.match(message), _TARGET.search(sql)
+    table = catalog.table_by_postgres_name(_unquoted(target[1]), _unquoted(target[2])) if target else None
+    if limit is None or target is None or table is None:
+        return _unknown()
+    length = int(limit[1])
+    found = _find(table, length, target[3], values)
+    if found is None:
+        return _unknown()
+    column, value = found
+    name = f"{table.database}.{table.schema}.{table.name}"
+    return SqlServerError(
+        2628,
+        f"String or binary data would be truncated in table '{name}', column '{column.name}'. Truncated value: "
+        f"'{value[:length]}'.",
+    )
+
+
+def _find(
+    table: CatalogObject, length: int, written: str | None, values: Sequence[object]
+) -> tuple[CatalogColumn, str] | None:
+    fitting = [c for c in table.columns if c.type.length == length]
+    too_long = [v for v in values if isinstance(v, str) and len(v) > length]
+    if len(fitting) == 1:
+        return fitting[0], too_long[0] if too_long else ""
+    named = [_unquoted(name.strip()) for name in written.split(",")] if written else []
+    if len(named) == len(values):
+        by_name = {c.postgres_name: c for c in fitting}
+        for name, value in zip(named, values, strict=True):
+            if name in by_name and isinstance(value, str) and len(value) > length:
+                return by_name[name], value
+    return None
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+def _unknown() -> SqlServerError:
+    return SqlServerError(8152, "String or binary data would be truncated.", state=30)

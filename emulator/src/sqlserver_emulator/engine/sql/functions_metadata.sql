@@ -1,0 +1,104 @@
+-- Metadata functions: ids, names and properties, read from the emulator's catalog.
+
+-- Metadata ------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION tsql.db_id(name text, current text) RETURNS int2 LANGUAGE sql STABLE AS $$
+    SELECT database_id::int2 FROM emulator.databases d WHERE lower(d.name) = lower(coalesce($1, $2)) ORDER BY d.name = coalesce($1, $2) DESC LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.db_name(id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN $1 IS NULL THEN $2 ELSE (SELECT name FROM emulator.databases WHERE database_id = $1) END $$;
+CREATE OR REPLACE FUNCTION tsql.schema_id(name text, current text) RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT s.schema_id FROM emulator.schemas s WHERE s.database_id = tsql.db_id($2, $2) AND lower(s.name) = lower(coalesce($1, 'dbo')) LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.schema_name(id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT s.name FROM emulator.schemas s WHERE s.database_id = tsql.db_id($2, $2)
+        AND s.schema_id = coalesce($1, (SELECT schema_id FROM emulator.schemas WHERE database_id = s.database_id AND name = 'dbo')) $$;
+CREATE OR REPLACE FUNCTION tsql.object_id(name text, type text, current text) RETURNS int LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    parts text[] := tsql.name_parts(name);
+    wanted text := btrim(upper(type));
+    found int;
+BEGIN
+    IF parts[1] LIKE '#%' THEN
+        RETURN to_regclass('pg_temp.' || quote_ident(parts[1]))::oid::int;
+    END IF;
+    SELECT o.object_id INTO found
+    FROM emulator.visible_objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+    WHERE o.database_id = tsql.db_id(nullif(parts[3], ''), current) AND lower(o.name) = lower(parts[1])
+      AND CASE WHEN coalesce(parts[2], '') = '' THEN s.name IN ('dbo', 'sys') ELSE lower(s.name) = lower(parts[2]) END
+      AND (wanted IS NULL OR o.type = wanted)
+    ORDER BY (o.name = parts[1]) DESC, (s.name = 'dbo') DESC LIMIT 1;
+    RETURN found;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.object_name(id int, database int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT o.name FROM emulator.visible_objects o WHERE o.object_id = $1 AND o.database_id = coalesce($2, tsql.db_id($3, $3)) $$;
+CREATE OR REPLACE FUNCTION tsql.object_schema_name(id int, database int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT s.name FROM emulator.visible_objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+    WHERE o.object_id = $1 AND o.database_id = coalesce($2, tsql.db_id($3, $3)) $$;
+CREATE OR REPLACE FUNCTION tsql.object_definition(id int) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT definition FROM emulator.visible_objects WHERE object_id = $1 $$;
+CREATE OR REPLACE FUNCTION tsql.col_name(table_id int, id int) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT name FROM emulator.columns WHERE object_id = $1 AND column_id = $2 $$;
+CREATE OR REPLACE FUNCTION tsql.byte_length(type_name text, length int, digits int) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN type_name IN ('decimal', 'numeric') THEN CASE WHEN digits < 10 THEN 5 WHEN digits < 20 THEN 9 WHEN digits < 29 THEN 13 ELSE 17 END
+        WHEN type_name IN ('char', 'varchar', 'binary', 'varbinary') THEN length
+        WHEN type_name IN ('nchar', 'nvarchar') THEN CASE WHEN length < 0 THEN -1 ELSE length * 2 END
+        ELSE coalesce((SELECT t.max_length FROM emulator.system_types() t WHERE t.tsql_name = type_name), length) END $$;
+CREATE OR REPLACE FUNCTION tsql.col_length(table_name text, column_name text, current text) RETURNS int2 LANGUAGE sql STABLE AS $$
+    SELECT tsql.byte_length(c.type_name, c.length, c.precision)::int2 FROM emulator.columns c
+    WHERE c.object_id = tsql.object_id($1, NULL, $3) AND lower(c.name) = lower($2) LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.columnproperty(id int, column_name text, property text) RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT CASE lower($3) WHEN 'isidentity' THEN (c.identity_seed IS NOT NULL)::int WHEN 'iscomputed' THEN (c.computed_definition IS NOT NULL)::int
+        WHEN 'allowsnull' THEN c.is_nullable::int WHEN 'columnid' THEN c.column_id WHEN 'ordinal' THEN c.column_id WHEN 'scale' THEN c.scale
+        WHEN 'precision' THEN CASE WHEN c.length <> 0 THEN c.length ELSE c.precision END WHEN 'isrowguidcol' THEN c.is_rowguidcol::int
+        WHEN 'charmaxlen' THEN c.length WHEN 'issparse' THEN 0 WHEN 'iscolumnset' THEN 0 WHEN 'ishidden' THEN 0
+        WHEN 'generatedalwaystype' THEN 0 WHEN 'isidnotforrepl' THEN 0 END
+    FROM emulator.columns c WHERE c.object_id = $1 AND lower(c.name) = lower($2) LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.objectproperty(id int, property text) RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT CASE lower($2) WHEN 'istable' THEN (o.type = 'U')::int WHEN 'isusertable' THEN (o.type = 'U' AND NOT o.is_system)::int
+        WHEN 'isview' THEN (o.type = 'V')::int WHEN 'isprocedure' THEN (o.type = 'P')::int WHEN 'ownerid' THEN 1 WHEN 'schemaid' THEN o.schema_id
+        WHEN 'ismsshipped' THEN o.is_ms_shipped::int WHEN 'isinlinefunction' THEN (o.type = 'IF')::int WHEN 'istablefunction' THEN (o.type IN ('IF', 'TF'))::int
+        WHEN 'isprimarykey' THEN (o.type = 'PK')::int WHEN 'issystemtable' THEN 0 WHEN 'isencrypted' THEN 0
+        WHEN 'tablehasprimarykey' THEN EXISTS (SELECT FROM emulator.objects k WHERE k.parent_object_id = o.object_id AND k.type = 'PK')::int
+        WHEN 'tablehasidentity' THEN EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = o.object_id AND c.identity_seed IS NOT NULL)::int END
+    FROM emulator.objects o WHERE o.object_id = $1 $$;
+CREATE OR REPLACE FUNCTION tsql.index_col(table_name text, index_id int, key_id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT c.name FROM emulator.index_columns ic JOIN emulator.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+    WHERE ic.object_id = tsql.object_id($1, NULL, $4) AND ic.index_id = $2 AND ic.key_ordinal = $3 $$;
+CREATE OR REPLACE FUNCTION tsql.type_ids() RETURNS TABLE (id int, name text) LANGUAGE sql IMMUTABLE AS $$
+    SELECT t.user_type_id, t.name FROM emulator.system_types() t $$;
+CREATE OR REPLACE FUNCTION tsql.type_name(type_id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT name FROM tsql.type_ids() WHERE id = $1),
+        (SELECT t.name FROM emulator.user_types t WHERE t.user_type_id = $1 AND t.database_id = tsql.db_id($2, $2))) $$;
+CREATE OR REPLACE FUNCTION tsql.type_id(type_name text, current text) RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT id FROM tsql.type_ids() WHERE name = lower((tsql.name_parts($1))[1])),
+        (SELECT t.user_type_id FROM emulator.user_types t WHERE lower(t.name) = lower((tsql.name_parts($1))[1]) AND t.database_id = tsql.db_id($2, $2) LIMIT 1)) $$;
+CREATE OR REPLACE FUNCTION tsql.identity_column(table_name text, current text, OUT seed numeric, OUT increment numeric, OUT sequence regclass)
+LANGUAGE sql STABLE AS $$
+    SELECT c.identity_seed, c.identity_increment,
+        pg_get_serial_sequence(quote_ident(s.postgres_name) || '.' || quote_ident(o.postgres_name), c.postgres_name)::regclass
+    FROM emulator.columns c JOIN emulator.objects o ON o.object_id = c.object_id
+    JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+    WHERE c.object_id = tsql.object_id($1, NULL, $2) AND c.identity_seed IS NOT NULL $$;
+CREATE OR REPLACE FUNCTION tsql.ident_current(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
+    SELECT coalesce(pg_sequence_last_value(i.sequence)::numeric, i.seed) FROM tsql.identity_column($1, $2) i $$;
+CREATE OR REPLACE FUNCTION tsql.ident_seed(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
+    SELECT i.seed FROM tsql.identity_column($1, $2) i $$;
+CREATE OR REPLACE FUNCTION tsql.ident_incr(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
+    SELECT i.increment FROM tsql.identity_column($1, $2) i $$;
+CREATE OR REPLACE FUNCTION tsql.serverproperty(property text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE lower($1) WHEN 'productversion' THEN '16.0.4135.4' WHEN 'productlevel' THEN 'RTM' WHEN 'productmajorversion' THEN '16'
+        WHEN 'productminorversion' THEN '0' WHEN 'productbuild' THEN '4135' WHEN 'productupdatelevel' THEN 'CU14' WHEN 'edition' THEN 'Developer Edition (64-bit)'
+        WHEN 'editionid' THEN '-2117995310' WHEN 'engineedition' THEN '3' WHEN 'servername' THEN 'FLOODMARK' WHEN 'machinename' THEN 'FLOODMARK'
+        WHEN 'instancename' THEN NULL WHEN 'collation' THEN 'Latin1_General_100_BIN2' WHEN 'isclustered' THEN '0' WHEN 'ishadrenabled' THEN '0'
+        WHEN 'issingleuser' THEN '0' WHEN 'isintegratedsecurityonly' THEN '0' WHEN 'isfulltextinstalled' THEN '0' WHEN 'isxtpsupported' THEN '0'
+        WHEN 'processid' THEN pg_backend_pid()::text WHEN 'resourceversion' THEN '16.00.4135' WHEN 'lcid' THEN '1033'
+        WHEN 'sqlcharsetname' THEN 'iso_1' WHEN 'issqlserveragentrunning' THEN '1' END $$;
+CREATE OR REPLACE FUNCTION tsql.databasepropertyex(database text, property text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE lower($2) WHEN 'collation' THEN 'Latin1_General_100_BIN2' WHEN 'status' THEN 'ONLINE' WHEN 'updateability' THEN 'READ_WRITE'
+        WHEN 'useraccess' THEN 'MULTI_USER' WHEN 'version' THEN '957' WHEN 'isautoclose' THEN '0' WHEN 'isautoshrink' THEN '0'
+        WHEN 'isinstandby' THEN '0' WHEN 'isansinullsenabled' THEN '1' WHEN 'isfulltextenabled' THEN '0'
+        WHEN 'recovery' THEN CASE d.recovery_model WHEN 3 THEN 'SIMPLE' WHEN 2 THEN 'BULK_LOGGED' ELSE 'FULL' END
+        WHEN 'comparisonstyle' THEN '0' WHEN 'lcid' THEN '1033' END
+    FROM emulator.databases d WHERE lower(d.name) = lower($1) LIMIT 1 $$;
+CREATE OR REPLACE FUNCTION tsql.collationproperty(collation_name text, property text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE lower($2) WHEN 'codepage' THEN '1252' WHEN 'lcid' THEN '1033' WHEN 'comparisonstyle' THEN '0' WHEN 'version' THEN '2' END $$;

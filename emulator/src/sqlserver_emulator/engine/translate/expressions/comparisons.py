@@ -1,0 +1,245 @@
+"""Comparisons over translated values: `=` and its kind, IN, ANY and ALL, LIKE.
+
+Strings are compared as the server does: the shorter counts as filled with blanks, so 'abc' equals 'abc '. PostgreSQL's
+type bpchar (without a length) compares so, and a varchar is cast to it without a change of the stored bytes; the blanks
+stay there for LEN's sake. An index on a varchar column knows blanks, though: beside a constant the comparison is
+therefore also said as a range in the order of bytes ('abc' and everything behind it up to, not including, 'abc!').
+"""
+
+from __future__ import annotations
+
+from sqlserver_emulator.engine.translate.expressions.clauses import select_from
+from sqlserver_emulator.engine.translate.expressions.emission import Emission
+from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, as_text, convert
+from sqlserver_emulator.engine.translate.values.type_rules import (
+    BINARY,
+    NUMBERS,
+    TEMPORAL,
+    TEXT,
+    VARBINARY_MAX,
+    VARIANT,
+    higher,
+    is_composite,
+    is_fixed_text,
+    is_national,
+)
+from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, exact_type, suggest, suggest_general
+from sqlserver_emulator.types import MAX_LENGTH, TsqlType
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_AFTER_BLANK = "'!'"
+"""The character that follows the blank: strings that differ in trailing blanks only lie before it."""
+_LISTED_RANGES_MAX = 16
+"""An IN of more strings is a plain one, which uses no index: each range costs the planner time."""
+
+
+def compare(operator: str, left: Value, right: Value) -> str:
+    """A comparison as a PostgreSQL boolean."""
+    if left.is_null or right.is_null:
+        _suggest_types(operator, left, right)
+        return "NULL::boolean"
+    left, right = comparable(left, right)
+    if left.kind == right.kind == TEXT:
+        return _compare_text(operator, left, right)
+    return f"({left.sql} {comparison_operator(operator, left, right)} {right.sql})"
+
+
+def _suggest_types(operator: str, left: Value, right: Value) -> None:
+    for value, other in ((left, right), (right, left)):
+        if operator in ("=", "<>") and not other.is_null:
+            suggest(value, other.type)
+        else:
+            suggest_general(value, other)
+
+
+def _compare_text(operator: str, left: Value, right: Value) -> str:
+    if right.direct and left.constant:
+        operator, left, right = _MIRRORED.get(operator, operator), right, left
+    if operator == "<>" or not (left.direct and right.constant) or is_fixed_text(left.type):
+        return f"({padded(left)} {operator} {padded(right)})"
+    column, start = left.sql, f"rtrim({right.sql}, ' ')"
+    end = f"{start} || {_AFTER_BLANK}"
+    ranges = {
+        "=": f"({column} >= {start} AND {column} < {end} AND {padded(left)} = {padded(right)})",
+        "<": f"({column} < {start})",
+        "<=": f"({column} < {end})",
+        ">": f"({column} >= {end})",
+        ">=": f"({column} >= {start})",
+    }
+    return ranges[operator]
+
+
+def padded(value: Value) -> str:
+    """A string in the form whose trailing blanks do not count."""
+    if not isinstance(value, LiteralValue) and is_fixed_text(value.type) and value.direct:
+        return value.sql
+    return f"{value.sql}::bpchar"
+
+
+def has_blanks_at_end(value: Value) -> bool:
+    """Whether blanks at the end of the value would count without ``padded``: char(n) has a type that ignores them."""
+    return (
+        value.kind == TEXT and not value.is_null and (isinstance(value, LiteralValue) or not is_fixed_text(value.type))
+    )
+
+
+def distinct_key(value: Value) -> str:
+    """The value as it is told apart by GROUP BY, DISTINCT and PARTITION BY."""
+    return padded(value) if has_blanks_at_end(value) else value.sql
+
+
+def unpadded(sql: str) -> str:
+    """Back from ``padded``, with the blanks that are there (a cast to text would cut them off)."""
+    return f"tsql.unpadded({sql}, -1, false)"
+
+
+def comparison_operator(operator: str, left: Value, right: Value) -> str:
+    """Return PostgreSQL's operator; a composite type has operators of its own, which must be named to be found."""
+    if left.kind == right.kind == TEMPORAL:
+        left_type, right_type = exact_type(left), exact_type(right)
+        if left_type.name == right_type.name and is_composite(left_type):
+            return f"OPERATOR(tsql.{operator})"
+    return operator
+
+
+def comparable(left: Value, right: Value) -> tuple[Value, Value]:
+    """Both sides brought to a type that PostgreSQL compares as the server does."""
+    if left.kind is None or right.kind is None:
+        return left, right
+    if left.kind == right.kind:
+        return _same_family(left, right)
+    if VARIANT in (left.kind, right.kind):
+        left, right = (
+            Value(f"{v.sql}::text", TsqlType("nvarchar", 4000)) if v.kind == VARIANT else v for v in (left, right)
+        )
+        return comparable(left, right)
+    if {left.kind, right.kind} <= set(NUMBERS):
+        return left, right
+    left_type, right_type = _ranked_type(left), _ranked_type(right)
+    if higher(left_type, right_type) is left_type:
+        return left, convert(right, left_type, IMPLICIT)
+    return convert(left, right_type, IMPLICIT), right
+
+
+def _ranked_type(value: Value) -> TsqlType:
+    """The type, which for a string literal is not asked for its length: that would enter the cache's key."""
+    if isinstance(value, LiteralValue) and value.kind == TEXT:
+        return TsqlType("nvarchar" if value.is_national else "varchar", MAX_LENGTH)
+    return exact_type(value)
+
+
+def _same_family(left: Value, right: Value) -> tuple[Value, Value]:
+    if left.kind == BINARY:
+        return _padded_binaries(left, right)
+    if left.kind != TEMPORAL:
+        return left, right
+    left_type, right_type = exact_type(left), exact_type(right)
+    # PostgreSQL compares dates and timestamps with each other.
+    if left_type.name == right_type.name or not (_compares_alone(left_type) or _compares_alone(right_type)):
+        return left, right
+    if higher(left_type, right_type) is left_type:
+        return left, convert(right, left_type, IMPLICIT)
+    return convert(left, right_type, IMPLICIT), right
+
+
+def _compares_alone(type: TsqlType) -> bool:
+    return type.name == "time" or is_composite(type)
+
+
+def _padded_binaries(left: Value, right: Value) -> tuple[Value, Value]:
+    """Binaries are compared as if the shorter had zeros behind it: 0x00 equals an LSN of ten zeros.
+
+    Beside a binary(n) the other side is filled to n, so that an index on the column is used.
+    """
+    lengths = [_fixed_length(value) for value in (left, right)]
+    if lengths == [None, None]:
+        return _without_zeros(left), _without_zeros(right)
+    width = max(length or 0 for length in lengths)
+    filled = [
+        value if length == width else Value(f"tsql.pad_binary({value.sql}, {width})", VARBINARY_MAX)
+        for value, length in zip((left, right), lengths, strict=True)
+    ]
+    return filled[0], filled[1]
+
+
+def _fixed_length(value: Value) -> int | None:
+    type = None if isinstance(value, LiteralValue) else value.type
+    if type is None or type.name not in ("binary", "rowversion"):
+        return None
+    return 8 if type.name == "rowversion" else type.length
+
+
+def _without_zeros(value: Value) -> Value:
+    return Value(f"rtrim({value.sql}, '\\x00'::bytea)", VARBINARY_MAX)
+
+
+def in_list(value: Value, items: list[Value]) -> str:
+    for item in items:
+        if value.is_null or item.is_null:
+            _suggest_types("=", value, item)
+    if value.is_null:
+        return "NULL::boolean"
+    given = [item for item in items if not item.is_null]
+    if value.kind == TEXT and value.direct and len(given) <= _LISTED_RANGES_MAX:
+        tests = [compare("=", value, item) for item in given]
+    else:
+        pairs = [comparable(value, item) for item in given]
+        written = [_list_pair(left, right) for left, right in pairs]
+        operators = {comparison_operator("=", left, right) for left, right in pairs}
+        if len(given) == len(items) and operators == {"="} and len({left for left, _ in written}) == 1:
+            return f"({written[0][0]} IN ({', '.join(right for _, right in written)}))"
+        tests = [compare("=", value, item) for item in given]
+    if len(given) < len(items):
+        tests.append("NULL::boolean")
+    return f"({' OR '.join(tests)})"
+
+
+def _list_pair(left: Value, right: Value) -> tuple[str, str]:
+    if left.kind == right.kind == TEXT:
+        return padded(left), padded(right)
+    return left.sql, right.sql
+
+
+def compare_with_rows(operator: str, value: Value, word: str, query: str, type: TsqlType | None) -> str:
+    """`value operator ANY|ALL (query)`, and IN (query); the query has one column of ``type``."""
+    suggest(value, type)
+    if type is None or value.kind is None:
+        return f"({value.sql} {operator} {word} ({query}))"
+    item = Value('"in"."value"', type)
+    left, right = comparable(value, item)
+    written = comparison_operator(operator, left, right)
+    left_sql, right_sql = _list_pair(left, right)
+    if right_sql == item.sql:
+        return f"({left_sql} {written} {word} ({query}))"
+    rows = select_from(right_sql, f'({query}) AS "in"("value")')
+    return f"({left_sql} {written} {word} ({rows}))"
+
+
+def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -> str:
+    """LIKE. PostgreSQL's LIKE has no [classes]: a pattern that may have them goes through a regular expression.
+
+    Blanks count, but those at the end of a (var)char that the pattern has no match for do not.
+    """
+    suggest_general(pattern, value)
+    text, pattern_sql = as_text(value), as_text(pattern)
+    open_ended = isinstance(pattern, LiteralValue) and bool(emission.facet(pattern, "open_ended"))
+    texts = [text] if open_ended or _counts_blanks(value, pattern) else [text, f"rtrim({text}, ' ')"]
+    if isinstance(pattern, LiteralValue) and not emission.facet(pattern, "pattern"):
+        tests = [f"{sql} LIKE {pattern_sql} ESCAPE {escape if escape is not None else _NO_ESCAPE}" for sql in texts]
+    else:
+        tests = [f"tsql.like({sql}, {pattern_sql}, {escape if escape is not None else 'NULL'})" for sql in texts]
+    return f"({' OR '.join(tests)})"
+
+
+_NO_ESCAPE = "''"
+
+
+def _counts_blanks(value: Value, pattern: Value) -> bool:
+    """Whether one side is national: then every blank counts."""
+    for side in (value, pattern):
+        if isinstance(side, LiteralValue):
+            if side.is_national:
+                return True
+        elif side.kind == TEXT and side.type is not None and is_national(side.type):
+            return True
+    return value.kind != TEXT

@@ -1,0 +1,1 @@
+"""Queries: SELECT with its sources, groups, pivots and recursion."""

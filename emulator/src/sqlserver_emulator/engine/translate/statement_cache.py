@@ -1,0 +1,124 @@
+"""Translations by the shape of their text, so that a text that differs from an earlier one in its literals only is not
+parsed again.
+
+Two levels: shape, database, catalog version and session (for temp tables) give a slot; in it, the literal properties
+that its translations depend on and the types of the variables they use give the template. Thread-safe: a slot is
+replaced, never changed while another thread may read it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from sqlserver_emulator.engine.translate.expressions.emission import FACETS
+from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes, Literal, array_text, text_of
+from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource, Translated, VariableParameter
+from sqlserver_emulator.types import TsqlType
+
+_SLOTS_MAX = 2000
+_VARIANTS_MAX = 200
+_SHAPE_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A translation whose parameters are still places: literal ordinals and variables."""
+
+    translated: Translated
+    places: tuple[int | VariableParameter, ...]
+
+    def fill(self, lexemes: Lexemes) -> Translated:
+        made = self.translated
+        if not self.places:
+            return made
+        return Translated(
+            made.command,
+            made.sql,
+            _sources(self.places, lexemes),
+            made.returns_rows,
+            made.assigned_variables,
+            made.column_types,
+            made.column_names,
+            made.read_only,
+            made.identity_of,
+            made.deferred_update_of,
+            made.ddl,
+            made.assigned_columns,
+            made.max_recursion,
+            made.of_catalog,
+        )
+
+
+def _sources(places: tuple[int | VariableParameter, ...], lexemes: Lexemes) -> tuple[ParameterSource, ...]:
+    kinds, texts, columns = lexemes.kinds, lexemes.lexemes, lexemes.columns
+    if columns is not None:
+        return tuple(
+            [
+                LiteralParameter(array_text(kinds[place], columns[place])) if isinstance(place, int) else place
+                for place in places
+            ]
+        )
+    return tuple(
+        [LiteralParameter(text_of(kinds[place], texts[place])) if isinstance(place, int) else place for place in places]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    pins: tuple[tuple[int, str], ...]
+    variables: tuple[str, ...]
+    variants: OrderedDict[Hashable, Template] = field(default_factory=OrderedDict)
+
+
+class StatementCache:
+    def __init__(self) -> None:
+        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: Hashable, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Template | None:
+        slot = self._slots.get(key)
+        if slot is None:
+            return None
+        return slot.variants.get(_variant(slot, lexemes, variable_types))
+
+    def store(
+        self,
+        key: Hashable,
+        lexemes: Lexemes,
+        variable_types: Mapping[str, TsqlType],
+        template: Template,
+        *,
+        pins: set[tuple[int, str]],
+        variables: set[str],
+    ) -> None:
+        """Keep a template, unless its text is too big to be kept.
+
+        What it depends on is added to what the slot's others depend on (those are dropped then).
+        """
+        if len(lexemes.shape) > _SHAPE_MAX:
+            return
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None or not pins <= set(slot.pins) or not variables <= set(slot.variables):
+                known_pins = set(slot.pins) if slot is not None else set()
+                known_variables = set(slot.variables) if slot is not None else set()
+                slot = _Slot(tuple(sorted(pins | known_pins)), tuple(sorted(variables | known_variables)))
+                self._slots[key] = slot
+            slot.variants[_variant(slot, lexemes, variable_types)] = template
+            if len(slot.variants) > _VARIANTS_MAX:
+                slot.variants.popitem(last=False)
+            if len(self._slots) > _SLOTS_MAX:
+                self._slots.popitem(last=False)
+
+
+def _variant(slot: _Slot, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Hashable:
+    if not slot.pins and not slot.variables:
+        return ()
+    kinds, texts = lexemes.kinds, lexemes.lexemes
+    return (
+        *[FACETS[facet](Literal(ordinal, kinds[ordinal], texts[ordinal])) for ordinal, facet in slot.pins],
+        *[variable_types.get(name) for name in slot.variables],
+    )

@@ -1,0 +1,1 @@
+"""Translated values: their types, conversions and operators, as T-SQL's rules have them."""

@@ -1,0 +1,164 @@
+"""A translated scalar: PostgreSQL text, and the T-SQL type it has where that is known.
+
+A literal is not text yet: how it is written depends on what it meets (a string beside a date is converted by the rules
+of dates), so it stays a ``LiteralValue`` until someone asks for its SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlserver_emulator.engine.translate.lexical import lexemes
+from sqlserver_emulator.engine.translate.lexical.lexemes import Literal
+from sqlserver_emulator.engine.translate.values import type_rules
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.types import INT, TsqlType
+
+TypeOrThunk = TsqlType | None | Callable[[], TsqlType | None]
+
+
+class Value:
+    """``sql`` is atomic: it can be followed by a cast or stand beside any operator.
+
+    The type may be given as a function: it is asked only where the type leaves the statement, because to ask for the
+    exact type of a string literal makes its length a part of the cache key.
+    direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
+    variable, which PostgreSQL knows before it looks at a row.
+    """
+
+    __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "nullable")
+
+    def __init__(
+        self,
+        sql: str,
+        type: TypeOrThunk,
+        *,
+        kind: str | None = None,
+        direct: bool = False,
+        is_null: bool = False,
+        nullable: bool = True,
+        constant: bool = False,
+    ) -> None:
+        self._sql = sql
+        self._type = type
+        self.kind = kind if kind is not None else (type_rules.family(type) if isinstance(type, TsqlType) else None)
+        self.direct = direct
+        self.is_null = is_null
+        self.nullable = nullable
+        self.constant = constant
+
+    @property
+    def sql(self) -> str:
+        return self._sql
+
+    @property
+    def type(self) -> TsqlType | None:
+        if callable(self._type):
+            self._type = self._type()
+        return self._type
+
+
+LITERAL_FAMILY = {
+    lexemes.INT: type_rules.INTEGER,
+    lexemes.DECIMAL: type_rules.DECIMAL,
+    lexemes.FLOAT: type_rules.FLOAT,
+    lexemes.MONEY: type_rules.DECIMAL,
+    lexemes.STRING: type_rules.TEXT,
+    lexemes.NATIONAL: type_rules.TEXT,
+    lexemes.BINARY: type_rules.BINARY,
+}
+LITERAL_CAST = {
+    lexemes.INT: "int4",
+    lexemes.DECIMAL: "numeric",
+    lexemes.FLOAT: "float8",
+    lexemes.MONEY: "numeric",
+    lexemes.STRING: "text",
+    lexemes.NATIONAL: "text",
+    lexemes.BINARY: "bytea",
+}
+
+
+class LiteralValue(Value):
+    """A literal of the text. ``bind`` gives its place among the parameters, or its text where it must stay."""
+
+    __slots__ = ("_bind", "literal")
+
+    def __init__(
+        self, literal: Literal, bind: Callable[[Literal, str], str], describe: Callable[[Literal], TsqlType]
+    ) -> None:
+        super().__init__(
+            "", lambda: describe(literal), kind=LITERAL_FAMILY[literal.kind], nullable=False, constant=True
+        )
+        self.literal = literal
+        self._bind = bind
+
+    @property
+    def is_national(self) -> bool:
+        return self.literal.kind == lexemes.NATIONAL
+
+    @property
+    def sql(self) -> str:
+        return self._bind(self.literal, LITERAL_CAST[self.literal.kind])
+
+
+class VariantValue(Value):
+    """A sql_variant, carried as text. ``base``: the storage type that it leaves the query with."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, sql: str, base: str) -> None:
+        super().__init__(sql, TsqlType("sql_variant"))
+        self.base = base
+
+
+class UndeclaredValue(Value):
+    """A parameter without a type, as an untyped NULL. ``learn``: is told the types that it should have."""
+
+    __slots__ = ("learn",)
+
+    def __init__(self, learn: Callable[[TsqlType], None]) -> None:
+        super().__init__("NULL", INT, kind="", is_null=True)
+        self.learn = learn
+
+
+def suggest(value: Value, type: TsqlType | None) -> None:
+    """Tell an undeclared parameter its type: that of what it is assigned to or is equal to."""
+    if isinstance(value, UndeclaredValue) and type is not None:
+        value.learn(type)
+
+
+def suggest_general(value: Value, beside: Value) -> None:
+    """Tell an undeclared parameter the widest type of the kind that it stands beside."""
+    if isinstance(value, UndeclaredValue) and not beside.is_null and beside.type is not None:
+        value.learn(type_rules.widest(beside.type))
+
+
+def exact_type(value: Value) -> TsqlType:
+    """The type of a value of a known family; without one no conversion by the rules is possible."""
+    type = value.type
+    if type is None:
+        raise NotSupportedByEmulatorError("a conversion of a value whose type is not known")
+    return type
+
+
+def null() -> Value:
+    """An untyped NULL; shown as int where nothing says otherwise, as the server does."""
+    return Value("NULL", INT, kind="", is_null=True)
+
+
+def literal_type(literal: Literal) -> TsqlType:
+    """The type of a literal as the server sees it."""
+    kind, lexeme = literal.kind, literal.lexeme
+    if kind == lexemes.INT:
+        return INT
+    if kind == lexemes.FLOAT:
+        return type_rules.FLOAT_TYPE
+    if kind == lexemes.MONEY:
+        return type_rules.MONEY
+    if kind == lexemes.BINARY:
+        return TsqlType("varbinary", max(1, (len(lexeme) - 1) // 2))
+    if kind == lexemes.DECIMAL:
+        whole, _, fraction = lexeme.partition(".")
+        return TsqlType("numeric", precision=max(1, len(whole.lstrip("0")) + len(fraction)), scale=len(fraction))
+    length = len((literal.text or "").encode("utf-16-le")) // 2
+    return type_rules.varchar(length, kind == lexemes.NATIONAL)

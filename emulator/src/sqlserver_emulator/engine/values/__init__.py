@@ -1,0 +1,1 @@
+"""Values between Python, T-SQL and PostgreSQL: bound, converted, read, and written for COPY."""

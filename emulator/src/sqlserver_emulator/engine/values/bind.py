@@ -1,0 +1,119 @@
+"""Python values to PostgreSQL's text format, as parameters and as literals. Types are PostgreSQL's to infer."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlserver_emulator.contract import Variables
+from sqlserver_emulator.engine.names import quote_literal
+from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.types import TsqlType
+
+
+class VariableTypes(Mapping[str, TsqlType]):
+    """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
+
+    def __init__(self, variables: Variables) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> TsqlType:
+        return self._variables[name].type
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
+def parameter_values(
+    sources: Sequence[ParameterSource], variables: Variables, engine_variable: Callable[[str], object]
+) -> list[object]:
+    """The Python values of a translated statement's parameters, in order. Raises 137 for an unknown variable.
+
+    ``engine_variable``: the value of a variable the interpreter does not keep (@@IDENTITY…), or KeyError.
+    """
+    values: list[object] = []
+    for source in sources:
+        if isinstance(source, LiteralParameter):
+            values.append(source.value)
+            continue
+        variable = variables.get(source.name)
+        values.append(variable.value if variable is not None else _engine_value(source.name, engine_variable))
+    return values
+
+
+def _engine_value(name: str, engine_variable: Callable[[str], object]) -> object:
+    try:
+        return engine_variable(name)
+    except KeyError:
+        message = f'Must declare the scalar variable "{name}".'
+        raise SqlServerError(137, message, severity=15, state=2) from None
+
+
+def to_parameters(values: Sequence[object]) -> list[bytes | None]:
+    return [None if value is None else to_text(value).encode() for value in values]
+
+
+def to_text(value: object) -> str:
+    """What PostgreSQL's input function for the value's type reads."""
+    for type_, text_of in _TEXT_OF.items():
+        if isinstance(value, type_):
+            return text_of(value)
+    raise TypeError(f"no parameter type for {type(value).__name__}")
+
+
+def to_literal(value: object) -> str:
+    """The value as an untyped SQL literal, for statements that cannot carry parameters (COPY)."""
+    if value is None:
+        return "NULL"
+    return quote_literal(to_text(value))
+
+
+def _datetime_text(value: datetime.datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat(sep=" ")
+    offset = value.utcoffset() or datetime.timedelta()
+    utc = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return f'("{utc.isoformat(sep=" ")}",{int(offset.total_seconds() // 60)})'
+
+
+def _without_nul(text: str) -> str:
+    """PostgreSQL text cannot hold U+0000; SQL Server's can, so the value is refused, not changed."""
+    if "\0" in text:
+        raise SqlServerError(49999, "sqlserver_emulator does not support the character U+0000 in text.")
+    return text
+
+
+_TEXT_OF: dict[type, Callable[[Any], str]] = {
+    str: _without_nul,
+    bool: lambda value: "1" if value else "0",
+    int: str,
+    Decimal: lambda value: format(value, "f"),
+    bytes: lambda value: "\\x" + value.hex(),
+    bytearray: lambda value: "\\x" + value.hex(),
+    float: repr,
+    datetime.datetime: _datetime_text,
+    datetime.date: datetime.date.isoformat,
+    datetime.time: datetime.time.isoformat,
+    UUID: str,
+}
+"""In this order: bool is an int, and datetime a date."""
+
+_PLACEHOLDER_OR_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)""")
+
+
+def inline(sql: str, values: Sequence[object]) -> str:
+    """``sql`` with $1..$n replaced by untyped literals."""
+
+    def replace(found: re.Match[str]) -> str:
+        number = found.group(1)
+        return found.group(0) if number is None else to_literal(values[int(number) - 1])
+
+    return _PLACEHOLDER_OR_QUOTED.sub(replace, sql)

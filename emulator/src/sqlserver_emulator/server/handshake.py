@@ -1,0 +1,168 @@
+"""From an accepted socket to a session: PRELOGIN, TLS, LOGIN7, the answer to it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from dataclasses import dataclass
+
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.events import Command, Info
+from sqlserver_emulator.server.certificate import CertificateFiles, strict_context, tunnel_context
+from sqlserver_emulator.server.channel import Channel
+from sqlserver_emulator.server.limits import Capacity
+from sqlserver_emulator.server.transport import TLS_RECORD, TlsTransport, Transport
+from sqlserver_emulator.session import Session, SessionFactory
+from sqlserver_emulator.tds import tokens
+from sqlserver_emulator.tds.login import FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
+from sqlserver_emulator.tds.packets import DEFAULT_PACKET_BYTES, PacketType, negotiate_packet_bytes
+from sqlserver_emulator.tds.prelogin import Encryption, answer_encryption, build_prelogin_answer, parse_prelogin
+from sqlserver_emulator.tds.reading import ProtocolError
+from sqlserver_emulator.tds.tokens import DoneStatus, DoneToken, EnvironmentChange
+
+_LOG = logging.getLogger(__name__)
+_CANNOT_OPEN_DATABASE = 4060
+_LOGIN_FAILED = 18456
+_TOO_MANY_CONNECTIONS = 17809
+INTERNAL_ERROR = 50000
+
+
+@dataclass(frozen=True, slots=True)
+class TlsContexts:
+    tunnel: ssl.SSLContext
+    strict: ssl.SSLContext
+
+    @classmethod
+    def load(cls, files: CertificateFiles) -> TlsContexts:
+        return cls(tunnel_context(files), strict_context(files))
+
+
+def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Capacity) -> Channel | None:
+    """Agree on encryption. None: the client left without a word."""
+    stalled_seconds = capacity.limits.stalled_seconds
+    transport = Transport(connection, stalled_seconds)
+    first_byte = transport.first_byte()
+    if first_byte == TLS_RECORD:
+        strict = TlsTransport(connection, contexts.strict, stalled_seconds)
+        strict.handshake()
+        channel = Channel(strict, capacity)
+        return channel if _answer_prelogin(channel) is not None else None
+    channel = Channel(transport, capacity)
+    if first_byte == PacketType.LOGIN:  # TDS 7.0 knows no PRELOGIN
+        return channel
+    encryption = _answer_prelogin(channel)
+    if encryption is None:
+        return None
+    if encryption is Encryption.ON:
+        tunnel = TlsTransport(connection, contexts.tunnel, stalled_seconds)
+        tunnel.handshake_in_packets(channel.take_read_ahead())
+        channel.transport = tunnel
+    return channel
+
+
+def _answer_prelogin(channel: Channel) -> Encryption | None:
+    message = channel.read_message()
+    if message is None:
+        return None
+    if message.type is not PacketType.PRELOGIN:
+        raise ProtocolError(f"the first message is {message.type.name}, not PRELOGIN")
+    request = parse_prelogin(message.payload)
+    channel.send_message(PacketType.RESPONSE, build_prelogin_answer(request))
+    return answer_encryption(request.encryption)
+
+
+def log_in(channel: Channel, factory: SessionFactory, capacity: Capacity) -> Session | None:
+    """Check the login and open its session. None: refused (the client has been told), or the client left.
+
+    A session counts in ``capacity.sessions`` until the caller gives it back.
+    """
+    message = channel.read_message()
+    if message is None:
+        return None
+    if message.type is not PacketType.LOGIN:
+        raise ProtocolError(f"message {message.type.name} where LOGIN7 was expected")
+    login = parse_login(message.payload)
+    if not capacity.sessions.take(1):
+        error = _too_many_sessions(capacity)
+        _LOG.warning("login of %r refused: %s", login.user, error)
+        _send_refusal(channel, login, error)
+        return None
+    session: Session | None = None
+    try:
+        session = _open_session(channel, factory, login)
+    finally:
+        if session is None:
+            capacity.sessions.give_back(1)
+    if session is not None:
+        channel.largest_message_bytes = capacity.limits.message_bytes
+    return session
+
+
+def _too_many_sessions(capacity: Capacity) -> SqlServerError:
+    text = (
+        f"Could not connect because the maximum number of '{capacity.limits.sessions}' user connections has already "
+        "been reached. The connection has been closed."
+    )
+    return SqlServerError(_TOO_MANY_CONNECTIONS, text, severity=20)
+
+
+def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Session | None:
+    try:
+        _refuse_unsupported(login)
+        session = factory.open_session(
+            login=login.user, password=login.password, database=login.database, application=login.application
+        )
+    except SqlServerError as error:
+        _LOG.info("login of %r refused: %s", login.user, error)
+        _send_refusal(channel, login, error)
+        return None
+    except Exception as error:
+        # A bug, or an engine that cannot take another session: the client learns more than "connection closed".
+        text = f"Internal error of sqlserver_emulator ({type(error).__name__}) while logging in."
+        _send_refusal(channel, login, SqlServerError(INTERNAL_ERROR, text, severity=20))
+        raise
+    try:
+        _send_acceptance(channel, login, session)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _refuse_unsupported(login: Login) -> None:
+    if login.integrated_security:
+        raise NotSupportedByEmulatorError("Windows (integrated) authentication")
+    if FEATURE_FEDERATED in login.feature_ids:
+        raise NotSupportedByEmulatorError("Microsoft Entra (federated) authentication")
+    if login.changes_password:
+        raise NotSupportedByEmulatorError("changing a password while logging in")
+
+
+def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None:
+    channel.write(tokens.error(error))
+    if error.number == _CANNOT_OPEN_DATABASE:
+        # The real server sends both, in this order.
+        failed = SqlServerError(_LOGIN_FAILED, f"Login failed for user '{login.user}'.", severity=14)
+        channel.write(tokens.error(failed))
+    channel.write(tokens.done(DoneToken.DONE, DoneStatus.ERROR, Command.NONE.value))
+    channel.end_message()
+
+
+def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
+    packet_bytes = negotiate_packet_bytes(login.packet_bytes, tls=channel.transport.encrypted)
+    database = session.database
+    for token in (
+        tokens.text_change(EnvironmentChange.DATABASE, database, "master"),
+        tokens.info(Info(5701, f"Changed database context to '{database}'.", state=2)),
+        tokens.collation_change(),
+        tokens.text_change(EnvironmentChange.LANGUAGE, tokens.LANGUAGE),
+        tokens.info(Info(5703, f"Changed language setting to {tokens.LANGUAGE}.")),
+        tokens.login_acknowledgement(),
+        tokens.text_change(EnvironmentChange.PACKET_SIZE, str(packet_bytes), str(DEFAULT_PACKET_BYTES)),
+        tokens.feature_acknowledgement(utf8=True) if FEATURE_UTF8 in login.feature_ids else b"",
+        tokens.done(DoneToken.DONE, DoneStatus.FINAL, Command.NONE.value),
+    ):
+        channel.write(token)
+    channel.end_message()
+    channel.set_packet_bytes(packet_bytes, session.session_id)

@@ -1,0 +1,152 @@
+"""Arguments to parameters: positional first, then named, defaults, OUTPUT; the errors of a call that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlserver_emulator.contract import REQUIRED, Parameter
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.statements import ParameterDeclaration
+from sqlserver_emulator.tsql.faults import CallError
+from sqlserver_emulator.types import TsqlType
+
+Convert = Callable[[object, TsqlType], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter as declared. ``name`` lower-case with @; ``shown`` as declared, for messages."""
+
+    name: str
+    shown: str
+    type: TsqlType
+    default: object = REQUIRED
+    output: bool = False
+    columns: str = ""
+    """Of a table type, in parentheses."""
+
+    @classmethod
+    def of_system(cls, parameter: Parameter) -> Formal:
+        return cls(parameter.name.lower(), parameter.name, parameter.type, parameter.default, parameter.output)
+
+    @classmethod
+    def of_user(cls, parameter: ParameterDeclaration) -> Formal:
+        default = REQUIRED if parameter.default is None else parameter.default.value
+        return cls(parameter.name, parameter.shown or parameter.name, parameter.type, default, parameter.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``values`` by lower-case name, converted. ``outputs``: (argument index, formal) of each OUTPUT argument."""
+
+    formals: tuple[Formal, ...]
+    values: dict[str, object]
+    outputs: tuple[tuple[int, Formal], ...]
+
+
+def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument], convert: Convert) -> Bound:
+    """Raises 201, 8143, 8144, 8145, 8146, 8162, or what a conversion raises, as 8114 where it is about the value."""
+    given = given_to(procedure, formals, arguments)
+    values: dict[str, object] = {}
+    outputs: list[tuple[int, Formal]] = []
+    for formal in formals:
+        index = given.get(formal.name)
+        argument = None if index is None else arguments[index]
+        if index is None or argument is None or argument.default:
+            values[formal.name] = _default(procedure, formal, convert)
+            continue
+        if argument.output:
+            if not formal.output:
+                raise _not_output(formal)
+            outputs.append((index, formal))
+        if "." in argument.type.name or argument.type.name == "table" or formal.columns:
+            values[formal.name] = _passed_table(argument, formal)
+        else:
+            values[formal.name] = _converted(argument, formal.type, convert)
+    return Bound(tuple(formals), values, tuple(outputs))
+
+
+def given_to(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
+    """The index of the argument for each parameter that has one, by lower-case name. Raises 8143 to 8146."""
+    if arguments and not formals:
+        message = f"Procedure {procedure} has no parameters and arguments were supplied."
+        raise SqlServerError(8146, message, state=2, procedure=procedure)
+    given: dict[str, int] = {}
+    names = {formal.name for formal in formals}
+    for index, argument in enumerate(arguments):
+        if argument.name:
+            name = argument.name.lower()
+            if name not in names:
+                message = f"{argument.name} is not a parameter for procedure {procedure}."
+                raise SqlServerError(8145, message, procedure=procedure)
+        elif index >= len(formals):
+            message = f"Procedure or function {procedure} has too many arguments specified."
+            raise SqlServerError(8144, message, state=2, procedure=procedure)
+        else:
+            name = formals[index].name
+        if name in given:
+            raise SqlServerError(8143, f"Parameter '{argument.name}' was supplied multiple times.")
+        given[name] = index
+    return given
+
+
+def _default(procedure: str, formal: Formal, convert: Convert) -> object:
+    if formal.default is REQUIRED:
+        message = f"Procedure or function '{procedure}' expects parameter '{formal.shown}', which was not supplied."
+        raise SqlServerError(201, message, state=4, procedure=procedure)
+    return None if formal.default is None else convert(formal.default, formal.type)
+
+
+def _not_output(formal: Formal) -> SqlServerError:
+    message = (
+        f'The formal parameter "{formal.shown}" was not declared as an OUTPUT parameter, but the actual parameter '
+        "passed in requested output."
+    )
+    return SqlServerError(8162, message, state=2)
+
+
+def _passed_table(argument: RpcArgument, formal: Formal) -> object:
+    if argument.type != formal.type:
+        given, wanted = (type.name.rpartition(".")[2] for type in (argument.type, formal.type))
+        raise CallError(206, f"Operand type clash: {given} is incompatible with {wanted}", state=2)
+    return argument.value
+
+
+_CONVERSION_ERRORS = frozenset({241, 244, 245, 248, 8114, 8169})
+
+
+def _converted(argument: RpcArgument, to: TsqlType, convert: Convert) -> object:
+    """Parameters are converted under error 8114 of their own, which ends the statement and not the batch."""
+    if argument.value is None or (argument.type == to and not to.length):
+        return argument.value
+    try:
+        return convert(argument.value, to)
+    except SqlServerError as error:
+        if error.number not in _CONVERSION_ERRORS:
+            raise
+        message = f"Error converting data type {argument.type.name} to {to.name}."
+        raise CallError(8114, message, state=5) from error
+
+
+_OTHER_NAMES = {"@statement": "@stmt", "@parameters": "@params"}
+"""sp_executesql's own names, which tedious uses, for the documented ones."""
+
+
+def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[list[RpcArgument | None], int]:
+    """The arguments of a procedure that forwards the rest: by name or position for ``names``; how many there were."""
+    found: list[RpcArgument | None] = [None] * len(names)
+    taken = 0
+    for position, argument in enumerate(arguments[: len(names)]):
+        name = argument.name.lower()
+        name = _OTHER_NAMES.get(name, name)
+        if name and name not in names:
+            break
+        found[names.index(name) if name else position] = argument
+        taken += 1
+    return found, taken
+
+
+def formals_of(parameters: Iterable[ParameterDeclaration]) -> tuple[Formal, ...]:
+    return tuple(Formal.of_user(parameter) for parameter in parameters)

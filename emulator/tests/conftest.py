@@ -1,0 +1,17 @@
+"""The emulator's tests: what the environment has to be before the first import of a client, and the shared servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_home import choose_airflow_home
+from emulator_process import choose_odbc_provider
+from without_java import hide_java
+
+hide_java()
+choose_odbc_provider()
+choose_airflow_home()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("emulator_plugin")

@@ -1,0 +1,63 @@
+"""What the server says to statements that it does not take, and the limits of names and strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_client import SqlClient
+
+
+@pytest.mark.parametrize("batch", ["SELECT FROM t", "SELECT DISTINCT FROM t WHERE a = 1"])
+def test_syntax_error_near_a_reserved_word_names_the_keyword(client: SqlClient, batch: str) -> None:
+    number, message = client.error(batch)
+    assert number == 156
+    assert "Incorrect syntax near the keyword '" in message
+
+
+@pytest.mark.parametrize("name", ["{0}", "[{0}]", '"{0}"', "#{0}"])
+def test_name_of_more_than_128_characters_is_refused(client: SqlClient, name: str) -> None:
+    number, message = client.error(f"CREATE TABLE {name.format('n' * 129)} (a int)")
+    assert number == 103
+    assert "is too long. Maximum length is 128." in message
+
+
+def test_name_of_128_characters_is_taken(client: SqlClient) -> None:
+    name = "n" * 126
+    client.run(f"CREATE TABLE [{name}]]x] (a int) DROP TABLE [{name}]]x]")
+    assert len(f"@{name}x") == 128
+    assert client.value(f"DECLARE @{name}x int = 1 SELECT @{name}x") == 1
+
+
+def test_reconfigure_with_override_is_taken(client: SqlClient) -> None:
+    assert client.rows("RECONFIGURE WITH OVERRIDE SELECT 1") == [(1,)]
+    assert client.rows("RECONFIGURE; RECONFIGURE WITH OVERRIDE; SELECT 2") == [(2,)]
+
+
+def test_strings_end_at_8000_characters(client: SqlClient) -> None:
+    assert client.rows("SELECT DATALENGTH(SPACE(2147483647)), SPACE(-1)") == [(8000, None)]
+    assert client.value("SELECT LEN(REPLICATE('abc', 2147483647))") == 8000
+    assert client.value("SELECT LEN(REPLICATE(N'abc', 2147483647))") == 4000
+    assert client.value("SELECT LEN(REPLICATE(CAST('abc' AS varchar(max)), 10000))") == 30000
+
+
+@pytest.mark.parametrize("order", ["name", "1", "UPPER(name)"])
+def test_order_by_another_collation_is_refused_by_name(client: SqlClient, order: str) -> None:
+    query = f"SELECT name FROM sys.objects ORDER BY {order} COLLATE {{}}"
+    number, message = client.error(query.format("Latin1_General_CI_AS"))
+    assert (number, "COLLATE Latin1_General_CI_AS" in message) == (49999, True)
+    if order != "1":
+        client.run(query.format("Latin1_General_BIN2"))
+
+
+def test_bulk_load_goes_past_an_instead_of_trigger(client: SqlClient) -> None:
+    client.script("""
+        CREATE TABLE loaded (a int)
+        CREATE TABLE instead (a int)
+        GO
+        CREATE TRIGGER load_instead ON loaded INSTEAD OF INSERT AS INSERT instead SELECT a FROM inserted""")
+    client.connection.bulk_copy("loaded", [(1,), (2,)])
+    assert client.rows("SELECT a FROM loaded ORDER BY a") == [(1,), (2,)]
+    assert client.rows("SELECT a FROM instead") == []
+    client.run("INSERT loaded VALUES (3)")
+    assert client.rows("SELECT a FROM loaded ORDER BY a") == [(1,), (2,)]
+    assert client.rows("SELECT a FROM instead") == [(3,)]

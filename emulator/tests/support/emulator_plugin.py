@@ -1,0 +1,51 @@
+"""Servers that many tests share, and what every run of tests needs. The ``conftest.py`` of a test folder loads it.
+
+A plugin, so that one run of several folders has one emulator.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator_process import Emulator, running_emulator
+from server_folders import server_folder
+
+
+def pytest_configure() -> None:
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: the garbage collector need not look through all of it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """What py4j says of a JVM that is gone has no stream to go to any more: the tests have ended."""
+    logging.raiseExceptions = False
+
+
+@pytest.fixture(scope="session")
+def open_dir() -> Iterator[Path]:
+    """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket."""
+    with server_folder("sqlserver-emulator-") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def emulator_dir(open_dir: Path) -> Path:
+    """The data folder of ``emulator``."""
+    return open_dir / "emulator"
+
+
+@pytest.fixture(scope="session")
+def emulator(emulator_dir: Path) -> Iterator[Emulator]:
+    """A running emulator with the database Test, its capture job scanning ten times a second."""
+    with running_emulator(emulator_dir, "--capture-interval", "0.1") as running:
+        yield running

@@ -1,0 +1,18 @@
+"""A PostgreSQL that runs what the translator makes, without the rest of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedded_postgres import EmbeddedPostgres
+
+_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(scope="session")
+def postgres(open_dir: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(open_dir / "translate", settings=_FAST) as server:
+        yield server
