@@ -161,7 +161,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     source = source_connection(stack, database)
     bounds = (interval.after_lsn.value, interval.to_lsn.value)
     drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
-    columns = value_columns(table.instance.table, table.temporal)
+    columns = value_columns(table.feed.table, table.temporal)
     warehouse = warehouse_connection(stack)
     reader = CdcReader(table, source)
     batches = [staging_batch(batch, columns, 0) for batch in collapse_changes(reader.read(interval), reader.shape)]

@@ -171,7 +171,7 @@ def test_a_dropped_column_keeps_its_old_values_in_the_target(
     shop = Shop(database, ledger)
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 100, discount=5), Row(2, INSERT, 10, 200, discount=7)])
     left = tuple(column for column in COLUMNS if column.name != "Disc%")
-    plan = shop.begin(replace(changes(10, 20), instance=instance(left)), 20)
+    plan = shop.begin(replace(changes(10, 20), feed=instance(left)), 20)
     staged = Row(1, UPDATE, 15, 111).staged()
     del staged["Disc%"]
     with psycopg.connect(database.conninfo()) as session:

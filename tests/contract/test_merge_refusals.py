@@ -58,7 +58,7 @@ def test_not_null_that_somebody_put_on_a_column_is_named_and_no_row_is_shown(sho
 
 def _null_key(shop: Shop, op: int, *, nullable: bool) -> None:
     columns = (replace(COLUMNS[0], nullable=nullable), *COLUMNS[1:])
-    plan = shop.begin(replace(changes(10, 20), instance=instance(columns)), 20)
+    plan = shop.begin(replace(changes(10, 20), feed=instance(columns)), 20)
     shop.stage(plan, [Row(2, INSERT, 11, 2), Row(3, op, 12, 3)])
     _change(shop, f'UPDATE {quote_table(staging_table(plan, 0))} SET "Id" = NULL WHERE "Id" = 3')
     counts = shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2)})[ORDERS]
@@ -81,7 +81,7 @@ def test_null_in_a_key_that_has_none_is_told_by_its_column(shop: Shop) -> None:
 
 def _wider() -> TablePlan:
     columns = (COLUMNS[0], replace(COLUMNS[1], precision=20), *COLUMNS[2:])
-    return replace(changes(10, 20), instance=instance(columns))
+    return replace(changes(10, 20), feed=instance(columns))
 
 
 def test_view_on_a_column_that_must_be_widened_is_named(shop: Shop) -> None:

@@ -153,7 +153,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     histories = [random_history(number, seed=number) for number in range(HISTORIES)]
     changes = change_batch([change for history in histories for change in history.changes])
     pieces = [changes.slice(first, 500) for first in range(0, changes.num_rows, 500)]
-    packed = [batch for piece in pieces for batch in pack([piece], plan.instance.table.key, lambda rows: rows)]
+    packed = [batch for piece in pieces for batch in pack([piece], plan.feed.table.key, lambda rows: rows)]
     frame = spark.createDataFrame(
         [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
     ).repartition(5)

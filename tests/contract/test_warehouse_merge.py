@@ -342,7 +342,7 @@ def test_target_is_widened_and_given_new_columns(shop: Shop) -> None:
         *instance().table.columns[3:],
         SourceColumn("Extra", "nvarchar", 6, 20),
     )
-    shop.run(replace(changes(10, 20), instance=instance(columns)), 20, [])
+    shop.run(replace(changes(10, 20), feed=instance(columns)), 20, [])
     types = shop.rows(
         "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute"
         " WHERE attrelid = 'shop.orders'::regclass AND attnum > 0"

@@ -43,7 +43,7 @@ def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SP
         InstanceIdentity("dbo_Histories", 1, datetime(2026, 1, 1)), HISTORIES, START_LSN, True, has_command_id
     )
     return TablePlan(
-        source=HISTORIES.name, target=TableName("t", "histories"), kind=LoadKind.CHANGES, instance=instance,
+        source=HISTORIES.name, target=TableName("t", "histories"), kind=LoadKind.CHANGES, feed=instance,
         interval=Interval(START_LSN, TO_LSN), watermark=START_LSN, deletes=Deletes.SOFT, net=net,
         temporal=TemporalPolicy.TRUNCATE,
     )  # fmt: skip

@@ -131,7 +131,7 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
 
 def _unmerged_rows(table: TablePlan) -> str:
     """Staged rows that the target does not show. A staged delete needs no row: there may never have been one."""
-    key = table.instance.table.key
+    key = table.feed.table.key
     on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
     missing = f"target.{quote(key[0])} IS NULL"
     older = f"target.{quote(LSN_COLUMN)} < staged.{quote(LSN_COLUMN)}"
@@ -147,7 +147,7 @@ def _unless_deleted_later(table: TablePlan) -> str:
     """With hard deletes a row may rightly be missing: a later delete has taken it and left a tombstone."""
     if table.deletes is not Deletes.HARD:
         return ""
-    key = _list("staged", table.instance.table.key)
+    key = _list("staged", table.feed.table.key)
     return (
         f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "
         f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
@@ -158,13 +158,13 @@ def _unless_deleted_later(table: TablePlan) -> str:
 
 
 def _staged_duplicate(table: TablePlan, staged: TableName) -> str:
-    key = table.instance.table.key
+    key = table.feed.table.key
     same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
     return f"SELECT 1 FROM {quote_table(staged)} AS staged WHERE {same_key}"
 
 
 def _key_checks(table: TablePlan) -> list[Check]:
-    key = table.instance.table.key
+    key = table.feed.table.key
     checks = [Check("key_not_null", NotNull(column), f"key column {column} is never NULL") for column in key]
     return [*checks, Check("key_unique", Unique(key), f"no two rows share the key ({', '.join(key)})")]
 
@@ -174,7 +174,7 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
         Check(
             rule.name,
             NoRows(
-                f"SELECT {_list('', table.instance.table.key)} FROM {BATCH} "
+                f"SELECT {_list('', table.feed.table.key)} FROM {BATCH} "
                 f"WHERE {quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
                 f"AND ({_condition(table, rule)}) IS FALSE"
             ),
@@ -187,7 +187,7 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
 
 
 def _condition(table: TablePlan, rule: Rule) -> str:
-    columns = [column.name for column in table.instance.table.stored_columns]
+    columns = [column.name for column in table.feed.table.stored_columns]
     try:
         return str(bind_rule(rule.sql, columns).sql(dialect=DIALECT))
     except ValueError as error:
@@ -199,7 +199,7 @@ def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: floa
     return Check(
         "fresh",
         NoRows(
-            f"SELECT {_list('loaded', table.instance.table.key)} FROM (SELECT * FROM {BATCH}) AS loaded "
+            f"SELECT {_list('loaded', table.feed.table.key)} FROM (SELECT * FROM {BATCH}) AS loaded "
             f"JOIN {LEDGER_SCHEMA}.windows AS opened ON opened.window_id = loaded.{quote(WINDOW_COLUMN)} "
             f"WHERE opened.window_id = {plan.window_id} "
             f"AND loaded.{quote(LOADED_AT_COLUMN)} > opened.opened_at + interval '{freshness_seconds:.0f} seconds'"

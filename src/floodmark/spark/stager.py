@@ -74,7 +74,7 @@ class SparkStager:
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
-        for line in list_losses(table.instance.table, table.temporal):
+        for line in list_losses(table.feed.table, table.temporal):
             _LOG.info("%s: %s", table.source, line)
         return StageWriter(self._reader(plan, index).shape, table.kind, table.net, plan.to_lsn, sink)
 

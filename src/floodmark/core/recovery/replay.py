@@ -118,8 +118,8 @@ def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
             return next(said, f"{table.source}: it does not belong to the pipeline any more.")
         if load is not None and load.window_id > window.window_id:
             return f"{table.source}: the whole table was read since, at {load}."
-        if planned.instance.identity != table.instance.identity:
-            return f"{table.source}: it is read from capture instance {planned.instance.identity.name} now."
+        if planned.feed.identity != table.feed.identity:
+            return f"{table.source}: it is read from capture instance {planned.feed.identity.name} now."
         if not _covers(planned.interval, table.interval):
             return f"{table.source}: of {table.interval} only {planned.interval} can be replayed now."
     return None

@@ -25,11 +25,11 @@ from floodmark.core.errors import (
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import explain_rewind
 from floodmark.core.source.liveness import Evidence
 from floodmark.core.source.scripts import literal
 from floodmark.core.source.snapshot import (
-    CaptureInstance,
     InstanceIdentity,
     SourceSnapshot,
     TableSnapshot,
@@ -73,7 +73,7 @@ def classify(
 
 
 def classify_read(
-    table_snapshot: TableSnapshot, snapshot: SourceSnapshot, instance: CaptureInstance, after_lsn: Lsn, *,
+    table_snapshot: TableSnapshot, snapshot: SourceSnapshot, instance: Feed, after_lsn: Lsn, *,
     to_lsn: Lsn | None = None, to_lsn_at: datetime | None = None, pipeline: str = "PIPELINE",
 ) -> Validity:  # fmt: skip
     """Whether what was just read after ``after_lsn`` from ``instance`` was still all there when the read ended.

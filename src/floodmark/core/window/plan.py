@@ -10,7 +10,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import CaptureInstance
+from floodmark.core.source.feed import Feed
 from floodmark.core.window.lane import is_replay_lane
 
 
@@ -33,55 +33,52 @@ class WindowState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What one table does in the window.
-
-    interval None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``.
-    watermark: the expected one, for compare-and-set; None before the first load.
-    instance.table.key: the key to merge by, be it the server's or the declared one.
-    partitions: into how many statements a window is cut, 0 to let the reader choose.
-    quiet: the change table was seen to hold nothing in the interval, so that nothing needs to be read.
-    first_load_parallel_reads: how many chunks of a first load are read from the source at a time.
-    is_reload: a first load over a target that has rows; those that the source has no more are swept after the merge.
-    where: a condition in T-SQL; only rows for which it is true are loaded, nothing is swept, no watermark moves.
-    """
+    """What one table does in the window."""
 
     source: TableName
     target: TableName
     kind: LoadKind
-    instance: CaptureInstance
+    feed: Feed
+    """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
     interval: Interval | None
+    """None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``."""
     watermark: Lsn | None
+    """The expected one, for compare-and-set; None before the first load."""
     deletes: Deletes
     net: NetSource
     temporal: TemporalPolicy
     rules: tuple[Rule, ...] = ()
     partitions: int = 0
+    """How many statements a window is cut into, 0 to let the reader choose."""
     first_load_chunk_rows: int = 500_000
     quiet: bool = False
+    """Whether the change table held nothing in the interval, so that nothing needs to be read."""
     first_load_parallel_reads: int = 4
+    """How many chunks of a first load are read from the source at a time."""
     is_reload: bool = False
+    """A first load over a target that has rows: those that the source no longer has are swept after the merge."""
     where: str = ""
+    """A condition in T-SQL: only rows for which it is true are loaded, nothing is swept, no watermark moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """One window of one pipeline. ``window_id`` is given by the ledger and grows.
-
-    attempt: how many loads of the window have begun; a load works on the plan that ``Ledger.begin_load`` returned.
-    lane: see ``core.lane``; "" is the main one. to_lsn_at: commit time of to_lsn, local time of the source; None where
-    nobody asked.
-    """
+    """One window of one pipeline."""
 
     window_id: int
+    """Given by the ledger; it grows."""
     pipeline: str
     to_lsn: Lsn
     tables: tuple[TablePlan, ...]
     attempt: int = 0
+    """How many loads of the window have begun. A load works on the plan that ``Loads.begin_load`` returned."""
     lane: str = ""
+    """See ``core.window.lane``; "" is the main one."""
     to_lsn_at: datetime | None = None
+    """The commit time of to_lsn, local time of the source; None where it was not asked for."""
 
     def moves_watermark(self, table: TablePlan) -> bool:
-        """Whether the table's watermark stands at ``to_lsn`` when the window has been published."""
+        """Return whether the table's watermark is ``to_lsn`` when the window has been published."""
         return not is_replay_lane(self.lane) and not table.where
 
 

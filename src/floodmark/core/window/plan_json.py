@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.feed import Feed
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
@@ -53,7 +55,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "source": _name_to_json(table.source),
         "target": _name_to_json(table.target),
         "kind": table.kind.value,
-        "instance": _instance_to_json(table.instance),
+        "instance": _feed_to_json(table.feed),
         "after_lsn": str(table.interval.after_lsn) if table.interval else None,
         "to_lsn": str(table.interval.to_lsn) if table.interval else None,
         "watermark": str(table.watermark) if table.watermark else None,
@@ -76,7 +78,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         source=_name_from_json(document["source"]),
         target=_name_from_json(document["target"]),
         kind=LoadKind(document["kind"]),
-        instance=_instance_from_json(document["instance"]),
+        feed=_instance_from_json(document["instance"]),
         interval=Interval(Lsn.parse(after), Lsn.parse(to)) if after else None,
         watermark=Lsn.parse(document["watermark"]) if document["watermark"] else None,
         deletes=Deletes(document["deletes"]),
@@ -106,6 +108,12 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
         "supports_net_changes": instance.supports_net_changes,
         "has_command_id": instance.has_command_id,
     }
+
+
+def _feed_to_json(feed: Feed) -> dict[str, Any]:
+    if not isinstance(feed, CaptureInstance):
+        raise FloodmarkBugError(str(feed.table.name), f"a plan cannot keep a feed of type {type(feed).__name__}.")
+    return _instance_to_json(feed)
 
 
 def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:

@@ -13,6 +13,7 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.feed import Feed
 from floodmark.core.source.snapshot import (
     CaptureInstance,
     InstanceIdentity,
@@ -122,7 +123,7 @@ def decide(
         return Skip(_reason(validities))
     if all(table.quiet for table in chosen):
         watermarks = {table.source: table.watermark for table in chosen if table.watermark}
-        instances = {table.source: table.instance.identity for table in chosen}
+        instances = {table.source: table.feed.identity for table in chosen}
         return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks, instances)
     return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen))
 
@@ -141,7 +142,7 @@ def plan_table(
         source=settings.source,
         target=settings.target,
         kind=LoadKind.CHANGES if watermark else LoadKind.FIRST_LOAD,
-        instance=instance,
+        feed=instance,
         interval=Interval(watermark, snapshot.max_lsn) if watermark else None,
         watermark=watermark,
         deletes=settings.deletes,
@@ -183,15 +184,15 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
         return False
     table_snapshots = {table_snapshot.table: table_snapshot.instance for table_snapshot in snapshot.tables}
     instance = table_snapshots.get(table.source)
-    if instance is None or instance.identity != table.instance.identity:
+    if instance is None or instance.identity != table.feed.identity:
         return False
     declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
-    if declared is not None and with_key(declared, instance).table.key != table.instance.table.key:
+    if declared is not None and with_key(declared, instance).table.key != table.feed.table.key:
         return True
-    return _typed(instance) != _typed(table.instance)
+    return _typed(instance) != _typed(table.feed)
 
 
-def _typed(instance: CaptureInstance) -> list[tuple[str, str]]:
+def _typed(instance: Feed) -> list[tuple[str, str]]:
     return [(column.name, column.declared_type) for column in instance.table.columns]
 
 

@@ -226,7 +226,7 @@ def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -
             str(table.source), f"its target was {known} and is now {table.target}.",
             "A table that has been loaded stays where it is; rename it back, or start it as a new one.",
         )  # fmt: skip
-    _refuse_left_instance(session, pipeline, table.source, table.instance.identity)
+    _refuse_left_instance(session, pipeline, table.source, table.feed.identity)
 
 
 def _refuse_left_instance(
@@ -285,7 +285,7 @@ def _finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePla
 
 
 def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
-    identity = table.instance.identity
+    identity = table.feed.identity
     moved = session.execute(
         read_sql("advance_table"),
         {

@@ -56,7 +56,7 @@ class Merge:
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
     """The merge of table ``index`` of the plan."""
     table = plan.tables[index]
-    source = table.instance.table
+    source = table.feed.table
     return Merge(
         target=table.target,
         staging=staging_table(plan, index),

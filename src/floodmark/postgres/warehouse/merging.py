@@ -38,7 +38,7 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> 
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """What a key that can be NULL must fulfil: nothing can be merged by NULL, so such rows go to quarantine."""
-    table = planned.instance.table
+    table = planned.feed.table
     nullable = [name for name in table.key if table.column(name).nullable]
     condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
     return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
@@ -75,7 +75,7 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
 
 def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> FloodmarkError:
     column = error.diag.column_name or "of the key"
-    if column in planned.instance.table.key:
+    if column in planned.feed.table.key:
         return DataQualityError(
             str(planned.source), f"column {column} of its key is NULL in rows of the window.",
             "Nothing was merged: rows are merged by their key. Fill the column at the source, and load the table anew.",

@@ -99,7 +99,7 @@ def copy_part(
     session: ArrowSession, table: TablePlan, staging: TableName, part: int, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Send the rows of a part to a staging table. Return their number."""
-    columns = value_columns(table.instance.table, table.temporal)
+    columns = value_columns(table.feed.table, table.temporal)
     numbered = (staging_batch(batch, columns, part) for batch in batches)
     return session.copy(staging, staging_schema(table, columns), numbered)
 
@@ -107,7 +107,7 @@ def copy_part(
 def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
     """Return what COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
-    keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.instance.table)]
+    keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.feed.table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
 
 

@@ -32,7 +32,7 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         LSN_COLUMN: OWN_TYPES[LSN_COLUMN],
         OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
         PART_COLUMN: "integer",
-        **{keep_column(name): "boolean" for name in lob_columns(table.instance.table)},
+        **{keep_column(name): "boolean" for name in lob_columns(table.feed.table)},
     }
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
     made = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"

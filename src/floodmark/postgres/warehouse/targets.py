@@ -97,7 +97,7 @@ def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name
 
 def column_types(table: TablePlan) -> dict[str, str]:
     """The source's columns with their PostgreSQL types. Raises ConfigError for one that PostgreSQL cannot have."""
-    source = table.instance.table
+    source = table.feed.table
     types = {}
     for column in source.stored_columns:
         if why := why_not_named(column.name):
@@ -110,7 +110,7 @@ def create_target(table: TablePlan) -> str:
     """The CREATE TABLE statement."""
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
     columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
-    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.instance.table.key)})")
+    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.feed.table.key)})")
     return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + "\n)"
 
 
@@ -132,11 +132,11 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, Targ
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _in_the_way(table, name, f"is not there as {OWN_TYPES[name]}, so Floodmark did not make the table")
     key = {name for name, column in found.items() if column.in_key}
-    if key != set(table.instance.table.key):
+    if key != set(table.feed.table.key):
         raise _in_the_way(
-            table, ", ".join(sorted(key ^ set(table.instance.table.key))),
+            table, ", ".join(sorted(key ^ set(table.feed.table.key))),
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
-            f"the source's ({', '.join(sorted(table.instance.table.key))})",
+            f"the source's ({', '.join(sorted(table.feed.table.key))})",
         )  # fmt: skip
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:

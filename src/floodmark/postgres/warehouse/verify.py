@@ -36,7 +36,7 @@ class PostgresRowComparer:
     def compare_rows(
         self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
     ) -> TableVerification:
-        columns = value_columns(table.instance.table, table.temporal)
+        columns = value_columns(table.feed.table, table.temporal)
         schema = pa.schema([(column.name, staging_type(column.type)) for column in columns])
         rows = (
             pa.RecordBatch.from_arrays(
@@ -88,7 +88,7 @@ def _create_source_rows(table: TablePlan) -> str:
 
 def _create_differences(table: TablePlan) -> str:
     """One row per key that is missing, extra or different. NULL equals NULL."""
-    source = table.instance.table
+    source = table.feed.table
     names = [column.name for column in source.stored_columns]
     values = [name for name in names if name not in source.key]
     same_key = " AND ".join(f"s.{quote(name)} = t.{quote(name)}" for name in source.key)

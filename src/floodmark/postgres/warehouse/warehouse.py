@@ -91,7 +91,7 @@ class PostgresWarehouse:
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         table = plan.tables[index]
         with open_transaction(self._at, str(table.source)) as session:
-            return drop_duplicates(session, staging_table(plan, index), table.instance.table.key)
+            return drop_duplicates(session, staging_table(plan, index), table.feed.table.key)
 
     def merge_window(
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None

@@ -23,6 +23,7 @@ from floodmark.core.window.plan import TablePlan
 from floodmark.sources.cdc import statements
 from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
 from floodmark.sources.cdc.columns import to_transport
+from floodmark.sources.cdc.feed import instance_of
 from floodmark.sources.cdc.server_net import require_server_net
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
@@ -55,7 +56,7 @@ class CdcReader:
 
     @cached_property
     def shape(self) -> RowShape:
-        table = self.plan.instance.table
+        table = self.plan.feed.table
         return RowShape(
             key=table.key,
             own=tuple((name, statements.OWN_TYPES[name]) for name in statements.own_columns(self.plan)),
@@ -64,7 +65,7 @@ class CdcReader:
             position=statements.START_LSN,
             operation=statements.OPERATION,
             mask=statements.UPDATE_MASK,
-            remark="" if self.plan.instance.has_command_id else _NO_COMMAND_ID,
+            remark="" if instance_of(self.plan).has_command_id else _NO_COMMAND_ID,
         )
 
     def partitions(self, parts: int) -> Sequence[Interval]:

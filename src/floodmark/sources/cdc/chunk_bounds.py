@@ -22,7 +22,7 @@ def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Boun
     Raises ConfigError for a key that is NULL somewhere: NULL is beyond no bound, so that no chunk would have the row,
     and nothing could be merged by it. It has no limit but that of waiting for locks: the whole key is read in order.
     """
-    table = plan.instance.table
+    table = plan.feed.table
     if not table.key:
         return []
     with connect(source, subject=str(plan.source)) as session:
@@ -55,7 +55,7 @@ def _refuse_null_keys(session: SourceSession, plan: TablePlan) -> None:
     if found := {name: rows for name, rows in counts.items() if rows}:
         counted = ", ".join(f"{name} in {rows} row{'s' if rows > 1 else ''}" for name, rows in found.items())
         raise ConfigError(
-            str(plan.source), f"the declared key ({', '.join(plan.instance.table.key)}) is NULL: {counted}.",
+            str(plan.source), f"the declared key ({', '.join(plan.feed.table.key)}) is NULL: {counted}.",
             "Rows are merged by their key: declare columns that are never NULL, or fill them at the source.",
         )  # fmt: skip
 

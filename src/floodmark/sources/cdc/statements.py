@@ -14,6 +14,7 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.columns import select_expressions
+from floodmark.sources.cdc.feed import instance_of
 from floodmark.sources.sqlserver.tsql import change_table, net_changes_function, quote, quote_table
 
 START_LSN = "__$start_lsn"
@@ -36,7 +37,7 @@ OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION
 
 def order_columns(plan: TablePlan) -> tuple[str, ...]:
     """What orders the changes of a key. Without command ids the best there is: seqval is not an order by itself."""
-    if plan.instance.has_command_id:
+    if instance_of(plan).has_command_id:
         return (START_LSN, COMMAND_ID, SEQVAL, OPERATION)
     return (START_LSN, SEQVAL, OPERATION)
 
@@ -45,7 +46,7 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     """The columns of the change table itself that this plan reads; none for a first load."""
     if plan.kind is LoadKind.FIRST_LOAD:
         return ()
-    mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.instance.table.stored_columns) else ()
+    mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.feed.table.stored_columns) else ()
     if plan.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
     return (*order_columns(plan), *mask)
@@ -58,12 +59,12 @@ def select_changes(plan: TablePlan) -> str:
     primary key that changes comes as a delete and an insert, but not under trace flag 8207; and a key that is only
     declared the server does not know.
     """
-    moved = _has_new_key(plan.instance.table)
+    moved = _has_new_key(plan.feed.table)
     operation = quote(OPERATION)
     is_update = f"{operation} = {Operation.UPDATE.value}"
     kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
     return (
-        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.instance.identity.name)}"  # noqa: S608
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
         f" WHERE {quote(START_LSN)} > ? AND {quote(START_LSN)} <= ?"
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
     )
@@ -71,13 +72,13 @@ def select_changes(plan: TablePlan) -> str:
 
 def select_net_changes(plan: TablePlan) -> str:
     """Parameters: from_lsn and to_lsn (both included). With the mask, to tell a LOB that was left out from NULL."""
-    function = net_changes_function(plan.instance.identity.name)
+    function = net_changes_function(plan.feed.identity.name)
     return f"SELECT {_select_list(plan)} FROM {function}(?, ?, N'all with mask')"  # noqa: S608
 
 
 def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
     """A chunk of the table itself. Parameters: those of ``key_after`` and then those of ``key_up_to``, as asked for."""
-    table = plan.instance.table
+    table = plan.feed.table
     conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
     conditions += _where(plan)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -89,7 +90,7 @@ def select_chunk_bounds(plan: TablePlan) -> str:
 
     The last row of the table is never a bound: the last chunk is open.
     """
-    table = plan.instance.table
+    table = plan.feed.table
     key = [quote(name) for name in table.key]
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     return (
@@ -102,7 +103,7 @@ def select_chunk_bounds(plan: TablePlan) -> str:
 
 def nullable_key(plan: TablePlan) -> tuple[str, ...]:
     """The columns of the key that can be NULL: of a declared one, since no other has any."""
-    table = plan.instance.table
+    table = plan.feed.table
     return tuple(name for name in table.key if table.column(name).nullable)
 
 
@@ -112,12 +113,12 @@ def count_null_keys(plan: TablePlan) -> str:
     counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
     any_null = " OR ".join(f"{name} IS NULL" for name in names)
     where = " AND ".join([f"({any_null})", *_where(plan)])
-    return f"SELECT {counts} FROM {quote_table(plan.instance.table.name)} WHERE {where}"  # noqa: S608
+    return f"SELECT {counts} FROM {quote_table(plan.feed.table.name)} WHERE {where}"  # noqa: S608
 
 
 def select_double_key(plan: TablePlan) -> str:
     """A key that more than one row has, as a bound, and their number; no row where there is none."""
-    table = plan.instance.table
+    table = plan.feed.table
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     key = ", ".join(quote(name) for name in table.key)
     return (
@@ -128,7 +129,7 @@ def select_double_key(plan: TablePlan) -> str:
 
 def count_key(plan: TablePlan) -> str:
     """How many rows have a key. Parameters: the bound."""
-    table = plan.instance.table
+    table = plan.feed.table
     equal = [f"{quote(name)} = {_bound_parameter(table, name)}" for name in table.key]
     where = " AND ".join([*equal, *_where(plan)])
     return f"SELECT COUNT_BIG(*) FROM {quote_table(table.name)} WHERE {where}"  # noqa: S608
@@ -203,4 +204,4 @@ def _bound_expression(table: SourceTable, name: str) -> str:
 def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
     """operation: what stands in the place of the column of that name."""
     own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
-    return ", ".join([*own, *select_expressions(plan.instance.table, plan.temporal)])
+    return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])

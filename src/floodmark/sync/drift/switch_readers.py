@@ -130,7 +130,7 @@ class SwitchReaders:
             plan = self._plan(table, second, lost)
             there = self._check_target(settings, plan)
             where = filled_rows(left) if switched_away.is_filled else rows_to_fill(
-                switch, left, plan.instance.table.key, table.backfill, there=there,
+                switch, left, plan.feed.table.key, table.backfill, there=there,
                 has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
             )  # fmt: skip
             window_id = self.open_load(settings.name, table.source, where)

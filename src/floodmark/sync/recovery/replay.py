@@ -188,10 +188,10 @@ class Replay:
         """Change rows of each table. What cleanup took before they were counted is not mistaken for nothing."""
         if not plan.tables:
             return []
-        intervals = {table.instance.identity.name: table.interval for table in plan.tables if table.interval}
+        intervals = {table.feed.identity.name: table.interval for table in plan.tables if table.interval}
         counts = self._log.count_changes(intervals)
         verify_reads(WindowPlan(0, self._settings.name, plan.to_lsn, plan.tables), self._source)
-        counted = [(table, counts[table.instance.identity.name]) for table in plan.tables]
+        counted = [(table, counts[table.feed.identity.name]) for table in plan.tables]
         for table, rows in counted:
             _LOG.info("%s: %s change rows in %s.", table.source, rows, table.interval)
         return counted

@@ -104,7 +104,7 @@ def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:
     if found := stager.find_double_key(plan, index):
         key, rows = found
         raise ConfigError(
-            str(table.source), f"the declared key ({', '.join(table.instance.table.key)}) is not unique: "
+            str(table.source), f"the declared key ({', '.join(table.feed.table.key)}) is not unique: "
             f"{rows} rows have one and the same.",
             "Declare columns that tell every row from all others (key: [..] in pipelines.yaml).",
             f"({', '.join(map(str, key))})",

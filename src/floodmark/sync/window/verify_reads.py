@@ -22,12 +22,12 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
 
 def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
     """What the source says now of each table of the plan."""
-    pinned = {table.source: table.instance.identity.name for table in plan.tables}
+    pinned = {table.source: table.feed.identity.name for table in plan.tables}
     snapshot = source.read_snapshot(list(pinned), pinned, [plan.to_lsn] if plan.to_lsn_at else [])
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     validities = tuple(
         classify_read(
-            table_snapshots[table.source], snapshot, table.instance,
+            table_snapshots[table.source], snapshot, table.feed,
             table.interval.after_lsn if table.interval else plan.to_lsn,
             to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at, pipeline=plan.pipeline,
         )

@@ -5,15 +5,16 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import LSN_BYTES, Lsn
+from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=12)
 table_names = st.builds(TableName, names, names)
-lsns = st.binary(min_size=LSN_BYTES, max_size=LSN_BYTES).filter(any).map(Lsn)
+lsns = st.binary(min_size=POSITION_BYTES, max_size=POSITION_BYTES).filter(any).map(Lsn)
 intervals = st.tuples(lsns, lsns).filter(lambda pair: pair[0] != pair[1]).map(lambda pair: Interval(*sorted(pair)))
 identities = st.builds(InstanceIdentity, names, st.integers(1, 2**31 - 1), st.datetimes())
 columns = st.builds(
@@ -43,7 +44,7 @@ table_plans = st.builds(
     source=table_names,
     target=table_names,
     kind=st.sampled_from(LoadKind),
-    instance=instances,
+    feed=instances,
     interval=st.none() | intervals,
     watermark=st.none() | lsns,
     deletes=st.sampled_from(Deletes),

@@ -135,7 +135,7 @@ def keyless(*columns: SourceColumn) -> SourceSnapshot:
 def test_declared_key_takes_the_place_of_the_servers_with_the_servers_spelling() -> None:
     window = decided(settings(ORDERS, key=("amount", "ID")), keyless())
     assert isinstance(window, Open)
-    assert window.tables[0].instance.table.key == ("Amount", "Id")
+    assert window.tables[0].feed.table.key == ("Amount", "Id")
 
 
 @pytest.mark.parametrize(

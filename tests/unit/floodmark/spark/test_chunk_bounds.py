@@ -46,7 +46,7 @@ def _plan(*, nullable: bool) -> TablePlan:
     plan = histories_plan()
     columns = (SourceColumn("A", "int", 1, nullable=False), SourceColumn("B", "uniqueidentifier", 2, nullable=nullable))
     table = SourceTable(plan.source, columns, ("A", "B"))
-    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, instance=replace(plan.instance, table=table))
+    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, feed=replace(plan.feed, table=table))
 
 
 def test_bounds_come_as_values_that_can_go_back_and_wait_for_no_lock_for_ever(session: Session) -> None:

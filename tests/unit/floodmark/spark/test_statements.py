@@ -25,7 +25,7 @@ def _lsn(number: int) -> Lsn:
 def _first_load(*columns: SourceColumn, key: tuple[str, ...]) -> TablePlan:
     plan = histories_plan()
     table = SourceTable(TableName("dbo", "My]Table"), columns, key)
-    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, instance=replace(plan.instance, table=table))
+    return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, feed=replace(plan.feed, table=table))
 
 
 def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> None:
@@ -40,8 +40,8 @@ def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> Non
 
 def test_changes_without_command_ids_or_lobs_are_read_without_those_columns() -> None:
     plan = histories_plan(has_command_id=False)
-    table = SourceTable(plan.source, plan.instance.table.columns[:3], plan.instance.table.key)
-    plan = replace(plan, instance=replace(plan.instance, table=table))
+    table = SourceTable(plan.source, plan.feed.table.columns[:3], plan.feed.table.key)
+    plan = replace(plan, feed=replace(plan.feed, table=table))
     assert statements.own_columns(plan) == ("__$start_lsn", "__$seqval", "__$operation")
 
 
@@ -86,7 +86,7 @@ def test_bound_travels_in_a_form_that_loses_nothing(column: SourceColumn, style:
     selected = f"CONVERT(varchar(34), [A], {style}) AS [A]" if style else "[A]"
     plan = _first_load(column, key=("A",))
     assert f"SELECT {selected} FROM (SELECT [A], ROW_NUMBER()" in statements.select_chunk_bounds(plan)
-    assert statements.key_after(plan.instance.table) == f"(([A] > {compared}))"
+    assert statements.key_after(plan.feed.table) == f"(([A] > {compared}))"
 
 
 def test_key_is_asked_for_nulls_where_it_can_have_them() -> None:
@@ -121,5 +121,5 @@ def test_cut_interval_covers_it_without_gap_or_overlap(cuts: list[int], parts: l
 
 def test_rows_with_lobs_are_fetched_few_at_a_time() -> None:
     plan = histories_plan()
-    columns = value_columns(plan.instance.table, plan.temporal)
+    columns = value_columns(plan.feed.table, plan.temporal)
     assert batch_rows(columns) < batch_rows(columns[:3])
