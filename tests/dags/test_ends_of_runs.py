@@ -198,7 +198,7 @@ def test_window_that_was_published_long_ago_is_not_told_of_again(
     caplog.set_level("INFO")
     world.advance()
     assert (world.ended, world.measured, world.shown, world.events["asset"].extra) == ([], 0, {}, None)
-    assert "a later one has been since" in caplog.text
+    assert "a later window since then: nothing was done" in caplog.text
 
 
 def test_last_window_is_told_of_again_after_a_death_and_ends_nothing_that_came_since(world: World) -> None:

@@ -72,7 +72,7 @@ def test_load_ends_well_when_job_and_ledger_say_merged(monkeypatch: pytest.Monke
 
 def test_load_does_not_take_the_job_s_word_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     let_the_job_say(monkeypatch, [MERGED])
-    with pytest.raises(AirflowFailException, match="the ledger does not call it merged"):
+    with pytest.raises(AirflowFailException, match="the ledger does not mark it as merged"):
         execute(operator(FakeLedger(False, False)))
 
 

@@ -108,7 +108,7 @@ def test_open_window_fails_for_good_with_that_message(tmp_path: Path) -> None:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     task = build_dag(load_config(path), "shop", path).get_task("open_window")
-    run = SimpleNamespace(conf={CONF_KEY: "there is no pool shop_reads. Make it."}, run_type="scheduled")
+    run = SimpleNamespace(conf={CONF_KEY: "there is no pool shop_reads. Create it."}, run_type="scheduled")
     with pytest.raises(AirflowFailException, match="there is no pool shop_reads"):
         task.python_callable(dag_run=run)
 

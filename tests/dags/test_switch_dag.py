@@ -122,7 +122,7 @@ def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config
 
 
 def test_run_about_an_event_with_nothing_to_decide_ends_as_skipped(config_file: Path, planner: Desk) -> None:
-    with pytest.raises(AirflowSkipException, match="event 13 of source shop proposes nothing that is still to be"):
+    with pytest.raises(AirflowSkipException, match="event 13 of source shop has no undecided proposal"):
         switch_dag.run_describe_switch(config_file, "shop", 13)
 
 
@@ -139,7 +139,7 @@ def test_answer_to_a_question_that_is_not_open_any_more_changes_nothing_and_says
     config_file: Path, planner: Desk, now: list[ProposedSwitch]
 ) -> None:
     planner.proposed = now
-    with pytest.raises(AirflowSkipException, match=r"is not open any more: .* answer of grace, Approve, changes noth"):
+    with pytest.raises(AirflowSkipException, match=r"is no longer open: .* answer Approve of grace changed nothing"):
         switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer("Approve"))
     assert planner.asked == []
 

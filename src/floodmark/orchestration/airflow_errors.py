@@ -1,5 +1,5 @@
-"""What a call to Airflow's API server raises: errors of two families that have nothing in common. The second one comes
-when the server itself fails."""
+"""The errors that a call to Airflow's API server raises. They belong to two families without a common base class; the
+second one is raised when the server itself fails."""
 
 from __future__ import annotations
 

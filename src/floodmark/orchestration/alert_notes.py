@@ -1,6 +1,6 @@
-"""``VariableNotes``: a variable of Airflow remembers who was told of what while the warehouse cannot be reached.
+"""``VariableNotes``: an Airflow variable that records which channels were notified while the warehouse is unreachable.
 
-An alert that the warehouse is away would else be sent in every run, and nobody would hear that it is over.
+Without it, an alert about an unreachable warehouse would be sent in every run, and its end would never be reported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ VARIABLE = "floodmark_alerts_not_in_the_ledger"
 
 
 class VariableNotes:
-    """``sync.alerts.AlertNotes``. Outside of Airflow's processes there are none. Two processes that write at once may
-    lose a note, which costs a message that is sent twice."""
+    """``sync.alerts.AlertNotes`` in an Airflow variable. Outside of Airflow's processes there are no notes.
+
+    Two processes that write at the same time may lose a note. The cost is a message that is sent twice.
+    """
 
     def read(self) -> dict[str, Delivery]:
         if not _is_inside_airflow():
@@ -32,7 +34,7 @@ class VariableNotes:
         try:
             rows = Variable.get(VARIABLE, default=None, deserialize_json=True)
         except (*AIRFLOW_ERRORS, ValueError) as error:
-            _LOG.warning("Variable %s cannot be read: %s", VARIABLE, error)
+            _LOG.warning("Could not read variable %s: %s", VARIABLE, error)
             return {}
         found = [_parse(row) for row in (rows if isinstance(rows, list) else [])]
         return {delivery.alert.event_key: delivery for delivery in found if delivery is not None}
@@ -43,15 +45,15 @@ class VariableNotes:
         from airflow.sdk import Variable  # noqa: PLC0415
 
         rows = [_row(delivery) for delivery in notes.values()]
-        words = "Alerts that were sent while Floodmark's ledger could not be reached."
+        description = "Alerts that were sent while Floodmark's ledger could not be reached."
         try:
-            Variable.set(VARIABLE, rows, description=words, serialize_json=True)
+            Variable.set(VARIABLE, rows, description=description, serialize_json=True)
         except AIRFLOW_ERRORS as error:
-            _LOG.warning("Variable %s cannot be written: %s", VARIABLE, error)
+            _LOG.warning("Could not write variable %s: %s", VARIABLE, error)
 
 
 def _is_inside_airflow() -> bool:
-    """Whether there is somebody to ask for variables: a task, a callback or a trigger has a supervisor."""
+    """Return whether variables are available: a task, a callback or a trigger has a supervisor that provides them."""
     from airflow.sdk.execution_time import task_runner  # noqa: PLC0415
 
     return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
@@ -66,12 +68,12 @@ def _row(delivery: Delivery) -> dict[str, Any]:
 
 
 def _parse(row: Any) -> Delivery | None:
-    """None for what no Floodmark of this version wrote: a note less is a message more."""
+    """Return None for a row that this version cannot read. A lost note costs one more message."""
     try:
         fields = dict(row["alert"])
         if fields["table"] is not None:
             fields["table"] = TableName(**fields["table"])
         return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), notified=set(row["told"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        _LOG.warning("A note in variable %s cannot be read: %r", VARIABLE, error)
+        _LOG.warning("Could not read a note in variable %s: %r", VARIABLE, error)
         return None

@@ -1,8 +1,8 @@
-"""What Airflow calls when a run has failed or is late.
+"""The callbacks that Airflow calls when a run has failed or is late.
 
-The one about failed runs is the DAG's, which the DAG processor runs on the scheduler's word: it comes also when the
-task, its worker or its machine was killed. The error itself is known to the task alone, which leaves it behind for the
-callback, in XCom.
+The callback for failed runs belongs to the DAG. The DAG processor runs it at the scheduler's request, so that it also
+runs when the task, its worker or its machine was killed. Only the task knows the error. It leaves the error for the
+callback in XCom.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LOG = logging.getLogger(__name__)
 FAILURE_KEY = "floodmark_failure"
 _UNFINISHED = ("queued", "running")
 BACKFILL = "backfill"
-"""The type of the runs that ``airflow backfill`` makes, and of those that it runs again."""
+"""The type of the runs that ``airflow backfill`` creates or repeats."""
 
 
 def leave_failure(error: FloodmarkError) -> None:
-    """For the callback. Outside of a task there is nobody to leave it to; failing to do so is no reason to fail."""
+    """Leave the error in XCom for the callback. Do nothing outside of a task; a failure to do so is only logged."""
     try:
         context = get_current_context()
     except RuntimeError:
@@ -40,23 +40,31 @@ def leave_failure(error: FloodmarkError) -> None:
     try:
         context["ti"].xcom_push(FAILURE_KEY, asdict(RunFailure.of(error)))
     except AIRFLOW_ERRORS as problem:
-        _LOG.warning("An alert about this failure will not say why: %s", problem)
+        _LOG.warning("Could not save the cause of this failure for its alert: %s", problem)
 
 
 def failure_callback(
     config_path: Path, kind: str, subject: str, kind_by_task: Mapping[str, str]
 ) -> Callable[[Mapping[str, Any]], None]:
-    """The ``on_failure_callback`` of a DAG. kind: of ``core.run_alerts``, as kind_by_task's for single tasks; subject:
-    the pipeline or the source. A backfill of a pipeline that fails is another matter than a run that brings rows."""
+    """Return the ``on_failure_callback`` of a DAG.
+
+    kind, and the values of kind_by_task for single tasks: an alert kind of ``core.alerts.runs``. subject: the pipeline
+    or the source. A failed backfill of a pipeline raises an alert of another kind than a failed run.
+    """
 
     def notify(context: Mapping[str, Any]) -> None:
         ti, dag = context.get("ti"), context["dag"]
         task_id = ti.task_id if ti else ""
         replayed = _replayed(context) if kind == RUN_FAILED else ""
         alert = run_failed(
-            REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind), subject, _take_failure(ti),
-            dag_id=dag.dag_id, run_id=context["run_id"], task_id=task_id, part=replayed,
-        )  # fmt: skip
+            REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind),
+            subject,
+            _take_failure(ti),
+            dag_id=dag.dag_id,
+            run_id=context["run_id"],
+            task_id=task_id,
+            part=replayed,
+        )
         open_app(config_path, parse_rules=False).alerts().raise_alert(alert)
 
     return notify
@@ -68,13 +76,15 @@ def _take_failure(ti: Any) -> RunFailure | None:
     try:
         return RunFailure.parse(ti.xcom_pull(task_ids=ti.task_id, key=FAILURE_KEY))
     except AIRFLOW_ERRORS as problem:
-        _LOG.warning("Why task %s failed cannot be read: %s", ti.task_id, problem)
+        _LOG.warning("Could not read why task %s failed: %s", ti.task_id, problem)
         return None
 
 
 def _replayed(context: Mapping[str, Any]) -> str:
-    """The data interval of a backfill, "" of another run. Airflow tells of the run only where a task of it has run;
-    without, all that is known is its id."""
+    """Return the data interval of a backfill, "" for another run.
+
+    Airflow passes the run only where one of its tasks has run. Otherwise only the run's id is known.
+    """
     run = context.get("dag_run")
     if run is None:
         return context["run_id"] if context["run_id"].startswith(f"{BACKFILL}__") else ""
@@ -82,27 +92,32 @@ def _replayed(context: Mapping[str, Any]) -> str:
 
 
 def deadline_of(config_path: Path, name: str, pipeline: PipelineConfig) -> DeadlineAlert | None:
-    """A run that has not ended within ``max_lag`` of being queued. That data are late for another reason, such as a
-    table that is held, no deadline of a run can tell: see ``measuring``."""
+    """Return the deadline of a run: it must end within ``max_lag`` after it was queued. None without ``max_lag``.
+
+    A deadline does not detect data that are late for another reason, such as a held table: see ``app.measure``.
+    """
     if pipeline.max_lag is None:
         return None
     known = {"config": str(config_path), "pipeline": name, "limit_seconds": pipeline.max_lag.total_seconds()}
     return DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=pipeline.max_lag,
-        # In the triggerer: an executor whose slots are all taken may be why the run is late.
+        # It runs in the triggerer: an executor without a free slot may be the reason why the run is late.
         callback=AsyncCallback(report_late_run, known),
     )
 
 
 async def report_late_run(config: str, pipeline: str, limit_seconds: float, context: Mapping[str, Any]) -> None:
-    """Airflow's word comes too when the run failed before its deadline; that is another alert. A backfill brings rows
-    once more, and is never late."""
+    """Raise the alert about a late run, unless the run has ended or is a backfill.
+
+    Airflow also calls this when the run failed before its deadline, which is another alert. A backfill repeats rows
+    and is never late.
+    """
     run = context["dag_run"]
     if run["state"] not in _UNFINISHED or run["run_type"] == BACKFILL:
         return
     queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
     alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)
     alerts = open_app(config, parse_rules=False).alerts()
-    # Channels and ledger block, and the triggerer has one thread for everybody.
+    # Channels and ledger block, and the triggerer runs all its triggers in one thread.
     await asyncio.to_thread(alerts.raise_alert, alert)

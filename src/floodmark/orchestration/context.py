@@ -1,4 +1,4 @@
-"""The ``AppContext`` of a task: notes in a variable of Airflow, metrics by Airflow."""
+"""The ``AppContext`` of a task: notes in an Airflow variable, metrics by Airflow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Retry or fail: the one place that decides it, and what a person reads in the log of a failed task.
+"""Retry or fail: the only place that decides it, and the message in the log of a failed task.
 
-The decision is the error's own (``FloodmarkError.retryable``). Anything that is no ``FloodmarkError`` is left alone:
-Airflow prints it whole and retries.
+The error itself holds the decision (``FloodmarkError.retryable``). Any other exception is left alone: Airflow prints
+its traceback and retries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def as_airflow_error(error: FloodmarkError) -> Exception:
-    """What Airflow is to see: AirflowFailException ends the task, AirflowException lets its retries run."""
+    """Return the error for Airflow: AirflowFailException ends the task, AirflowException lets it be retried."""
     kind = AirflowException if error.retryable else AirflowFailException
     failure: Exception = kind(str(error))
     return failure
@@ -27,13 +27,11 @@ def as_airflow_error(error: FloodmarkError) -> Exception:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Let our errors reach Airflow as one message, without the calls that led to them."""
+    """Pass our errors to Airflow as one message, without a traceback."""
     try:
         yield
     except FloodmarkError as error:
-        again = (
-            "It is tried again, as long as the task has tries left." if error.retryable else "It is not tried again."
-        )
-        _log.error("%s %s", error.in_full, again)
+        retry = "The task is retried while it has retries left." if error.retryable else "The task is not retried."
+        _log.error("%s %s", error.in_full, retry)
         leave_failure(error)
         raise as_airflow_error(error) from None

@@ -1,8 +1,8 @@
 """``LoadWindow``: the one Spark job of a run, submitted for all tables of the pipeline.
 
-A ``SparkSubmitOperator`` that keeps secrets off command line, template and log, falls back to ``local[*]`` where the
-Spark connection is not defined, and tells an error of ours from a killed job. That the window is merged is the ledger's
-word, not the job's.
+It is a ``SparkSubmitOperator`` that keeps secrets off command line, template and log, falls back to ``local[*]`` where
+the Spark connection is not defined, and distinguishes a reported error from a killed job. The ledger, not the job,
+decides whether the window is merged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class LoadHook(SparkSubmitHook):  # type: ignore[misc]
-    """Spark-submit with secrets in the driver's environment, and an ear for the job's result.
+    """A hook that passes secrets in the driver's environment and reads the job's result from its output.
 
     source and warehouse: JSON of the connections.
     """
@@ -49,11 +49,12 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
         self._refuse_cluster_mode()
         master = self._connection["master"]
         self._conf: dict[str, Any] = job_settings(master) | (arguments.get("conf") or {})
-        # Not env_vars: on YARN and Kubernetes the provider writes those on the command line.
+        # Not env_vars: on YARN and Kubernetes the provider puts them on the command line.
         self._env = job_environment(source, warehouse, master)
 
     def submit(self, application: str = "", **arguments: Any) -> str | None:
-        """In a process group of its own, so that ``on_kill`` reaches the driver's Python beside the JVM."""
+        """Start the job in a process group of its own, so that ``on_kill`` ends the driver's Python as well as the
+        JVM."""
         driver_id: str | None = super().submit(
             application, process_group=0, preexec_fn=end_with_starter(), errors="replace", **arguments
         )
@@ -61,7 +62,7 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 
     @property
     def was_run(self) -> bool:
-        """Whether there has been a process of spark-submit."""
+        """Whether a process of spark-submit was started."""
         return self._submit_sp is not None
 
     @property
@@ -78,7 +79,7 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Without a definition Spark runs here; the provider would look for a YARN cluster."""
+        """Return the connection, or ``local[*]`` where it is not defined; the provider would use a YARN cluster."""
         try:
             return super().get_connection(conn_id)
         except AirflowNotFoundException:
@@ -91,17 +92,17 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
         if self._connection["deploy_mode"] == "cluster":
             raise ConfigError(
                 f"connection {self._conn_id}",
-                "deploy mode cluster would put passwords on a command line.",
-                "Use deploy mode client: the executors do the work in either mode.",
+                "deploy mode cluster is not supported: it would put passwords on a command line.",
+                "Set deploy mode client: the executors do the work in either mode.",
             )
 
 
 class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
-    """Loads the window whose id the first task of the run returned.
+    """An operator that loads the window whose id the first task of the run returned.
 
-    read_secrets: called while the task runs, gives the connections of source and warehouse as JSON. is_merged: asks
-    the ledger; called before the job (True: there is nothing left to do) and after it. measured: what is to be around
-    all that.
+    read_secrets: called while the task runs, returns the connections of source and warehouse as JSON. is_merged:
+    queries the ledger; called before the job (True: there is nothing left to do) and after it. measured: returns the
+    context manager around both.
     """
 
     def __init__(
@@ -120,22 +121,23 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         self._measured = measured
 
     def execute(self, context: Context) -> None:
-        """Raises the error that the job reported; AirflowException when it was killed, which is retried."""
+        """Load the window. Raises the error that the job reported; AirflowException, which is retried, where the job
+        was killed."""
         assert self.application_args is not None  # noqa: S101  (set in __init__, rendered since)
         window_id = int(self.application_args[1])
         with explained(), self._measured():
             if self._is_merged(window_id):
-                self.log.info("window %s is merged already: nothing to load", window_id)
+                self.log.info("Window %s is already merged: nothing to load.", window_id)
                 return
             result = self._run(window_id)
             self._report(result)
             if not self._is_merged(window_id):
                 raise FloodmarkBugError(
-                    f"window {window_id}", "the load job reported success, but the ledger does not call it merged."
+                    f"window {window_id}", "the load job reported success, but the ledger does not mark it as merged."
                 )
 
     def _run(self, window_id: int) -> LoadResult:
-        # Kept where the provider's on_kill looks for it.
+        # The provider's on_kill reads this attribute.
         self._hook = hook = self._get_hook()
         try:
             hook.submit(self.application)
@@ -144,7 +146,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
                 raise start_failure(window_id, problem) from None
             if not isinstance(problem, AirflowException):
                 raise
-            # The provider's text only repeats the exit code and the output, which the log has already.
+            # The provider's text only repeats the exit code and the output, which are already in the log.
         result: LoadResult = hook.output.require_result(window_id, hook.exit_code)
         return result
 
@@ -159,13 +161,19 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
                 application_args=self.application_args,
             )
         except ValueError as problem:
-            # The provider's message names the part of the connection that it refuses.
+            # The provider's message names the part of the connection that it rejects.
             raise ConfigError(f"connection {self._conn_id}", f"{str(problem).rstrip('.')}.") from None
 
     def _report(self, result: LoadResult) -> None:
         for table, counts in result.counts.items():
             self.log.info(
                 "%s: %s read, %s staged, %s inserted, %s updated, %s deleted, %s unchanged, %s in quarantine",
-                table, counts.read_rows, counts.staged_rows, counts.inserted_rows, counts.updated_rows,
-                counts.deleted_rows, counts.unchanged_rows, counts.quarantined_rows,
-            )  # fmt: skip
+                table,
+                counts.read_rows,
+                counts.staged_rows,
+                counts.inserted_rows,
+                counts.updated_rows,
+                counts.deleted_rows,
+                counts.unchanged_rows,
+                counts.quarantined_rows,
+            )

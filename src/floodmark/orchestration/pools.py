@@ -1,8 +1,8 @@
-"""A pool that the configuration names and Airflow does not have: one message, instead of a task that waits for ever.
+"""A message about a pool that the configuration names and Airflow does not have, instead of a task that waits forever.
 
-Only the scheduler may ask Airflow's database. It calls this listener when a run begins, which writes what is missing
-into the note of the run, for people, and into its conf, which is what a task is told of a run (with Airflow 3.3 not the
-note). The run's first task, which is in no pool, reads it and fails with it.
+Only the scheduler may query Airflow's database. It calls this listener when a run begins. The listener writes the
+missing pools into the note of the run, for the operator, and into its conf, which a task receives (with Airflow 3.3 a
+task does not receive the note). The run's first task, which is in no pool, reads the conf and fails with the message.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _DEFAULT_POOL = "default_pool"
-"""Airflow makes it itself, and lets nobody delete it."""
+"""Airflow creates it and does not allow it to be deleted."""
 _MISSING = "there is no pool "
 CONF_KEY = "floodmark_missing_pool"
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
-    """What we wrote goes when the pool is there: a run may be cleared and begin again."""
+    """Record the missing pools in a run that begins.
+
+    The record is removed once the pools exist: a run may be cleared and begin again.
+    """
     if dag_run.dag is None or OWNER not in dag_run.dag.tags:
         return
     named = {task.pool for task in dag_run.dag.tasks} - {_DEFAULT_POOL}
@@ -47,25 +50,25 @@ def _known_pools(dag_run: DagRun) -> set[str | None]:
     from airflow.models.pool import Pool  # noqa: PLC0415  (in the scheduler only)
     from sqlalchemy.orm import object_session  # noqa: PLC0415
 
-    # The scheduler's own session: it forbids everybody to commit meanwhile.
+    # Use the scheduler's own session: it does not allow commits by others meanwhile.
     session = object_session(dag_run)
     assert session is not None  # noqa: S101  (the scheduler has just read the run)
     return {pool.pool for pool in Pool.get_pools(session=session)}
 
 
 def describe_missing(pools: set[str]) -> str:
-    """ "" where none is missing."""
+    """Return the message about missing pools, "" where none is missing."""
     if not pools:
         return ""
     names = sorted(pools)
     return (
-        f"{_MISSING}{', '.join(names)}. Make it, with as many slots as loads may read the source at once: "
+        f"{_MISSING}{', '.join(names)}. Create it, with as many slots as loads may read the source at once: "
         f"airflow pools set {names[0]} 2 'loads that read the source'"
     )
 
 
 def require_pools(pipeline: str, dag_run: Any) -> None:
-    """dag_run: as the context of a task has it. Raises ConfigError."""
+    """Raise ConfigError where the listener has recorded a missing pool. dag_run: from the context of a task."""
     missing = (dag_run.conf or {}).get(CONF_KEY)
     if missing:
         raise ConfigError(pipeline, str(missing))

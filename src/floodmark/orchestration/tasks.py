@@ -1,6 +1,6 @@
-"""What the tasks of a run do, in Airflow's terms: skip, fail for good, or fail and be tried again.
+"""The work of the tasks of a run, with its outcome in Airflow's terms: skipped, failed for good, or to be retried.
 
-The decisions are ``sync``'s, reads and writes the adapters'; this module only turns their outcome into Airflow's.
+``sync`` decides, and the adapters read and write. This module only converts their outcome into Airflow's.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ WATERMARK_KEY = "watermark"
 
 
 def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName, Asset], stores: Any) -> int:
-    """The id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
+    """Return the id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
-        # The DAG was built without looking into the rules; a broken one must not cost a load.
+        # The DAG was built without parsing the rules; an invalid rule must not cost a load.
         app = open_app(config_path)
         try:
             with measured(app, pipeline):
                 opened = open_next(app, pipeline)
         except NotCapturedYetError as error:
-            # Nothing is wrong and trying again in this run seldom helps: the next run is soon enough.
+            # Nothing is wrong, and a retry in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
     if opened.window_id is None:
         close_run(app, pipeline)
         if opened.to_lsn is not None:
             with explained():
                 states = wire(app.config, pipeline).ledger.windows().read_tables(pipeline)
-            # A table that is held, or loaded anew, stays where it is.
+            # The watermark of a table that is held or reloaded does not move.
             moved = {table for table, state in states.items() if state.watermark == opened.to_lsn}
             _show_watermarks({each: assets[each] for each in assets if each in moved}, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
@@ -62,12 +62,12 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
 
 
 def measured_step(wiring: PipelineWiring, config_path: Path) -> AbstractContextManager[None]:
-    """Of a run that goes on with a window."""
+    """Return the context manager that measures the lag when a later step of a run fails."""
     return measured(open_app(config_path, parse_rules=False), wiring.settings.name)
 
 
 def run_check(wiring: PipelineWiring, config_path: Path, window_id: int) -> None:
-    """Raises AirflowFailException, with everything that was found, when a check fails."""
+    """Check a window. Raises AirflowFailException, with all findings, when a check fails."""
     with explained(), measured_step(wiring, config_path):
         check.check_window(window_id, wiring.ledger.windows(), wiring.quality())
 
@@ -81,27 +81,27 @@ def run_advance(
     events: Any,
     stores: Any,
 ) -> None:
-    """Move the watermarks, then tell Airflow: one event and one shown watermark per table.
+    """Move the watermarks, then notify Airflow: one asset event and one displayed watermark per table.
 
-    Done again, as by a task that was cleared, it tells what is still true; of a window that is not the last any more,
-    nothing is.
+    Repeated, for example by a cleared task, it reports what is still true. For a window that is no longer the last one
+    it does nothing.
     """
     with explained():
         known = wiring.ledger.windows().read_window(window_id)
         if is_outdated(wiring, known):
-            _LOG.info("Window %s was published before, and a later one has been since: nothing is done.", window_id)
+            _LOG.info("Window %s was published before, and a later window since then: nothing was done.", window_id)
             return
         result = advance.advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
-    # A window that was merged before a table was taken out of the configuration still has it.
+    # A window that was merged before a table was removed from the configuration still has it.
     published = [table for table in result.tables if table.source in assets]
     for table in published:
         events[assets[table.source]].extra = event_extra(window_id, table)
     if result.is_replay:
-        # No watermark moved, and how late the data are is as it was.
+        # No watermark moved, and the lag is unchanged.
         return
     _show_watermarks({table.source: assets[table.source] for table in published}, stores, result.to_lsn)
     if known.state is not WindowState.ADVANCED:
-        # What has failed since a window was published is not over because its last task runs again.
+        # A failure after the window was published has not ended because the window's last task runs again.
         with explained():
             stopped = find_stopped(wiring.settings, wiring.ledger.windows())
         app = open_app(config_path, parse_rules=False)
@@ -109,7 +109,7 @@ def run_advance(
 
 
 def run_report_gaps(wiring: PipelineWiring) -> None:
-    """Raises AirflowFailException while a gap stops a table of the pipeline."""
+    """Raise AirflowFailException while a gap stops a table of the pipeline."""
     with explained():
         if error := find_stopped(wiring.settings, wiring.ledger.windows()):
             raise error
@@ -117,7 +117,7 @@ def run_report_gaps(wiring: PipelineWiring) -> None:
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
-    """What an asset event tells its consumers: the window ``(after_lsn, to_lsn]`` and what it did, in rows."""
+    """Return the extra of an asset event: the window ``(after_lsn, to_lsn]`` and its row counts."""
     return {
         "window_id": window_id,
         "source": str(table.source),
@@ -132,7 +132,7 @@ def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
 
 
 def _show_watermarks(assets: Mapping[TableName, Asset], stores: Any, watermark: Lsn) -> None:
-    """For display only: Airflow keeps the last writer's value, the ledger keeps the truth."""
+    """Set the watermarks that Airflow displays. They are a copy: the ledger is the source of truth."""
     for asset in assets.values():
         stores[asset].set(WATERMARK_KEY, str(watermark))
 
@@ -144,7 +144,7 @@ def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -
         if params.get("table"):
             opened = open_reload(app, pipeline, params["table"], params.get("where"))
         elif params.get("where"):
-            raise ConfigError(pipeline, "a condition was given (where), and no table.", "Choose the table as well.")
+            raise ConfigError(pipeline, "a condition (where) was given without a table.", "Choose the table as well.")
         else:
             opened = load_planner(app, pipeline).open_pending()
     if opened.window_id is None:
@@ -161,22 +161,22 @@ def run_advance_load(
     events: Any,
     stores: Any,
 ) -> None:
-    """Publish the load, then notify Airflow and end the alerts about the repair. Done again: ``run_advance``."""
+    """Publish the load, then notify Airflow and end the alerts about the repair. Repeatable as ``run_advance`` is."""
     pipeline = wiring.settings.name
     with explained():
         ledger = wiring.ledger.windows()
         known = ledger.read_window(window_id)
         if known.state is WindowState.ADVANCED and is_loading(wiring, known.plan):
-            _LOG.info("Window %s was published before, and its table is being loaded again since.", window_id)
+            _LOG.info("Window %s was published before, and its table is being loaded again.", window_id)
             return
         if is_outdated(wiring, known):
-            _LOG.info("Window %s was published before, and the watermark has moved on since.", window_id)
+            _LOG.info("Window %s was published before, and the watermark has moved on since then.", window_id)
             end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
             return
         result = advance.advance_window(window_id, ledger, wiring.warehouse.windows())
         plan = end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
     for planned, table in zip(plan.tables, result.tables, strict=True):
-        if table.source not in assets:  # taken out of the configuration since the load was merged
+        if table.source not in assets:  # removed from the configuration since the load was merged
             continue
         asset = assets[table.source]
         events[asset].extra = event_extra(window_id, table)
@@ -189,7 +189,7 @@ def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: date
     nothing to replay."""
     with explained():
         replay = replay_of(open_app(config_path), pipeline)
-        _LOG.info("A backfill: what was committed from %s to %s is merged once more.", begin, end)
+        _LOG.info("Backfill: merging the changes committed from %s to %s again.", begin, end)
         interval = replay.find_moments(begin, end)
         if isinstance(interval, NoInterval):
             raise AirflowSkipException(interval.reason)
@@ -200,5 +200,5 @@ def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: date
 
 
 def end_backfill(config_path: Path, pipeline: str, replayed: str) -> None:
-    """End the alert about a backfill that is done. replayed: its data interval."""
+    """End the alert about a backfill that has finished. replayed: its data interval."""
     end_replay(open_app(config_path, parse_rules=False), pipeline, replayed)

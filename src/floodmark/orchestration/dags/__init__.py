@@ -1,1 +1,1 @@
-"""The DAGs, built from the configuration. Nothing heavy is imported: DAG files are parsed over and over."""
+"""The DAGs, built from the configuration. Heavy imports are avoided: Airflow parses DAG files again and again."""

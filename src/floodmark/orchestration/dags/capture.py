@@ -1,5 +1,5 @@
-"""One DAG per source whose capture job is kept, ``cdc_capture_<source>``: a single task, which brings the job to the
-state that the schedule says for now."""
+"""One DAG per source whose capture job is managed, ``cdc_capture_<source>``. Its single task brings the job to the
+state that the schedule requires now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """By id, one per source with ``capture``."""
+    """Return one DAG per source with ``capture``, by id."""
     dags = (
         _build(config, name, source.capture, config_path)
         for name, source in config.sources.items()
@@ -31,7 +31,7 @@ def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 
 def _build(config: Config, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
-    """A run that was missed is not made up for: the next one does the same."""
+    """Build the DAG. A missed run is not repeated: the next one does the same."""
     dag = make_dag(
         f"cdc_capture_{source}",
         source=source,
@@ -39,13 +39,13 @@ def _build(config: Config, source: str, capture: CaptureConfig, config_path: Pat
         config_path=config_path,
         failed=CAPTURE_RUN_FAILED,
         subject=source,
-        description=f"The capture job of source {source}: its planned stops, its parameters, and whether it is alive",
+        description=f"The capture job of source {source}: planned stops, parameters, and liveness",
         doc_md=_describe(source, capture),
         schedule=CronTriggerTimetable(capture.schedule, timezone="UTC"),
     )
     with dag:
 
-        @task(doc_md="Stop, start, change or leave alone.")  # type: ignore[untyped-decorator]
+        @task(doc_md="Stop, start or change the capture job, or leave it alone.")  # type: ignore[untyped-decorator]
         def keep_capture() -> str:
             return run_keep_capture(config, source, capture, datetime.now(UTC))
 
@@ -54,22 +54,22 @@ def _build(config: Config, source: str, capture: CaptureConfig, config_path: Pat
 
 
 def run_keep_capture(config: Config, source: str, capture: CaptureConfig, now: datetime) -> str:
-    """Return what was done, and why, in one sentence."""
+    """Return what was done and why, in one sentence."""
     with explained():
         return upkeep.keep_capture(app_of(config), source, capture, now)
 
 
 def _describe(source: str, capture: CaptureConfig) -> str:
-    """Markdown."""
+    """Return the DAG's page in Markdown."""
     stops = "\n".join(f"| `{stop.stop}` | `{stop.start}` |" for stop in capture.stops)
     windows = f"Planned stops ({capture.time_zone}):\n\n| stop | start |\n|---|---|\n{stops}\n" if stops else ""
-    job = ", ".join(f"`{name}` {value}" for name, value in capture.settings().job.items()) or "left as they are"
+    job = ", ".join(f"`{name}` {value}" for name, value in capture.settings().job.items()) or "not changed"
     return (
         f"# The capture job of {source}\n\n"
-        "Each run brings the job to the state that the schedule says for now: a run that was missed is made good by "
-        "the next, and a job that somebody stopped outside a planned stop is started again.\n\n"
+        "Each run brings the job to the state that the schedule requires now. A missed run does no harm: the next one "
+        "does the same. A job that was stopped outside a planned stop is started again.\n\n"
         f"{windows}\nParameters of the job: {job}.\n\n"
         f"A planned stop waits up to {capture.drain_limit} for capture to catch up. It is refused or ended when the "
-        f"source's log is more than {capture.log_used_limit_percent:.0f} % full, or has been held for changes that are "
-        f"not captured for more than {capture.log_held_limit}.\n"
+        f"source's log is more than {capture.log_used_limit_percent:.0f} % full, or has been held for uncaptured "
+        f"changes for more than {capture.log_held_limit}.\n"
     )

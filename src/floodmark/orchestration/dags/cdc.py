@@ -1,7 +1,7 @@
-"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, tell_gaps.
+"""One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, report_gaps.
 
-A DAG file is parsed over and over, so nothing heavy is imported here: Airflow, pydantic and YAML. What the tasks need
-is imported when they run.
+Airflow parses a DAG file again and again, so heavy imports are avoided: Airflow, pydantic and YAML only. What the tasks
+need is imported when they run.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """By id, one per pipeline of the configuration."""
+    """Return one DAG per pipeline of the configuration, by id."""
     dags = (build_dag(config, name, config_path) for name in config.pipelines)
     return {dag.dag_id: dag for dag in dags}
 
 
 def build_dag(config: Config, name: str, config_path: Path) -> DAG:
-    """At most one run at a time: two runs of a pipeline would fight for the same watermarks."""
+    """Build the DAG of a pipeline. It has one run at a time: two runs would compete for the same watermarks."""
     pipeline = config.pipeline(name)
     wiring = wire(config, name)
     dag = make_dag(
@@ -61,7 +61,7 @@ def dag_id(pipeline: str) -> str:
 
 
 def assets_of(wiring: PipelineWiring) -> Mapping[TableName, Asset]:
-    """By source table: the target as an asset, ``floodmark://<pipeline>/<schema>/<table>``."""
+    """Return the targets as assets, ``floodmark://<pipeline>/<schema>/<table>``, by source table."""
     return {table.source: _asset(wiring.settings.name, table.source, table.target) for table in wiring.settings.tables}
 
 
@@ -73,11 +73,11 @@ def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
 
 
 def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
-    """pool: for the task that reads the source."""
+    """Add the tasks to the DAG. pool: for the task that reads the source."""
     outlets = list(assets.values())
 
-    # As an inlet, an asset lets the task show a watermark without claiming that it made something new.
-    @task(inlets=outlets, doc_md="Finish an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
+    # As an inlet, an asset lets the task display a watermark without reporting new data.
+    @task(inlets=outlets, doc_md="Return an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
     def open_window(asset_state_store: Any = None, dag_run: Any = None) -> int:
         with explained():
             require_pools(wiring.settings.name, dag_run)
@@ -91,16 +91,14 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
-    def advance(
-        window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None
-    ) -> None:  # fmt: skip
+    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:
         tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
         if dag_run.run_type == BACKFILL:
             replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
             tasks.end_backfill(config_path, wiring.settings.name, replayed)
 
-    # A task of its own, as the events of one that fails would be lost.
-    @task(doc_md="Fails while a gap stops a table; the others are published by then.")  # type: ignore[untyped-decorator]
+    # It is a task of its own, because Airflow drops the asset events of a task that fails.
+    @task(doc_md="Fail while a gap stops a table. The other tables are published before.")  # type: ignore[untyped-decorator]
     def report_gaps(dag_run: Any = None) -> None:
         if dag_run.run_type != BACKFILL:
             tasks.run_report_gaps(wiring)
@@ -114,7 +112,7 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         opened=opened,
         advanced=advanced,
         job=f"floodmark {wiring.settings.name}",
-        doc_md="One Spark job for all tables: read, net changes, staging, and one transaction that merges them all.",
+        doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
     )
     if any(table.on_gap is OnGap.FAIL for table in wiring.settings.tables):
         advanced >> report_gaps()

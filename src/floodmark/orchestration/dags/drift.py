@@ -1,5 +1,5 @@
-"""One DAG per source, ``cdc_drift_<source>``: looks for schema drift, takes the switches that were approved one step
-further, and has ``cdc_switch_<source>`` ask about those that are proposed."""
+"""One DAG per source, ``cdc_drift_<source>``. It detects schema drift, advances the approved switches, and starts a run
+of ``cdc_switch_<source>`` for each proposed one."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 _PAGE = """
 # Schema drift of {source}
 
-Each run looks at the tables of {pipelines}: columns added, dropped, widened, narrowed or changed in kind, nullability,
-key, renamed and dropped tables, change data capture disabled, capture instances replaced. Each event enters the ledger
-once (`floodmark.drift_events`) and is told once. What is done about it is decided in the configuration, under `drift`.
+Each run checks the tables of {pipelines} for columns added, dropped, widened, narrowed or changed in kind or
+nullability, changed keys, renamed and dropped tables, change data capture disabled, and capture instances replaced.
+Each event is recorded once in the ledger (`floodmark.drift_events`) and reported once. The configuration, under
+`drift`, says what is done about it.
 
-Every run of a pipeline looks too, before it plans: a table whose new shape would not fit its target is held from the
-first run that sees it. `floodmark drift list` shows the events, `floodmark drift approve` ends a hold.
+Every run of a pipeline checks too, before it plans. A table whose new shape would not fit its target is held from the
+first run that detects it. `floodmark drift list` shows the events, `floodmark drift approve` ends a hold.
 
-After the look, switches of capture instances that were approved go as far as they can by now, and for each that is
-proposed and not decided one run of `cdc_switch_{source}` asks, however often this DAG runs.
+After the check, approved switches of capture instances proceed as far as they can now. For each proposed and undecided
+switch, one run of `cdc_switch_{source}` asks for a decision, however often this DAG runs.
 """
 
-# The tasks that are about switches. The drift itself has been looked for when they fail.
+# The tasks that handle switches. When they fail, the drift check itself has already been done.
 _SWITCH_TASKS = ("switch_instances", "list_questions", "ask")
 
 
 def build_drift_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """By id, one per source that a pipeline reads."""
+    """Return one DAG per source that a pipeline reads, by id."""
     read = {pipeline.source for pipeline in config.pipelines.values()}
     dags = (_build(config, name, config_path) for name in config.sources if name in read)
     return {dag.dag_id: dag for dag in dags}
@@ -65,7 +66,7 @@ def _build(config: Config, source: str, config_path: Path) -> DAG:
     )
     with dag:
 
-        @task(doc_md="Look, write down what is new, tell, hold.")  # type: ignore[untyped-decorator]
+        @task(doc_md="Detect drift, record it, raise alerts, hold tables.")  # type: ignore[untyped-decorator]
         def watch_drift() -> str:
             with explained():
                 app = open_app(config_path)
@@ -73,11 +74,11 @@ def _build(config: Config, source: str, config_path: Path) -> DAG:
                 app.alerts().end_alerts(DRIFT_RUN_FAILED, source)
                 return held
 
-        @task(doc_md="Take every approved switch as far as it goes now.")  # type: ignore[untyped-decorator]
+        @task(doc_md="Advance every approved switch as far as it can go now.")  # type: ignore[untyped-decorator]
         def switch_instances() -> str:
             return switch_dag.run_switch_instances(config_path, source)
 
-        @task(doc_md="The switches that nobody has decided.")  # type: ignore[untyped-decorator]
+        @task(doc_md="List the undecided switches.")  # type: ignore[untyped-decorator]
         def list_questions() -> list[dict[str, Any]]:
             return switch_dag.list_questions(config_path, source)
 
@@ -86,9 +87,9 @@ def _build(config: Config, source: str, config_path: Path) -> DAG:
         TriggerDagRunOperator.partial(
             task_id="ask",
             trigger_dag_id=switch_dag.switch_dag_id(source),
-            # Runs without a date can begin any number at once; the id of a run is the proposal's, so that there is one.
+            # Any number of runs without a date can begin at once. The run's id is the proposal's, so there is only one.
             logical_date=None,
             skip_when_already_exists=True,
-            doc_md="One run per question; skipped where it has been asked.",
+            doc_md="Start one run per question. Skipped where the question has been asked.",
         ).expand_kwargs(questions)
     return dag

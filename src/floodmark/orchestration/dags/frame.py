@@ -1,5 +1,4 @@
-"""What every DAG of Floodmark has in common: an owner and tags, how often a task is tried, one run at a time, and that
-a failed run is told of."""
+"""The common settings of Floodmark's DAGs: owner, tags, retries, one run at a time, and an alert for a failed run."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ OWNER = "floodmark"
 RETRIES = 3
 RETRY_DELAY = timedelta(seconds=20)
 MAX_RETRY_DELAY = timedelta(minutes=5)
-# Runs before the first unpausing are never made up for; the date only has to lie in the past.
+# Runs before the DAG is first unpaused are never repeated; the date only has to be in the past.
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -32,10 +31,10 @@ def make_dag(
     max_active_runs: int = 1,
     **own: Any,
 ) -> DAG:
-    """failed: the kind of alert that a failed run raises, about ``subject``; failed_by_task: another one, by the id of
-    the task that failed. own: what ``DAG`` takes besides.
+    """Return a DAG with the common settings. A missed run is not repeated: the next one does the same.
 
-    A run that was missed is not made up for: the next one does the same.
+    failed: the kind of alert that a failed run raises, about ``subject``. failed_by_task: another kind, by the id of
+    the task that failed. own: further arguments of ``DAG``.
     """
     return DAG(
         dag_id=dag_id,

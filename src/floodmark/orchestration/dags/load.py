@@ -1,5 +1,5 @@
-"""One DAG per pipeline, ``cdc_load_<pipeline>``, for loads of single tables beside its windows: repairs, and reloads
-that somebody asks for with the params of a run."""
+"""One DAG per pipeline, ``cdc_load_<pipeline>``, for loads of single tables in parallel to its windows: repairs, and
+reloads that the operator requests with the params of a run."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _PAGE = """# Loads of pipeline {name}
 
-A table that is loaded anew leaves the windows of its pipeline for as long as that takes; its old rows stay readable,
-and the other tables go on. Each run does one table, and one that was killed goes on with the chunks that are missing.
+While a table is reloaded, it is left out of the windows of its pipeline. Its old rows stay readable, and the other
+tables continue. Each run loads one table. A run after a killed one reads only the missing chunks.
 
-* Without params it takes up the oldest load that is unfinished: a repair that a gap has opened (`on_gap: repair`), or a
-  reload that did not come to its end. Where there is none, it ends as skipped.
-* With `table` that table is loaded anew, and rows that the source has no more are swept.
-* With `where` as well, a condition in T-SQL such as `Region = N'north'`, only rows for which it is true are read and
-  merged. Nothing is swept, and the watermark stays where it is.
+* Without params, a run continues the oldest unfinished load: a repair that a gap has opened (`on_gap: repair`), or a
+  reload that was interrupted. If there is none, the run ends as skipped.
+* With `table`, that table is reloaded, and rows that no longer exist at the source are swept.
+* With `where` as well, a condition in T-SQL such as `Region = N'north'`, only the rows for which it is true are read
+  and merged. Nothing is swept, and the watermark does not move.
 """
 
 
 def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """By id, one per pipeline of the configuration."""
+    """Return one DAG per pipeline of the configuration, by id."""
     dags = (_build(config, name, config_path) for name in config.pipelines)
     return {dag.dag_id: dag for dag in dags}
 
@@ -52,29 +52,29 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
         config_path=config_path,
         failed=LOAD_RUN_FAILED,
         subject=name,
-        description=f"Repairs and reloads of single tables of {name}, beside its windows",
+        description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
         doc_md=_PAGE.format(name=name),
         schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
         params={
-            "table": Param(
-                None, type=["null", "string"], enum=[None, *tables], description="The table to load anew."
-            ),
+            "table": Param(None, type=["null", "string"], enum=[None, *tables], description="The table to reload."),
             "where": Param(
-                None, type=["null", "string"], maxLength=4000,
+                None,
+                type=["null", "string"],
+                maxLength=4000,
                 description="Only rows for which this T-SQL condition over the table's columns is true.",
             ),
         },
-    )  # fmt: skip
+    )
     with dag:
         _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
     return dag
 
 
 def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
-    """pool: for the task that reads the source."""
+    """Add the tasks to the DAG. pool: for the task that reads the source."""
     name = wiring.settings.name
 
-    @task(doc_md="Take up an unfinished load, or plan the one that was asked for.")  # type: ignore[untyped-decorator]
+    @task(doc_md="Continue an unfinished load, or plan the requested one.")  # type: ignore[untyped-decorator]
     def open_load(params: Any = None, dag_run: Any = None) -> int:
         with explained():
             require_pools(name, dag_run)
@@ -94,5 +94,5 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         opened=opened,
         advanced=advance(opened),
         job=f"floodmark load {name}",
-        doc_md="One Spark job: the chunks that are missing, then one transaction that merges and sweeps.",
+        doc_md="One Spark job: read the missing chunks, then merge and sweep in one transaction.",
     )

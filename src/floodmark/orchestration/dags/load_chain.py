@@ -1,4 +1,4 @@
-"""What follows the task that opened a window, in every DAG that loads: ``load``, ``check``, ``advance``."""
+"""The tasks that follow the opening of a window in every DAG that loads: ``load``, ``check``, ``advance``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from floodmark.wiring.pipelines import PipelineWiring
 def chain_load(
     wiring: PipelineWiring, config_path: Path, pool: str | None, *, opened: Any, advanced: Any, job: str, doc_md: str
 ) -> None:
-    """opened, advanced: the first and the last task as called, the first gives the window's id. job: its name at Spark.
-    pool: for the load, which reads the source; None is Airflow's default."""
+    """Add ``load`` and ``check`` between the first and the last task.
 
-    @task(doc_md="Great Expectations on the rows of the window.")  # type: ignore[untyped-decorator]
+    opened, advanced: the first and the last task as called; the first returns the window's id. job: the name of the
+    Spark application. pool: for the load, which reads the source; None is Airflow's default.
+    """
+
+    @task(doc_md="Check the rows of the window with Great Expectations.")  # type: ignore[untyped-decorator]
     def check(window_id: int) -> None:
         tasks.run_check(wiring, config_path, window_id)
 

@@ -1,5 +1,5 @@
-"""One DAG per source whose retention is guarded, ``cdc_retention_<source>``: a single task, which looks how much time
-is left before cleanup passes a watermark, and brings the cleanup job to the state that is wanted for now."""
+"""One DAG per source whose retention is guarded, ``cdc_retention_<source>``. Its single task forecasts when cleanup
+passes a watermark, and brings the cleanup job to the state that is wanted now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """By id, one per source with ``retention``."""
+    """Return one DAG per source with ``retention``, by id."""
     dags = (
         _build(config, name, source.retention, config_path)
         for name, source in config.sources.items()
@@ -30,7 +30,7 @@ def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 
 def _build(config: Config, source: str, retention: RetentionConfig, config_path: Path) -> DAG:
-    """A run that was missed is not made up for: the next one does the same."""
+    """Build the DAG. A missed run is not repeated: the next one does the same."""
     dag = make_dag(
         f"cdc_retention_{source}",
         source=source,
@@ -38,13 +38,13 @@ def _build(config: Config, source: str, retention: RetentionConfig, config_path:
         config_path=config_path,
         failed=RETENTION_RUN_FAILED,
         subject=source,
-        description=f"How long source {source} keeps its changes, against how far its readers are",
+        description=f"The retention of source {source}, compared with the watermarks of its readers",
         doc_md=_describe(source, retention),
         schedule=CronTriggerTimetable(retention.schedule, timezone="UTC"),
     )
     with dag:
 
-        @task(doc_md="Forecast, tell, raise or give back.")  # type: ignore[untyped-decorator]
+        @task(doc_md="Forecast, raise alerts, raise or restore the retention.")  # type: ignore[untyped-decorator]
         def keep_retention() -> str:
             return run_keep_retention(config, source, retention)
 
@@ -59,16 +59,17 @@ def run_keep_retention(config: Config, source: str, retention: RetentionConfig) 
 
 
 def _describe(source: str, retention: RetentionConfig) -> str:
-    """Markdown."""
-    keep = f"`{retention.keep}`" if retention.keep else "as it is"
+    """Return the DAG's page in Markdown."""
+    keep = f"at `{retention.keep}`" if retention.keep else "unchanged"
     margin = (
-        f"Changes older than the slowest watermark by more than {retention.cleanup_margin} are cleaned up in each run."
+        f"Each run cleans up the changes that are older than the slowest watermark by more than "
+        f"{retention.cleanup_margin}."
         if retention.cleanup_margin
-        else "Cleaning up is left to the server's own job."
+        else "The server's own job does the cleanup."
     )
     return (
         f"# The retention of {source}\n\n"
         "Each run forecasts when the server's cleanup passes the slowest watermark of the pipelines that read this "
-        f"source. Less than {retention.headroom_limit} is an alert; then: `{retention.on_low.value}`. The retention is "
-        f"otherwise kept {keep}.\n\n{margin}\n"
+        f"source. When less than {retention.headroom_limit} is left, it raises an alert and does this: "
+        f"`{retention.on_low.value}`. Otherwise the retention is kept {keep}.\n\n{margin}\n"
     )

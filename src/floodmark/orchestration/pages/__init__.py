@@ -1,1 +1,1 @@
-"""What Floodmark shows in Airflow's own user interface."""
+"""The pages of Floodmark in Airflow's own user interface."""

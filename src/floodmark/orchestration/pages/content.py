@@ -1,4 +1,4 @@
-"""What the page *Floodmark status* shows: every pipeline, or why it cannot be read."""
+"""The content of the page *Floodmark status*: every pipeline, or why it cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _UNAVAILABLE = 503
 
 
 def read_page(*, live: bool) -> tuple[str, int]:
-    """Return HTML and its status code: 503 where a pipeline could not be read; the page says so in its place."""
+    """Return HTML and its status code: 503 where a pipeline could not be read. The page shows the error in its
+    place."""
     try:
         app = open_app(config_path())
         parts: list[Any] = [_read_part(app, pipeline, live=live) for pipeline in app.config.pipelines]
@@ -30,7 +31,7 @@ def read_page(*, live: bool) -> tuple[str, int]:
 
 
 def _read_part(app: AppContext, pipeline: str, *, live: bool) -> Any:
-    """Return the pipeline's table, or why it cannot be read: the others are shown all the same."""
+    """Return the pipeline's table, or why it cannot be read. The other pipelines are still shown."""
     try:
         return status_table(read_status(app, pipeline, live=live))
     except FloodmarkError as error:

@@ -1,7 +1,7 @@
-"""The page *Floodmark status* in Airflow: for users who may see Airflow's own pages, what ``floodmark status`` says.
+"""The page *Floodmark status* in Airflow: the output of ``floodmark status``, for users who may see Airflow's pages.
 
-All of Airflow's processes load the plugin. What the page needs takes about half a second to import, with FastAPI and
-Airflow's own server more; it is imported for the first reader, in the API server.
+All of Airflow's processes load the plugin. The imports of the page take about half a second, more with FastAPI and
+Airflow's own server. They are done in the API server, at the first request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _made() -> Any:
     app = FastAPI(title="Floodmark", docs_url=None, redoc_url=None, openapi_url=None)
     may_see = Depends(requires_access_view(AccessView.PLUGINS))
 
-    # Not asynchronous: FastAPI runs it in a thread, so that a slow source holds nobody up.
+    # Not asynchronous: FastAPI runs it in a thread, so that a slow source does not block other requests.
     def status(live: bool = False) -> HTMLResponse:
         page, code = read_page(live=live)
         return HTMLResponse(page, code)

@@ -1,4 +1,4 @@
-"""The tables of ``floodmark status`` as a page for a browser, or a sentence in their place."""
+"""The tables of ``floodmark status`` as an HTML page, or a sentence in their place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 _COLUMNS = 150
-# Of the ledger alone: a page that somebody leaves open must not ask the sources again and again.
+# Only the ledger's page refreshes: a page that is left open must not query the sources again and again.
 _REFRESH = '<meta http-equiv="refresh" content="30">\n'
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -30,13 +30,13 @@ pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 1
 </html>
 """
 _LEDGER = (
-    'As the last runs left it. <a href="?live=true">Ask the sources too</a>, for verdict, lag and headroom of now.'
+    'State after the last runs. <a href="?live=true">Query the sources too</a> for current verdict, lag and headroom.'
 )
-_SOURCES = 'As the sources are now. <a href="?live=false">Ask the ledger alone.</a>'
+_SOURCES = 'Current state of the sources. <a href="?live=false">Query only the ledger.</a>'
 
 
 def status_html(parts: Iterable[RenderableType | str], *, live: bool, read_at: datetime) -> str:
-    """parts: tables, or what there is to say instead. live: whether the sources were asked."""
+    """Return the page. parts: tables, or sentences in their place. live: whether the sources were queried."""
     console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for part in parts:
         console.print(Text(part, style="bold red") if isinstance(part, str) else part)

@@ -52,7 +52,7 @@ def test_note_that_cannot_be_read_costs_no_more_than_itself(
     (row,) = kept[alert_notes.VARIABLE]
     kept[alert_notes.VARIABLE] = [spoil(row), row]
     assert VariableNotes().read() == {"k": NOTE}
-    assert "cannot be read" in caplog.text
+    assert "Could not read a note" in caplog.text
 
 
 @pytest.mark.parametrize("content", [None, [], {}, "text", 7])
