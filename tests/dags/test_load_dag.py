@@ -90,7 +90,7 @@ def test_run_with_params_reloads_the_table_where_the_checked_condition_is_true(
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"table": None, "where": "Id > 5"}, "and no table"),
+        ({"table": None, "where": "Id > 5"}, "given without a table"),
         ({"table": "dbo.Orders", "where": "1 = 1; DROP TABLE x"}, "a semicolon stands in it"),
         ({"table": "Orders"}, "not a table name"),
     ],

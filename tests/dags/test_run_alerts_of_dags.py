@@ -219,7 +219,7 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
         ("running", "backfill", 0),
     ],
 )  # fmt: skip
-def test_missed_deadline_is_told_while_the_run_goes_on(
+def test_missed_deadline_is_reported_while_the_run_goes_on(
     dags: dict[str, DAG], posts: Posts, state: str, run_type: str, reported: int
 ) -> None:
     (deadline,) = dags["cdc_shop"].deadline
