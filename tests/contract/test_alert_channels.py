@@ -213,7 +213,7 @@ def test_command_tries_every_channel_and_says_which_takes_nothing(
     configure("{kind: webhook, conn_id: chat}, {kind: apprise, conn_id: nobody}")
     result = CliRunner().invoke(app, ["alerts", "test", "--config", str(tmp_path / "pipelines.yaml")])
     assert result.exit_code == 1
-    assert "chat: told" in result.stdout.splitlines()
+    assert "chat: sent" in result.stdout.splitlines()
     assert "nobody: connection nobody: Airflow does not know it." in result.stdout
     assert posts.texts[0].splitlines()[0] == "*Floodmark: test: floodmark*"
 

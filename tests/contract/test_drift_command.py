@@ -64,7 +64,7 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "There is no undecided drift. See also --all.\n"
     assert watch_drift(AppContext(loaded), "shop") == "no table is held"
     source.run("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)")
     source.scan()
@@ -83,17 +83,17 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
     assert (held["verdict"], held["standing"]) == ("held", "incident")
     assert "column Code" in held["cause"]
     approved = cli.invoke(app, ["drift", "approve", str(document["event_id"])])
-    assert approved.stdout == "Event 1 is approved; dbo.Orders goes on in shop.\n"
+    assert approved.stdout == "Event 1 is approved; dbo.Orders continues in shop.\n"
     assert watch_drift(AppContext(loaded), "shop") == "no table is held"
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL").fetchone() == (0,)
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "There is no undecided drift. See also --all.\n"
     assert cli.invoke(app, ["drift", "list", "--all"]).stdout.count("approved") >= 1
 
 
 def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: Path, source: CdcDatabase) -> None:
     cli, loaded = CliRunner(), load_config(config)
-    assert cli.invoke(app, ["drift", "switch", "shop"]).stdout == "no switch of a capture instance is under way.\n"
+    assert cli.invoke(app, ["drift", "switch", "shop"]).stdout == "no switch of a capture instance is in progress.\n"
     watch_drift(AppContext(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20)", "ALTER TABLE dbo.Plain ADD Hidden int")
     source.scan()
@@ -104,7 +104,7 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
     }
     assert "@captured_column_list = N'[Id], [Code], [Note]';" in cli.invoke(app, ["drift", "list"]).stdout
     rejected = cli.invoke(app, ["drift", "reject", by_column["Hidden"]])
-    assert rejected.stdout == "dbo.Plain goes on without Hidden.\n"
+    assert rejected.stdout == "dbo.Plain continues without Hidden.\n"
     approved = cli.invoke(app, ["drift", "approve", by_column["Note"]]).stdout
     assert approved.startswith("dbo.Orders switches from capture instance dbo_Orders to dbo_Orders_2, with Note.")
     for number in by_column.values():
@@ -143,13 +143,13 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
     assert f"It would be taken along together with {note} and {colour}." in listed
 
     (question,) = list_proposed(AppContext(loaded), "shop")
-    assert question.subject == "dbo.Orders: take Note, Colour, Late along?"
+    assert question.subject == "dbo.Orders: capture Note, Colour, Late?"
     assert "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. " \
         "DDL at LSN" in question.body  # fmt: skip
     assert question.body.count("ADD Note nvarchar(20), Colour int") == question.body.count("ADD Late bit") == 1
     rejected = cli.invoke(app, ["drift", "reject", str(question.event_id)])
-    assert rejected.stdout == "dbo.Orders goes on without Note, Colour, Late.\n"
-    assert cli.invoke(app, ["drift", "list"]).stdout == "No drift is left to decide about. See also --all.\n"
+    assert rejected.stdout == "dbo.Orders continues without Note, Colour, Late.\n"
+    assert cli.invoke(app, ["drift", "list"]).stdout == "There is no undecided drift. See also --all.\n"
 
 
 def test_what_is_not_there_is_refused_by_name(config: Path) -> None:

@@ -1,4 +1,4 @@
-"""``floodmark drift``: what changed at the source, what is held, and what a person decides about it."""
+"""``floodmark drift``: changes of the source's schema, held tables, and the decisions of the operator."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from floodmark.app.switch import approve_switch, is_proposal, list_switches, rej
 from floodmark.cli.drift_events import drift_details, drift_json, drift_table, switch_lines
 from floodmark.cli.process import AsJson, ConfigFile, Pipeline, explained, open_app, out
 
-drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: what changed at the source, and what is held.")
+drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: changes of the source's tables, and held tables.")
 
 
 @drift_app.command("list")
 def list_events(
-    everything: Annotated[bool, typer.Option("--all", help="Also those that somebody has decided about.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also the decided events.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """The events that nobody has decided about yet, with their DDL, what is held, and the T-SQL that is proposed; then
-    the switches of capture instances that are under way."""
+    """List the undecided events, with their DDL, the held tables and the proposed T-SQL, and the switches of capture
+    instances in progress."""
     with explained():
         app = open_app(config)
         events = list_drift(app, everything=everything)
@@ -30,7 +30,7 @@ def list_events(
     if as_json:
         typer.echo(drift_json(events))
     elif not events:
-        typer.echo("No drift." if everything else "No drift is left to decide about. See also --all.")
+        typer.echo("No drift." if everything else "There is no undecided drift. See also --all.")
     else:
         out.print(drift_table(events))
         typer.echo(drift_details(events))
@@ -39,31 +39,35 @@ def list_events(
 
 
 @drift_app.command("approve")
-def approve_event(event: Annotated[int, typer.Argument(help="Its number.")], config: ConfigFile = None) -> None:
-    """Take note of an EVENT: its alert is over, and the tables that it holds go on with the next run. Where a second
-    capture instance is proposed, it is made, and the table goes over to it."""
+def approve_event(
+    event: Annotated[int, typer.Argument(help="The number of the event.")], config: ConfigFile = None
+) -> None:
+    """Approve an EVENT. Its alert ends, and the tables that it holds continue with the next run. Where a second capture
+    instance is proposed, it is created, and the table switches to it."""
     with explained():
         app = open_app(config)
         if is_proposal(app, event):
             typer.echo(approve_switch(app, event, getpass.getuser()))
             return
         found = approve_drift(app, event)
-    held = f"; {found.table} goes on in {', '.join(found.held)}" if found.held else ""
+    held = f"; {found.table} continues in {', '.join(found.held)}" if found.held else ""
     typer.echo(f"Event {event} is approved{held}.")
 
 
 @drift_app.command("reject")
-def reject_event(event: Annotated[int, typer.Argument(help="Its number.")], config: ConfigFile = None) -> None:
-    """Turn down what an EVENT proposes: its alert is over, and the table goes on without the column."""
+def reject_event(
+    event: Annotated[int, typer.Argument(help="The number of the event.")], config: ConfigFile = None
+) -> None:
+    """Reject the proposal of an EVENT. Its alert ends, and the table continues without the column."""
     with explained():
         typer.echo(reject_switch(open_app(config), event, getpass.getuser()))
 
 
 @drift_app.command("switch")
 def switch_instances(
-    source: Annotated[str, typer.Argument(help="Its name in the configuration.")], config: ConfigFile = None
+    source: Annotated[str, typer.Argument(help="Name of the source in the configuration.")], config: ConfigFile = None
 ) -> None:
-    """Take the approved switches of capture instances of SOURCE as far as they go now, as its drift DAG does."""
+    """Advance the approved switches of capture instances of SOURCE as far as they can go now, as its drift DAG does."""
     with explained():
         typer.echo(run_switches(open_app(config), source))
 
@@ -72,7 +76,7 @@ def switch_instances(
 def release(
     pipeline: Pipeline, table: Annotated[str, typer.Argument(help="schema.table")], config: ConfigFile = None
 ) -> None:
-    """End every hold on a TABLE of PIPELINE; it goes on with the next run."""
+    """End every hold on a TABLE of PIPELINE. The table continues with the next run."""
     with explained():
         release_table(open_app(config), pipeline, table)
-    typer.echo(f"{table} goes on in {pipeline}.")
+    typer.echo(f"{table} continues in {pipeline}.")

@@ -1,4 +1,4 @@
-"""Drift events for people and for programs."""
+"""Drift events as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def drift_table(events: Sequence[DriftEvent]) -> Table:
-    """One row per event; the statements that are proposed are in ``drift_details``."""
+    """Return a table with one row per event. The proposed statements are in ``drift_details``."""
     table = Table(title="schema drift", title_justify="left")
     for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "decided"):
         table.add_column(name, overflow="fold")
@@ -27,27 +27,33 @@ def drift_table(events: Sequence[DriftEvent]) -> Table:
         how = "rejected" if event.is_rejected else "approved"
         decided = f"{how} {event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
         cells = (
-            str(event.event_id), event.source, str(event.table), describe(event.explained.difference), policies,
-            ", ".join(event.held) or "-", f"{event.found_at:%Y-%m-%d %H:%M}", decided,
-        )  # fmt: skip
+            str(event.event_id),
+            event.source,
+            str(event.table),
+            describe(event.explained.difference),
+            policies,
+            ", ".join(event.held) or "-",
+            f"{event.found_at:%Y-%m-%d %H:%M}",
+            decided,
+        )
         table.add_row(*map(escape, cells), style="red" if event.held else "")
     return table
 
 
 def drift_details(events: Sequence[DriftEvent]) -> str:
-    """The DDL behind each event, its effect, and the T-SQL that is proposed."""
+    """Return the DDL behind each event, its effect, and the proposed T-SQL."""
     lines = []
     for event in events:
         lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
         lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
         if event.proposal and event.approved_at is None:
-            lines += [f"  {words}"] if (words := describe_shared_proposal(proposed_with(event, events))) else []
-            lines += [f"  To take it along, floodmark drift approve {event.event_id} runs:", event.proposal]
+            lines += [f"  {shared}"] if (shared := describe_shared_proposal(proposed_with(event, events))) else []
+            lines += [f"  To capture it, floodmark drift approve {event.event_id} runs:", event.proposal]
     return "\n".join(lines)
 
 
 def switch_lines(switches: Sequence[InstanceSwitch]) -> str:
-    """How far each has come, as far as the ledger knows."""
+    """Return the progress of each switch according to the ledger."""
     lines = []
     for switch in switches:
         lines.append(

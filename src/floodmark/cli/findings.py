@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from rich.markup import escape
 from rich.table import Table
@@ -15,9 +14,9 @@ _STYLES = {Grade.GOOD: "", Grade.NOTE: "", Grade.RISK: "yellow", Grade.PROBLEM: 
 
 
 def findings_table(pipeline: str, findings: Sequence[Finding]) -> Table:
-    """The worst first."""
+    """Return a table of the findings, the worst first."""
     table = Table(title=f"pipeline {pipeline}: its source", title_justify="left")
-    for name in ("", "check", "where", "finding", "mend it with"):
+    for name in ("", "check", "where", "finding", "fix"):
         table.add_column(name, overflow="fold")
     for each in sorted(findings, key=lambda finding: -finding.grade):
         cells = (each.grade.name.lower(), each.check, each.subject, each.text, each.fix)
@@ -26,4 +25,14 @@ def findings_table(pipeline: str, findings: Sequence[Finding]) -> Table:
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
-    return json.dumps([asdict(each) | {"grade": each.grade.name.lower()} for each in findings], indent=2)
+    return json.dumps([_document(each) for each in findings], indent=2)
+
+
+def _document(finding: Finding) -> dict[str, str]:
+    return {
+        "grade": finding.grade.name.lower(),
+        "check": finding.check,
+        "subject": finding.subject,
+        "text": finding.text,
+        "mend": finding.fix,
+    }

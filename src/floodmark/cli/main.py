@@ -1,9 +1,9 @@
-"""``floodmark``: a run without a scheduler, and the questions a person asks of a pipeline.
+"""``floodmark``: run pipelines without a scheduler, and query their state.
 
-Exit status: 0 done; 1 it failed, or source and warehouse differ; 2 the command or the configuration is wrong; 75 it
-failed for a reason that may pass, so that trying again makes sense. ``status --check``: 3 when something wants
-attention, 4 when a table gets no new rows. ``doctor``: 3 for risks, 4 for problems. Errors are one message on standard
-error; results go to standard output.
+Exit status: 0 success; 1 the command failed, or source and warehouse differ; 2 the command or the configuration is
+wrong; 75 a temporary failure, try again. ``status --check``: 3 when something needs attention, 4 when a table gets no
+new rows. ``doctor``: 3 for risks, 4 for problems. An error is one message on standard error; results go to standard
+output.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ for command in (runs.run, runs.replay, runs.reload, questions.status, questions.
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 app.add_typer(drift.drift_app, name="drift")
-alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and who is told of them.")
+alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and their channels.")
 app.add_typer(alerts_app, name="alerts")
 
 
 @config_app.command("check")
 def check_config(
     file: Annotated[Path | None, typer.Argument(help="[default: FLOODMARK_CONFIG, include/pipelines.yaml]")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print it with every default written out.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the configuration with all defaults.")] = False,
 ) -> None:
-    """Read the configuration and report everything that is wrong with it. Asks neither source nor warehouse."""
+    """Read the configuration and report all its errors. Connects to neither source nor warehouse."""
     with explained():
         path = file or config_path()
         loaded = load_config(path)
@@ -48,13 +48,13 @@ def check_config(
 
 @alerts_app.command("test")
 def test_alerts(config: ConfigFile = None) -> None:
-    """Send a message to every channel of the configuration. Exit status 1 when one of them does not take it."""
+    """Send a message to every channel of the configuration. Exit status 1 when a channel does not accept it."""
     with explained():
         tried = send_test_message(open_app(config))
     for name, problem in tried.items():
-        typer.echo(f"{name}: {problem or 'told'}")
+        typer.echo(f"{name}: {problem or 'sent'}")
     if not tried:
-        typer.echo("There is no channel.")
+        typer.echo("The configuration has no channel.")
     if any(tried.values()):
         raise typer.Exit(EXIT_FAILED)
 
@@ -64,9 +64,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     if has_airflow_database():
-        # Without a running task Airflow looks connections up in the environment only; as a server it asks its database.
+        # Without a running task Airflow reads connections only from the environment; a server also from its database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     log_plainly()
     app()

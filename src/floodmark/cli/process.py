@@ -1,4 +1,4 @@
-"""What every command has in common: options, errors as one message and an exit status, and a plain log."""
+"""The common parts of all commands: options, errors as one message and an exit status, and a plain log."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_TRY_AGAIN = 75
 out = Console(soft_wrap=False)
-"""Results go here."""
+"""The console for results."""
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The configuration [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_app(config: Path | None) -> AppContext:
@@ -51,7 +51,7 @@ def explained() -> Iterator[None]:
 
 
 def log_plainly() -> None:
-    """Our own words only, on standard error. Airflow, once imported, would write its warnings to standard output."""
+    """Log only our own messages, to standard error. Airflow would write its warnings to standard output."""
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -62,7 +62,7 @@ def log_plainly() -> None:
 
 
 def has_airflow_database() -> bool:
-    """Whether there is an Airflow here: asking one that is not there would make an empty database for it."""
+    """Return whether Airflow is configured here. To query an Airflow that is not would create an empty database."""
     if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
         return True
     return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()

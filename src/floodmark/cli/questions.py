@@ -1,4 +1,4 @@
-"""``floodmark status``, ``doctor`` and ``verify``: the questions that a person or a monitor asks."""
+"""``floodmark status``, ``doctor`` and ``verify``: the commands that only read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
 def status(
     pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Ask the source too: verdict of now, lag, headroom.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Query the source too: current verdict, lag, headroom.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
     ] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """State, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
+    """Show state, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
     with explained():
         app = open_app(config)
         names = [pipeline] if pipeline else list(app.config.pipelines)
@@ -46,11 +46,11 @@ def status(
 
 def doctor(
     pipeline: Pipeline,
-    grants: Annotated[str | None, typer.Option(help="Print the rights that this login needs, as T-SQL.")] = None,
+    grants: Annotated[str | None, typer.Option(help="Print the permissions that this login needs, as T-SQL.")] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Examine the source of PIPELINE, with what mends each finding. Exit status 3 for risks, 4 for problems."""
+    """Examine the source of PIPELINE and show how to fix each finding. Exit status 3 for risks, 4 for problems."""
     with explained():
         app = open_app(config)
         if grants is not None:
@@ -66,7 +66,7 @@ def doctor(
 
 
 def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Compare source and warehouse row by row and name the differing keys. Exit status 1 when there are any."""
+    """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
     with explained():
         results = list(verify_pipeline(open_app(config), pipeline))
     if as_json:

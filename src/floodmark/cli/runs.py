@@ -1,4 +1,4 @@
-"""``floodmark run``, ``replay`` and ``reload``: what moves rows, without a scheduler."""
+"""``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
-    """Do one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. Where that
-    fails, the channels of the alerts are told."""
+    """Run one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. A failure
+    raises an alert."""
     with explained():
         path = (config or config_path()).resolve()
         reason = run_pipeline(open_app(path), pipeline, _start_load(path), _show)
@@ -38,14 +38,14 @@ def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
 
 def replay(  # noqa: PLR0917  (typer gives them by name)
     pipeline: Pipeline,
-    from_lsn: Annotated[str | None, typer.Option(help="From this LSN on, included.")] = None,
-    to_lsn: Annotated[str | None, typer.Option(help="Up to this LSN, included.")] = None,
-    from_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
-    to_time: Annotated[datetime | None, typer.Option(help="By the source's own clock, included.")] = None,
+    from_lsn: Annotated[str | None, typer.Option(help="First LSN, inclusive.")] = None,
+    to_lsn: Annotated[str | None, typer.Option(help="Last LSN, inclusive.")] = None,
+    from_time: Annotated[datetime | None, typer.Option(help="First time on the source's clock, inclusive.")] = None,
+    to_time: Annotated[datetime | None, typer.Option(help="Last time on the source's clock, inclusive.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be read.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Merge an interval of PIPELINE once more, up to the watermarks, which stay where they are."""
+    """Merge an interval of PIPELINE again, up to the watermarks. The watermarks do not move."""
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
     with explained():
         path = (config or config_path()).resolve()
@@ -80,23 +80,25 @@ def reload(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Load a TABLE of PIPELINE anew beside its windows, and sweep rows that the source has no more; or go on with such
-    a load. Its old rows stay readable, and the other tables go on meanwhile."""
+    """Reload a TABLE of PIPELINE in parallel to its windows, and sweep rows that no longer exist at the source; or
+    continue such a load. The old rows stay readable, and the other tables continue meanwhile."""
     with explained():
         path = (config or config_path()).resolve()
         app = open_app(path)
         opened = open_reload(app, pipeline, table, where)
         if opened.window_id is None:
-            raise FloodmarkBugError(table, f"no load of it was opened: {opened.reason}")
+            raise FloodmarkBugError(table, f"no load of the table was opened: {opened.reason}")
         _show(finish_window(wire(app.config, pipeline), opened, _start_load(path)))
         (planned,) = end_load(app, pipeline, opened.window_id).tables
     if planned.where:
-        typer.echo(f"Only rows where {planned.where} were read. Rows that the source has no more were not looked for, "
-                   "and the watermark stays where it was.")  # fmt: skip
+        typer.echo(
+            f"Only rows where {planned.where} were read. Rows that no longer exist at the source were not swept, and "
+            "the watermark did not move."
+        )
 
 
 def _start_load(config: Path) -> StartLoad:
-    """Return what runs the load job as a process of this one."""
+    """Return a function that runs the load job as a child process."""
 
     def start(wiring: PipelineWiring, window_id: int) -> None:
         run_load(wiring.job_secrets(), spark_master(), window_id, config)
@@ -105,5 +107,5 @@ def _start_load(config: Path) -> StartLoad:
 
 
 def _show(result: AdvanceResult) -> None:
-    """Print what a window did."""
+    """Print the result of a window."""
     out.print(run_table(result))

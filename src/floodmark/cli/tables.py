@@ -1,4 +1,4 @@
-"""The tables of the command line, and the same facts as JSON."""
+"""The tables of the command line, and the same data as JSON."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ def status_json(statuses: Sequence[PipelineStatus]) -> str:
 
 
 def verification_table(results: Sequence[TableVerification]) -> Table:
-    """One row per table."""
+    """Return a table with one row per verified table."""
     table = Table(
-        title="source and warehouse, row by row", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+        title="source and warehouse, row by row",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
         collapse_padding=True,
-    )  # fmt: skip
+    )
     table.add_column("source -> target", overflow="fold")
     for name in ("rows in\nsource", "live rows\nin target", "differing\nkeys"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -43,16 +46,16 @@ def verification_table(results: Sequence[TableVerification]) -> Table:
 
 
 def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
-    """The differing keys, as many as were noted, and what may be behind them."""
+    """Return the recorded differing keys, and a possible cause."""
     lines = []
     for each in results:
         lines += [f"{each.source}: {difference}" for difference in each.differences]
         more = each.different_keys - len(each.differences)
-        lines += [f"{each.source}: and {more:,} keys more"] if each.differences and more else []
+        lines += [f"{each.source}: and {more:,} more keys"] if each.differences and more else []
     if not all(each.equal for each in results):
         lines.append(
-            "What the source wrote after the watermarks differs as well. For a proof, let nobody write, do a run when "
-            "the capture job has caught up, and verify again."
+            "Rows that the source wrote after the watermarks differ as well. For a definite result, stop all writers, "
+            "run the pipeline when the capture job has caught up, and verify again."
         )
     return lines
 
@@ -70,11 +73,11 @@ def verification_json(results: Sequence[TableVerification]) -> str:
 def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def replay_table(counts: Sequence[ReplayCount]) -> Table:
-    """What a replay would read, per table."""
+    """Return a table of the change rows that a replay would read, per table."""
     table = Table(title="a replay would read", title_justify="left")
     table.add_column("table", no_wrap=True)
     table.add_column("interval", overflow="fold")
@@ -85,18 +88,27 @@ def replay_table(counts: Sequence[ReplayCount]) -> Table:
 
 
 def run_table(result: AdvanceResult) -> Table:
-    """What a window did, per table."""
+    """Return a table of a window's row counts, per table."""
     table = Table(
-        title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", title_justify="left",
-        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
-    )  # fmt: skip
+        title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("table", overflow="fold")
     for name in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in result.tables:
         rows = each.counts
-        numbers = (rows.read_rows, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
-                   rows.quarantined_rows)  # fmt: skip
+        numbers = (
+            rows.read_rows,
+            rows.inserted_rows,
+            rows.updated_rows,
+            rows.deleted_rows,
+            rows.unchanged_rows,
+            rows.quarantined_rows,
+        )
         kind = each.kind.value.replace("_", " ")
         table.add_row(f"{each.target}\n{kind}", *(f"{number:,}" for number in numbers))
     return table

@@ -86,8 +86,8 @@ def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_nam
     different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
     key, more, why = verification_remarks([equal, different])
     assert key == "dbo.Orders: key (101) is different in Amount"
-    assert more == "dbo.Orders: and 1,005 keys more"
-    assert "let nobody write" in why
+    assert more == "dbo.Orders: and 1,005 more keys"
+    assert "stop all writers" in why
 
 
 def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
