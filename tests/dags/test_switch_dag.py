@@ -27,7 +27,7 @@ warehouse: {conn_id: warehouse}
 pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}
 """
 PROPOSED = ProposedSwitch(
-    12, "12-a", "dbo.Orders: take Channel along?", "```sql\nEXEC sys.sp_cdc_enable_table N'{{ 1 / 0 }}'\n```"
+    12, "12-a", "dbo.Orders: capture Channel?", "```sql\nEXEC sys.sp_cdc_enable_table N'{{ 1 / 0 }}'\n```"
 )
 
 
@@ -175,7 +175,7 @@ def test_switch_that_a_person_has_to_help_fails_for_good_and_others_are_tried_ag
 def test_every_undecided_proposal_is_one_run_and_one_that_has_changed_is_another(
     config_file: Path, planner: Desk
 ) -> None:
-    planner.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: take Colour along?", "…")]
+    planner.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: capture Colour?", "…")]
     assert switch_dag.list_questions(config_file, "shop") == [
         {"trigger_run_id": "drift_event_12-a", "conf": {"event_id": 12}},
         {"trigger_run_id": "drift_event_13-b", "conf": {"event_id": 13}},

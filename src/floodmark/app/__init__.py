@@ -1,4 +1,4 @@
-"""Use cases: what a person or a DAG asks of Floodmark, one subject a file, called by the command line and by Airflow.
+"""Use cases, one subject per file, called by the command line and by Airflow.
 
 A use case takes an ``AppContext``, gets its adapters from ``wiring``, and runs the steps of ``sync``. It knows neither
 Airflow's tasks nor the terminal.

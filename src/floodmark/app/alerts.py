@@ -1,4 +1,4 @@
-"""Alerts: a message to try the channels, and the alert about a run on the command line that failed."""
+"""Alerts: a test message for the channels, and the alert about a failed run on the command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from floodmark.core.alert import AlertMessage
     from floodmark.sync.alerts import Channel
 
-_PRINTED = "See what the command has printed."
+_PRINTED = "See the output of the command."
 
 
 def send_test_message(app: AppContext) -> Mapping[str, str]:
-    """Send a message to every channel. Return by its name why a channel did not take it, "" where it did."""
+    """Send a message to every channel. Return by channel name why it was not accepted, "" where it was."""
     alert = Alert(
         kind="test",
         subject="floodmark",
@@ -48,9 +48,9 @@ def _try(channel: Channel, message: AlertMessage) -> str:
 def reported_failure(app: AppContext, pipeline: str) -> Iterator[None]:
     """Raise the alert about a failed run when the block fails; what was raised goes on to the caller.
 
-    It is the alert that a failed run of Airflow's raises, and is over when any run succeeds. Airflow raises it when the
-    tries of a run are used up; a command has one try. No alert is raised where another run is at work, or where there
-    is nothing to read yet. Raises ConfigError for a pipeline that is not in the configuration.
+    It is the same alert that a failed run in Airflow raises. It ends when any run succeeds. Airflow raises it after the
+    last retry of a run; a command has no retries. No alert is raised where another run is active, or where there is
+    nothing to read yet. Raises ConfigError for a pipeline that is not in the configuration.
     """
     app.config.pipeline(pipeline)
     try:

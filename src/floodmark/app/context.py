@@ -1,4 +1,4 @@
-"""``AppContext``: the configuration of a use case, and what the calling edge lends it."""
+"""``AppContext``: the configuration of a use case, and the services that its caller provides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AppContext:
-    """Made once per command or task."""
+    """The context of one command or task."""
 
     config: Config
     notes: AlertNotes = field(default_factory=NoNotes)
-    """Remembers who was notified while the ledger cannot be reached."""
+    """Records which channels were notified while the ledger cannot be reached."""
     metrics: Metrics = field(default_factory=NoMetrics)
 
     def alerts(self) -> Alerts:
-        """Return the alerts of the configuration. Nothing is connected to before one is raised or ended."""
+        """Return the alerts of the configuration. It connects only when an alert is raised or ended."""
         return wire_alerts(self.config, self.notes)
 
     def pipelines_of(self, source: str) -> list[str]:

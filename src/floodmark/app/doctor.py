@@ -1,4 +1,4 @@
-"""The examination of a pipeline's source: asks it, and has ``core.doctor`` judge the answers."""
+"""The examination of a pipeline's source. It queries the source, and ``core.doctor`` judges the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TICKS = 300
 def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline.
 
-    The warehouse is not needed: a doctor is called before there is a ledger, and when the warehouse is down.
+    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down.
     """
     wiring = wire(app.config, pipeline)
     capture = app.config.source_of(pipeline).capture
@@ -63,13 +63,14 @@ def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:
     except CdcNotEnabledError as error:
         return Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
     except SourcePermissionError as error:
-        return Finding(Grade.NOTE, "heartbeat", str(table), f"it cannot be seen: {error.message}", error.hint)
-    return Finding(Grade.GOOD, "heartbeat", str(table), f"there, with beat {found.beat}.", "")
+        return Finding(
+            Grade.NOTE, "heartbeat", str(table), f"the heartbeat cannot be read: {error.message}", error.hint
+        )
+    return Finding(Grade.GOOD, "heartbeat", str(table), f"the table exists, with beat {found.beat}.", "")
 
 
 def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
-    """Return the longest time between two runs of a cron schedule, among the next few hundred; None for one on
-    demand."""
+    """Return the longest time between two of the next few hundred runs of a cron schedule; None without a schedule."""
     if schedule is None:
         return None
     ticks = croniter(schedule, after)
@@ -78,9 +79,9 @@ def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
 
 
 def write_grants(app: AppContext, pipeline: str, login: str) -> str:
-    """Return the script of the rights that a login needs for the tables of a pipeline.
+    """Return the script that grants a login the permissions for the tables of a pipeline.
 
-    It names the capture instances that the connection's own login can see.
+    The script names the capture instances that the connection's own login can see.
     """
     wiring = wire(app.config, pipeline)
     facts = wiring.source.read_facts()

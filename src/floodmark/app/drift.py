@@ -1,4 +1,4 @@
-"""Schema drift: the watch of a source, its events, and the holds that a person ends."""
+"""Schema drift: the watch of a source, its events, and the holds that the operator ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def drift_watch(app: AppContext, source: str) -> DriftWatch:
-    """Return the drift watch of a source. Nothing is connected to before it runs."""
+    """Return the drift watch of a source. It connects only when it runs."""
     config = app.config
     return DriftWatch(
         source,
@@ -34,7 +34,7 @@ def drift_watch(app: AppContext, source: str) -> DriftWatch:
 
 
 def watch_drift(app: AppContext, source: str) -> str:
-    """Compare every table of the source with what was known of it. Return what is held, in one sentence."""
+    """Compare every table of the source with its recorded shape. Return the held tables, in one sentence."""
     names = app.pipelines_of(source)
     held = []
     if names:
@@ -50,13 +50,13 @@ def watch_drift(app: AppContext, source: str) -> str:
 
 
 def list_drift(app: AppContext, *, everything: bool) -> list[DriftEvent]:
-    """Return the events of the sources of the configuration. everything: also those that are decided."""
+    """Return the events of the sources of the configuration. everything: also the decided events."""
     events = [event for event in wire_ledger(app.config).drift().list_events() if event.source in app.config.sources]
     return [event for event in events if everything or event.approved_at is None]
 
 
 def approve_drift(app: AppContext, event_id: int) -> DriftEvent:
-    """End the holds of an event, and its alert. Raises OperatorError for an unknown one."""
+    """End the holds of an event, and its alert. Raises OperatorError for an unknown event."""
     by = getpass.getuser()
     event = wire_ledger(app.config).drift().approve(event_id, by)
     app.alerts().end_alert(alert_key(event_id), f"{by} approved it.")

@@ -1,4 +1,4 @@
-"""Loads of single tables in parallel to the windows: repairs, and reloads that a person asks for."""
+"""Loads of single tables in parallel to the windows: repairs, and reloads that the operator requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_planner(app: AppContext, pipeline: str) -> LoadPlanner:
-    """Return what plans the loads of a pipeline. Raises ConfigError where it is not in the configuration."""
+    """Return the load planner of a pipeline. Raises ConfigError where the pipeline is not in the configuration."""
     wiring = wire(app.config, pipeline)
     return LoadPlanner(
         wiring.settings,
@@ -33,9 +33,9 @@ def load_planner(app: AppContext, pipeline: str) -> LoadPlanner:
 
 
 def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -> OpenResult:
-    """Open the reload of a table, or find the one that is unfinished. Raises from ``core.errors``.
+    """Open the reload of a table, or return the unfinished one. Raises from ``core.errors``.
 
-    table: schema.table of the source. where: a condition in T-SQL from a person; it is checked here.
+    table: schema.table of the source. where: a condition in T-SQL from the operator; it is checked here.
     """
     try:
         name = TableName.parse(table)
@@ -46,7 +46,7 @@ def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -
 
 
 def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:
-    """End the alerts about a repair, or about loads that failed, once its window has been published."""
+    """End the alerts about a repair and about failed loads after the window has been published. Return its plan."""
     plan = wire(app.config, pipeline).ledger.windows().read_window(window_id).plan
     alerts = app.alerts()
     end_repair(plan, alerts)

@@ -1,6 +1,7 @@
-"""How late each table is after a run: as metrics and, beyond the pipeline's ``max_lag``, as an alert.
+"""The lag of each table after a run: as metrics and, beyond the pipeline's ``max_lag``, as an alert.
 
-The source is asked once more, so this is done only where someone receives it. It never fails the run that it follows.
+The source is queried once more, so this is done only where something receives the result. It never fails the run that
+it follows.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotCapturedYetError)
-"""A source that was out of reach a moment ago is not asked again; one that has captured nothing yet is not late."""
+"""After these errors the lag is not measured: the source was unreachable a moment ago, or has captured nothing yet."""
 
 
 @contextmanager
 def measured(app: AppContext, pipeline: str) -> Iterator[None]:
-    """Measure the lag when the step of a run in the block fails, since the rows get later then.
+    """Measure the lag when the step of a run in the block fails, because the lag then grows.
 
-    The error of the step is the one that is raised, whatever comes of the measuring.
+    The error of the step is raised, whether or not the measurement succeeds.
     """
     try:
         yield
@@ -45,7 +46,7 @@ def measured(app: AppContext, pipeline: str) -> Iterator[None]:
 
 
 def measure_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None) -> None:
-    """Measure the tables of a pipeline. result: of the window that the run published, if it did."""
+    """Measure the tables of a pipeline. result: the window that the run published, if any."""
     max_lag, sending = app.config.pipeline(pipeline).max_lag, app.metrics.are_on()
     try:
         if sending and result is not None:

@@ -1,4 +1,4 @@
-"""Replays: an interval of the log is merged once more, by the command line or by a run of ``airflow backfill``."""
+"""Replays: an interval of the log is merged again, by the command line or by a run of ``airflow backfill``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def replay_of(app: AppContext, pipeline: str) -> Replay:
-    """Return what replays intervals of a pipeline. Raises ConfigError where it is not in the configuration."""
+    """Return the replays of a pipeline. Raises ConfigError where the pipeline is not in the configuration."""
     wiring = wire(app.config, pipeline)
     return Replay(
         wiring.settings,
@@ -32,7 +32,7 @@ def replay_of(app: AppContext, pipeline: str) -> Replay:
 
 
 def end_replay(app: AppContext, pipeline: str, replayed: str) -> None:
-    """End the part of the alerts about failed backfills that a backfill was about; the other parts stay open.
+    """End the part of the alerts about failed backfills that one backfill caused. The other parts stay open.
 
     replayed: its data interval.
     """
@@ -40,23 +40,23 @@ def end_replay(app: AppContext, pipeline: str, replayed: str) -> None:
 
 
 def end_failed_replays(app: AppContext, pipeline: str, replay: Replay, interval: Interval) -> None:
-    """End the alerts about runs of ``airflow backfill`` that failed inside an interval which has now been replayed.
+    """End the alerts about runs of ``airflow backfill`` that failed inside an interval that has been replayed.
 
-    An alert stays open where the source can no longer say what its data interval held, or where it names no interval.
-    The replay is done, whatever comes of this.
+    An alert stays open where the source can no longer map its data interval to the log, or where it names no interval.
+    A failure here does not fail the replay.
     """
     alerts = app.alerts()
     try:
         parts = wire_ledger(app.config).list_alert_parts(REPLAY_FAILED, pipeline)
     except FloodmarkError as error:
-        _LOG.warning("Could not check whether this ends a failed backfill of %s: %s", pipeline, error)
+        _LOG.warning("Could not check whether this replay covers a failed backfill of %s: %s", pipeline, error)
         return
     for part in parts:
         try:
             failed = replay.find_moments(*parse_data_interval(part))
         except (FloodmarkError, ValueError) as error:
-            _LOG.warning("Could not check whether this ends the failed backfill of %s: %s", part, error)
+            _LOG.warning("Could not check whether this replay covers the failed backfill of %s: %s", part, error)
             continue
         if isinstance(failed, Interval) and interval.covers(failed):
-            _LOG.info("This ends the failed backfill of %s.", part)
+            _LOG.info("This replay covers the failed backfill of %s.", part)
             alerts.end_part(REPLAY_FAILED, pipeline, part)

@@ -1,4 +1,4 @@
-"""One run of a pipeline: open the next window, load, check and advance it, and end the alerts that are over."""
+"""One run of a pipeline: open the next window, load, check and advance it, and end the alerts whose cause has ended."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 StartLoad = Callable[["PipelineWiring", int], None]
-"""Runs the load job of a window and returns when it has ended. Raises the error that the job reported."""
+"""A function that runs the load job of a window and returns when it has ended. Raises the error of the job."""
 
 
 def run_pipeline(app: AppContext, pipeline: str, start_load: StartLoad, show: Callable[[AdvanceResult], None]) -> str:
-    """Do one window without a scheduler. Return why there was nothing to read, "" after a window was published.
+    """Run one window without a scheduler. Return why there was nothing to read, "" after a window was published.
 
-    show: gets what the window did. Raises from ``core.errors``, after the alert about a failed run; also while a gap
-    stops a table of the pipeline, once the others are published.
+    show: receives the result of the window. Raises from ``core.errors``, after the alert about a failed run; also while
+    a gap stops a table of the pipeline, after the other tables have been published.
     """
     with reported_failure(app, pipeline):
         opened = open_next(app, pipeline)
@@ -71,7 +71,7 @@ def open_next(app: AppContext, pipeline: str) -> OpenResult:
 
 
 def finish_window(wiring: PipelineWiring, opened: OpenResult, start_load: StartLoad) -> AdvanceResult:
-    """Load, check and advance a window that has been opened."""
+    """Load, check and advance an opened window."""
     assert opened.window_id is not None  # noqa: S101  (the caller has opened one)
     if opened.state is WindowState.PLANNED:
         start_load(wiring, opened.window_id)
@@ -85,7 +85,7 @@ def is_merged(wiring: PipelineWiring, window_id: int) -> bool:
 
 
 def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
-    """Return whether a window was published before, and a watermark that it moved has moved on since."""
+    """Return whether a window was published before, and a watermark that it moved has moved on since then."""
     plan = opened.plan
     if opened.state is not WindowState.ADVANCED or is_replay_lane(plan.lane):
         return False
@@ -95,14 +95,14 @@ def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
 
 
 def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
-    """End the alerts about failed and late runs of a pipeline, and measure how late its rows are.
+    """End the alerts about failed and late runs of a pipeline, and measure its lag.
 
-    stopped: a gap stops a table, so that the run fails after all.
+    stopped: a gap stops a table, so that the run will fail.
     """
     alerts = app.alerts()
     kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
     if app.config.pipeline(pipeline).max_lag is None:
-        # It is no longer measured.
+        # The lag is no longer measured.
         kinds = (*kinds, LAG)
     for kind in kinds:
         alerts.end_alerts(kind, pipeline)

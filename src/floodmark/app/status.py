@@ -1,4 +1,4 @@
-"""How a pipeline is doing: for the command line and for the page in Airflow."""
+"""The status of a pipeline, for the command line and for the page in Airflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
-    """Return the status of a pipeline. live: as the source is now, and not as the last run saw it."""
+    """Return the status of a pipeline. live: from the source as it is now, and not as the last run recorded it."""
     wiring = wire(app.config, pipeline)
     now = datetime.now(UTC)
     limits = Limits(

@@ -19,14 +19,14 @@ _STYLES = {"fine": "", "attention": "yellow", "incident": "red"}
 
 
 def status_table(status: PipelineStatus) -> Group:
-    """One row per table, in few columns of two lines each; what wants attention, and why, below."""
+    """Return one row per table, in few columns of several lines each, and remarks on what needs attention below."""
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False, collapse_padding=True)
     table.add_column("source\n-> target", overflow="fold")
     table.add_column("state\nverdict", overflow="fold")
     table.add_column("watermark\nat (source's clock)", no_wrap=True)
     table.add_column("lag\nbehind\nheadroom", no_wrap=True)
     table.add_column("last window\nread\n+ins ~upd -del")
-    # Only where there is something to be shown.
+    # The column is added only where there is something to show.
     are_sized = any(each.change_tables for each in status.tables)
     if are_sized:
         table.add_column("change\ntable", overflow="fold")
@@ -41,20 +41,20 @@ def _title(status: PipelineStatus) -> str:
         return f"pipeline {status.pipeline}"
     return (
         f"pipeline {status.pipeline}: window {status.unfinished_window_id} is unfinished ({status.unfinished_state}); "
-        "the run at work, or the next one, finishes it"
+        "the current or the next run finishes it"
     )
 
 
 def _remarks(status: PipelineStatus) -> list[str]:
-    """What is said of several tables alike is said once."""
+    """Return the remarks. One that applies to several tables is made once."""
     concerned: dict[str, list[str]] = {}
     for table in status.tables:
         if table.reason:
             concerned.setdefault(f"{table.reason}: {table.cause} {table.hint}".rstrip(), []).append(table.source)
     lines = [str(status.planned_stop)] if status.planned_stop else []
-    lines += [f"{_names(tables, status)}: {words}" for words, tables in concerned.items()]
+    lines += [f"{_names(tables, status)}: {remark}" for remark, tables in concerned.items()]
     lines += [f"{table.source}: {table.switch}" for table in status.tables if table.switch]
-    lines += [f"{table.source}: drift: {words}" for table in status.tables for words in table.drift]
+    lines += [f"{table.source}: drift: {drift}" for table in status.tables for drift in table.drift]
     lines += [
         f"alert since {alert.raised_at:%Y-%m-%d %H:%M} UTC: {alert.kind.replace('_', ' ')}: {alert.what}"
         for alert in status.alerts
@@ -95,7 +95,7 @@ def _state(table: TableStatus) -> str:
 
 
 def _change_tables(table: TableStatus) -> str:
-    """Named where there are two, as during a switch."""
+    """Return the sizes of a table's change tables, with names where there are two, as during a switch."""
     lines = []
     for each in table.change_tables:
         if len(table.change_tables) > 1:

@@ -1,4 +1,4 @@
-"""Switches of capture instances: what is proposed, what a person decides, and the steps that follow."""
+"""Switches of capture instances: the proposals, the operator's decisions, and the steps that follow."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProposedSwitch:
-    """A question for a person."""
+    """A question for the operator."""
 
     event_id: int
     key: str
-    """Of this event with this proposal."""
+    """Identifies this event with this proposal."""
     subject: str
     body: str
     """Markdown with the T-SQL."""
 
 
 def list_proposed(app: AppContext, source: str) -> list[ProposedSwitch]:
-    """Return one question for each table that a person has to decide about."""
+    """Return one question for each table with an undecided proposal."""
     if not app.pipelines_of(source):
         return []
     return [_question(event, proposal) for event, proposal in switch_planner(app, source).list_proposed()]
 
 
 def approve_switch(app: AppContext, event_id: int, by: str) -> str:
-    """Start the switch that an event proposes. Return what happens next.
+    """Start the switch that an event proposes. Return a description of what happens next.
 
-    Raises OperatorError where there is nothing to approve, or the proposal has changed since.
+    Raises OperatorError where there is nothing to approve, or where the proposal has changed.
     """
     switch = switch_planner(app, _source_of(app, event_id)).approve(event_id, by)
     return (
         f"{switch.table} switches from capture instance {switch.old.name} to {switch.name}, with "
-        f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps, and so does floodmark drift "
-        f"switch {switch.source}."
+        f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps; to take them now, run: "
+        f"floodmark drift switch {switch.source}"
     )
 
 
 def reject_switch(app: AppContext, event_id: int, by: str) -> str:
-    """Turn down what an event proposes. Raises OperatorError where there is nothing to reject."""
+    """Reject the proposal of an event. Raises OperatorError where there is nothing to reject."""
     rejected = switch_planner(app, _source_of(app, event_id)).reject(event_id, by)
     columns = ", ".join(str(each.explained.difference.column) for each in rejected)
-    return f"{rejected[0].table} goes on without {columns}."
+    return f"{rejected[0].table} continues without {columns}."
 
 
 def run_switches(app: AppContext, source: str) -> str:
-    """Take every approved switch as far as it goes now. Return where each is; where a person has to act, an alert is
-    raised."""
+    """Advance every approved switch as far as it can go now. Return the state of each; raise an alert where the
+    operator has to act."""
     config = app.config
     if not app.pipelines_of(source):
         return "no pipeline reads this source."
@@ -79,17 +79,17 @@ def run_switches(app: AppContext, source: str) -> str:
         alerts=planner.alerts,
         elsewhere=[name for name, pipeline in config.pipelines.items() if pipeline.source != source],
     )
-    return " | ".join(steps.take()) or "no switch of a capture instance is under way."
+    return " | ".join(steps.take()) or "no switch of a capture instance is in progress."
 
 
 def list_switches(app: AppContext) -> list[InstanceSwitch]:
-    """Return the switches that are under way, of all sources."""
+    """Return the switches in progress, of all sources."""
     ledger = wire_ledger(app.config).switches()
     return [switch for source in app.config.sources for switch in ledger.list_switches(source)]
 
 
 def switch_planner(app: AppContext, source: str) -> SwitchPlanner:
-    """Return what plans the switches of a source that a pipeline reads. Nothing is connected to before it is asked."""
+    """Return the switch planner of a source that a pipeline reads. It connects only when it is called."""
     names = app.pipelines_of(source)
     wiring = wire(app.config, names[0])
     return SwitchPlanner(
@@ -105,14 +105,14 @@ def switch_planner(app: AppContext, source: str) -> SwitchPlanner:
 
 
 def is_proposal(app: AppContext, event_id: int) -> bool:
-    """Return whether the event proposes a switch, so that to approve it is to start that."""
+    """Return whether the event proposes a switch, which its approval starts."""
     return any(event.event_id == event_id and event.proposal for event in _events(app))
 
 
 def _source_of(app: AppContext, event_id: int) -> str:
     read = [pipeline.source for pipeline in app.config.pipelines.values()]
     found = [event.source for event in _events(app) if event.event_id == event_id and event.source in read]
-    # Where there is none, the planner of any source says so.
+    # Where there is none, the planner of any source reports it.
     return found[0] if found else read[0]
 
 
@@ -130,11 +130,12 @@ def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
     columns = ", ".join(proposal.added)
     body = (
         f"{event.table}: {describe_added(proposal.explained)}\n\n"
-        f"To take along: **{columns}**.\n\n"
-        "**Approve**: Floodmark runs this at the source, reads the table from the second capture instance as soon as "
-        "it has read the first one up to its start, loads what is new, and drops the first one. No change is lost.\n\n"
+        f"New columns to capture: **{columns}**.\n\n"
+        "**Approve**: Floodmark runs this at the source. It reads the first capture instance up to the start of the "
+        "second one, switches to the second one, loads the new columns, and drops the first one. No change is lost."
+        "\n\n"
         f"```sql\n{proposal.text}\n```\n\n"
-        f"**Reject**: the table goes on without {columns}."
+        f"**Reject**: the table continues without {columns}."
     )
     key = f"{event.event_id}-{zlib.crc32(proposal.text.encode()):08x}"
-    return ProposedSwitch(event.event_id, key, f"{event.table}: take {columns} along?", body)
+    return ProposedSwitch(event.event_id, key, f"{event.table}: capture {columns}?", body)

@@ -1,4 +1,4 @@
-"""The upkeep of a source: its capture job with its planned stops, and its retention."""
+"""The upkeep of a source: its capture job with the planned stops, and its retention."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from floodmark.core.source.capture_status import PlannedStop
 
 _START_TIME = timedelta(minutes=10)
-"""After the end of a planned stop: until the DAG that starts the job has had its turn."""
+"""The time after the end of a planned stop in which the DAG starts the job."""
 
 
 def keep_capture(app: AppContext, source: str, kept: CaptureConfig, now: datetime) -> str:
-    """Bring the capture job to the state that the schedule says for now. Return what was done, and why."""
+    """Bring the capture job to the state that the schedule requires now. Return what was done and why."""
     stop, alerts = planned_stop(kept, now), app.alerts()
     step = capture.keep_capture(
         source,
@@ -38,11 +38,10 @@ def keep_capture(app: AppContext, source: str, kept: CaptureConfig, now: datetim
 
 
 def keep_retention(app: AppContext, source: str, kept: RetentionConfig) -> str:
-    """Bring the retention to what is wanted for now. Return the forecast and what was done, in one sentence."""
+    """Bring the retention to the value that is wanted now. Return the forecast and what was done, in one sentence."""
     readers = {
-        name: frozenset(table.source for table in app.config.pipeline(name).tables)
-        for name in app.pipelines_of(source)
-    }  # fmt: skip
+        name: frozenset(table.source for table in app.config.pipeline(name).tables) for name in app.pipelines_of(source)
+    }
     alerts = app.alerts()
     step = retention.keep_retention(
         source,
@@ -57,8 +56,10 @@ def keep_retention(app: AppContext, source: str, kept: RetentionConfig) -> str:
 
 
 def current_stop(app: AppContext, pipeline: str, now: datetime) -> PlannedStop | None:
-    """Return the planned stop of the capture job that is on. None as well for a stop that was ended early: from then on
-    a job that does not run is an incident."""
+    """Return the current planned stop of the capture job.
+
+    None also for a stop that was ended early: after that, a job that does not run is an incident.
+    """
     stop = scheduled_stop(app, pipeline, now)
     if stop is None:
         return None
@@ -67,7 +68,7 @@ def current_stop(app: AppContext, pipeline: str, now: datetime) -> PlannedStop |
 
 
 def likely_stop(app: AppContext, pipeline: str, now: datetime) -> PlannedStop | None:
-    """Return ``current_stop``, or ``scheduled_stop`` where the ledger cannot be asked."""
+    """Return ``current_stop``, or ``scheduled_stop`` where the ledger cannot be read."""
     try:
         return current_stop(app, pipeline, now)
     except FloodmarkError:
@@ -75,7 +76,7 @@ def likely_stop(app: AppContext, pipeline: str, now: datetime) -> PlannedStop | 
 
 
 def scheduled_stop(app: AppContext, pipeline: str, now: datetime) -> PlannedStop | None:
-    """Return the stop that the configuration alone says, whether or not it was ended early."""
+    """Return the stop according to the configuration alone, whether or not it was ended early."""
     kept = app.config.source_of(pipeline).capture
     if kept is None:
         return None
