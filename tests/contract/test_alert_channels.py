@@ -186,7 +186,7 @@ def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
     planner.raise_alert(ALERT)
     planner.raise_alert(ALERT)
     assert (len(posts.taken), len(mails.taken)) == (1, 0)
-    assert "Channel mail was not told of alert run_failed:shop" in caplog.text
+    assert "Could not notify channel mail of alert run_failed:shop" in caplog.text
     mails.login = ("oncall", SECRET)
     planner.raise_alert(ALERT)
     planner.raise_alert(ALERT)

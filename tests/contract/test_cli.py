@@ -227,7 +227,7 @@ def test_status_shows_how_far_a_table_that_is_loaded_anew_has_come(
     (found,) = status["tables"]
     assert (found["verdict"], found["load_percent"], found["load_rows"]) == ("repairing", 42, 1_200_000)
     assert (found["standing"], status["unfinished_window_id"]) == ("attention", None)
-    assert "loads it anew: 42 %, 1,200,000 rows are staged" in " ".join(cli.invoke(app, ["status"]).stdout.split())
+    assert "reloads it: 42 %, 1,200,000 rows are staged" in " ".join(cli.invoke(app, ["status"]).stdout.split())
 
 
 def test_status_of_a_ledger_of_the_version_before_brings_it_up_to_date(

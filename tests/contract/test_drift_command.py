@@ -113,7 +113,7 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
         assert "already" in again.stderr
     # No run has read the table yet, so that nobody has to go over, and nothing has to be loaded.
     switched = cli.invoke(app, ["drift", "switch", "shop"])
-    assert switched.stdout == "dbo.Orders, dbo_Orders to dbo_Orders_2: done; dbo_Orders is gone.\n"
+    assert switched.stdout == "dbo.Orders, dbo_Orders to dbo_Orders_2: done; dbo_Orders was dropped.\n"
     instances = source.query("EXEC sys.sp_cdc_help_change_data_capture")
     assert sorted(row["capture_instance"] for row in instances) == ["dbo_Orders_2", "dbo_Plain"]
     listed = cli.invoke(app, ["drift", "list", "--all"]).stdout
@@ -138,9 +138,9 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
         reported, ("Colour int", "Late bit", "Note nvarchar(20)"), (note, f"{note} and {colour}", colour), strict=True
     ):
         assert what.startswith(f"dbo.Orders: column {column} was added; the capture instance does not capture it. ")
-        assert f" It would be taken along together with {others}. " in what
+        assert f" It would be captured together with {others}. " in what
     listed = " ".join(cli.invoke(app, ["drift", "list"]).stdout.split())
-    assert f"It would be taken along together with {note} and {colour}." in listed
+    assert f"It would be captured together with {note} and {colour}." in listed
 
     (question,) = list_proposed(AppContext(loaded), "shop")
     assert question.subject == "dbo.Orders: capture Note, Colour, Late?"

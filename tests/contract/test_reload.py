@@ -53,7 +53,7 @@ def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner:
     runner.source.write(1, 11)
     result = runner.run()
     assert result.window_id is None
-    assert "window 2 (planned) loads it anew: its reading has not begun" in result.reason
+    assert "window 2 (planned) reloads it: its reading has not begun" in result.reason
     assert runner.planner().open_reload(ORDERS).window_id == opened.window_id
     runner.load()
     assert runner.reported.open == {}
@@ -82,7 +82,7 @@ def test_part_of_a_table_with_a_gap_is_refused(runner: Runner) -> None:
         runner.reload("[Id] < 3")
     runner.run()
     runner.expire()
-    with pytest.raises(OperatorError, match="it is expired, so that a part of it is not enough"):
+    with pytest.raises(OperatorError, match="it is expired; a partial load is not enough"):
         runner.reload("[Id] < 3")
 
 
@@ -97,7 +97,7 @@ def test_other_condition_waits_for_the_unfinished_load(runner: Runner) -> None:
 
 
 def test_table_that_the_pipeline_has_not_is_refused_by_name(runner: Runner) -> None:
-    with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. There are: dbo\.Orders"):
+    with pytest.raises(ConfigError, match=r"it has no table dbo\.Nope\. Its tables: dbo\.Orders"):
         runner.planner().open_reload(TableName("dbo", "Nope"))
 
 

@@ -227,7 +227,7 @@ def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Ru
     said = "SELECT verdict, cause FROM floodmark.verdicts WHERE source_name = 'Added'"
     ((verdict, cause),) = runner.rows(said)
     assert verdict == "repairing"
-    assert "loads it for the first time, beside the others: The DAG cdc_load_tests does it" in cause
+    assert "loads it for the first time, in parallel to the others: The DAG cdc_load_tests does it" in cause
     runner.finish(opened)
     assert runner.differing() == []
     runner.change("INSERT INTO dbo.Plain VALUES (3, 3)", "DELETE FROM dbo.Added WHERE Id = 1")

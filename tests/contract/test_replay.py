@@ -177,7 +177,7 @@ def test_a_table_that_is_loaded_anew_is_left_out(pipeline: Pipeline) -> None:
     )
     result = pipeline.replay(pipeline.watermark() - 1, pipeline.watermark())
     assert result.window_id is None
-    assert "it is being loaded anew" in result.reason
+    assert "it is being reloaded" in result.reason
 
 
 class KilledError(Exception):

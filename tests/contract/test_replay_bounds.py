@@ -121,7 +121,7 @@ def test_a_load_that_begins_while_a_replay_is_planned_takes_the_table_out_of_it(
     result = pipeline.replay(pipeline.watermark() - 1, pipeline.watermark(), ledger=LoadsFirst())
     assert begun != [None]
     assert result.window_id is None
-    assert "dbo.Orders: it is being loaded anew." in result.reason
+    assert "dbo.Orders: it is being reloaded." in result.reason
 
 
 def test_a_row_that_came_and_went_in_one_window_stays_away_also_if_the_server_computed_its_net_changes(

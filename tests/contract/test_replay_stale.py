@@ -70,7 +70,7 @@ def test_a_replay_of_a_table_that_was_loaded_anew_since_is_given_up(
     assert result.window_id is None
     assert "nothing to replay: the whole table was read" in result.reason
     assert left.is_given_up()
-    assert f"Window {left.window_id}, a replay of the same interval, is given up. dbo.Orders: nothing" in caplog.text
+    assert f"Window {left.window_id}, a replay of the same interval, was given up. dbo.Orders: nothing" in caplog.text
 
 
 def test_a_replay_of_a_source_that_was_taken_back_since_is_planned_anew(left: LeftReplay) -> None:

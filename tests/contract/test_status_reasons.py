@@ -108,7 +108,7 @@ def test_status_of_a_gap_says_who_repairs_it(
     assert (found.standing, by_hand in shown(found)) == ("incident", True)
     found = status(on_gap="repair")
     assert (found.standing, found.tables[0].verdict) == ("attention", "expired")
-    assert "cleaned up. The next run begins to load the table anew by itself (on_gap: repair)." in shown(found)
+    assert "cleaned up. The next run starts the reload of the table (on_gap: repair)." in shown(found)
     assert "floodmark reload" not in shown(found)
 
 

@@ -58,7 +58,7 @@ def test_new_column_is_taken_along_and_nothing_is_lost_or_doubled(rig: SwitchRig
     rig.finish(rig.load_planner().open_pending())
     rig.run()
     (said,) = rig.steps.take()
-    assert said.endswith("done; dbo_Orders is gone.")
+    assert said.endswith("done; dbo_Orders was dropped.")
     assert rig.instances() == ["dbo_Orders_2"]
     assert rig.steps.take() == []
     assert rig.differing() == []
@@ -112,7 +112,7 @@ def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: Swit
     left = rig.ledger.open_window("shop", plan.to_lsn, tables, lane=replay_lane(interval))
     (said,) = rig.steps.take()
     command = f"floodmark replay shop --from-lsn {interval.from_lsn} --to-lsn {interval.to_lsn}"
-    assert said.endswith(f"shop goes over when window {left.window_id} ({command}) has been published.")
+    assert said.endswith(f"shop switches when window {left.window_id} ({command}) has been published.")
 
 
 def test_run_that_looked_at_the_first_instance_does_not_pass_over_changes_of_the_second(rig: SwitchRig) -> None:
@@ -149,7 +149,7 @@ def test_column_with_a_default_fills_all_rows_or_those_that_were_touched(
     untouched = 7 if backfill is Backfill.ALL else None
     # Row 1 was changed in the new column alone: only the second instance has that, before the pipeline reads it.
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, 9), (2, 8), (3, untouched), (4, 7)]
-    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
 
 
 def test_every_pipeline_goes_over_before_the_first_instance_goes(
@@ -230,7 +230,7 @@ def test_other_instance_that_came_after_the_approval_is_an_alert_until_it_goes(r
     rig.approve()
     rig.database.enable("Orders", capture_instance="N'late'", captured_column_list="N'Id'")
     (said,) = rig.steps.take()
-    assert "it has two capture instances, the most that there can be: dbo_Orders and late" in said
+    assert "the table already has two capture instances, the maximum: dbo_Orders and late" in said
     assert rig.alerts.kinds == ["instance_switch"]
     rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'late'")
     rig.steps.take()
@@ -262,8 +262,8 @@ def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRi
     rig.planner.reject(event.event_id, "somebody")
     assert rig.planner.list_proposed() == []
     assert rig.alerts.open == {}
-    assert list(rig.alerts.outcomes.values()) == ["somebody rejected it: dbo.Orders goes on without column Note."]
-    with pytest.raises(OperatorError, match="somebody has rejected it already"):
+    assert list(rig.alerts.outcomes.values()) == ["somebody rejected it: dbo.Orders continues without column Note."]
+    with pytest.raises(OperatorError, match="somebody has already rejected it"):
         rig.planner.approve(event.event_id, "another")
     assert rig.steps.take() == []
     assert rig.instances() == ["dbo_Orders"]
@@ -275,7 +275,7 @@ def test_second_instance_that_is_dropped_before_anybody_reads_it_is_made_again(r
     rig.steps.take()
     rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders_2'")
     (said,) = rig.steps.take()
-    assert said.endswith("dbo_Orders_2 is gone again; it is made anew.")
+    assert said.endswith("dbo_Orders_2 no longer exists; it will be created again.")
     rig.steps.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
 
@@ -285,7 +285,7 @@ def test_first_instance_that_is_dropped_too_early_ends_the_switch(rig: SwitchRig
     rig.approve()
     rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders'")
     (said,) = rig.steps.take()
-    assert "given up, as dbo_Orders is gone" in said
+    assert "given up, because dbo_Orders no longer exists" in said
     assert rig.steps.take() == []
 
 
@@ -326,7 +326,7 @@ def test_two_processes_do_not_take_steps_at_the_same_time(rig: SwitchRig) -> Non
     rig.approve()
     with rig.switches.hold_switches("shop") as mine:
         assert mine
-        assert rig.steps.take() == ["another process is at work on the switches."]
+        assert rig.steps.take() == ["another process is working on the switches."]
     assert rig.instances() == ["dbo_Orders"]
     assert ORDERS in rig.ledger.read_tables("shop")
 

@@ -41,7 +41,7 @@ def switch_pipeline(rig: SwitchRig) -> None:
     rig.run()
     rig.steps.take()
     rig.finish(rig.load_planner().open_pending())
-    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
 
 
 def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig: SwitchRig) -> None:
@@ -132,7 +132,7 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     assert rig.alerts.kinds == ["schema_drift"]
     rig.finish(rig.load_planner().open_pending())
     rig.finish(rig.load_planner("late").open_pending())
-    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
     rig.run("late")
     assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [
         (1, 10, None), (2, 22, 5), (3, 23, 6),
@@ -181,4 +181,4 @@ def test_touched_rows_whose_changes_are_cleaned_up_before_they_are_loaded_are_lo
     assert "loads Rank" in rig.steps.take()[0]
     rig.finish(rig.load_planner().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
-    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")

@@ -78,7 +78,7 @@ def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_ru
     rig.approve()
     with used(emulator, rig.database, "UPDATE dbo.Orders SET Amount = 0"):
         (said,) = rig.steps.take()
-    assert "dbo_Orders_2 could not be made yet: " in said
+    assert "dbo_Orders_2 could not be created yet: " in said
     assert "The next run of the drift DAG tries again." in said
     assert rig.instances() == ["dbo_Orders"]
     assert rig.alerts.open == {}
@@ -86,7 +86,7 @@ def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_ru
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
     with used(emulator, rig.database, "SELECT * FROM cdc.dbo_Orders_CT"):
         assert "dbo_Orders could not be dropped yet: " in switch_pipeline(rig)
-    assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
     assert rig.instances() == ["dbo_Orders_2"]
     assert rig.differing() == []
 
@@ -107,7 +107,7 @@ def test_login_without_the_right_is_told_what_a_db_owner_has_to_run(rig: SwitchR
         (dropping,) = refused(rig)
         assert dropping.startswith("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',")
         rig.database.run(dropping)
-        assert rig.steps.take()[0].endswith("done; dbo_Orders is gone.")
+        assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
         assert rig.instances() == ["dbo_Orders_2"]
         assert rig.alerts.open == {}
     finally:
@@ -141,7 +141,7 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     assert rig.alerts.open == {}
     rig.steps.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
-    assert switch_pipeline(rig).endswith("done; dbo_Orders is gone.")
+    assert switch_pipeline(rig).endswith("done; dbo_Orders was dropped.")
     assert rig.instances() == ["dbo_Orders_2"]
     for name in rig.tables:
         assert rig.rows(f'SELECT "Id", "Note" FROM {name}.orders ORDER BY 1') == [(1, "x"), (2, "y"), (3, "x")]
@@ -249,4 +249,4 @@ def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
     rig.approve()
     assert [each.event_id for each, _ in copy.planner.list_proposed()] == [event.event_id]
     rig.steps.take()
-    assert switch_pipeline(rig).endswith("done; dbo_Orders is gone.")
+    assert switch_pipeline(rig).endswith("done; dbo_Orders was dropped.")

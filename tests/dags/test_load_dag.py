@@ -63,7 +63,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     class Desk:
         def open_pending(self) -> OpenResult:
             asked.append("pending")
-            return OpenResult(None, "no table of the pipeline is to be loaded anew.")
+            return OpenResult(None, "no table of the pipeline is to be reloaded.")
 
         def open_reload(self, table: TableName, where: str) -> OpenResult:
             asked.append((str(table), where))
@@ -75,7 +75,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, planner: list[Any]) -> None:
-    with pytest.raises(AirflowSkipException, match="no table of the pipeline is to be loaded anew"):
+    with pytest.raises(AirflowSkipException, match="no table of the pipeline is to be reloaded"):
         tasks.run_open_load(config_file, "shop", {"table": None, "where": None})
     assert planner == ["pending"]
 

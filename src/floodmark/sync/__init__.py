@@ -1,1 +1,1 @@
-"""The story of one run: open a window, load it, check it, advance the watermark; and the ports it needs."""
+"""The steps of a run: open a window, load it, check it, advance the watermark; and the ports that they need."""

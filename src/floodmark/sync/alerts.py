@@ -1,11 +1,10 @@
 """Alerts: one message per event on every channel, and one more when the event has ended.
 
-``Alerts`` is the port for code that has something to report. ``AlertService`` implements it over a ledger, which
-remembers what was sent, and over channels. Sending never fails the work that an alert is about: what goes wrong here
-is logged.
+``Alerts`` is the port for code that raises alerts. ``AlertService`` implements it over a ledger, which records what
+was sent, and over channels. An error while sending never fails the work that an alert is about: it is logged.
 
-A channel that could not be reached is owed the message, also when the alert is not raised again, or has ended since.
-It is offered what it is owed with the next message about any subject of the service.
+A channel that could not be reached is still owed the message, also when the alert is not raised again or has ended
+meanwhile. Owed messages are sent together with the next message about any subject of the service.
 """
 
 from __future__ import annotations
@@ -23,28 +22,30 @@ from floodmark.core.errors import FloodmarkError
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 3
-"""How often a channel may refuse while it is offered what it is owed, before it is left alone until the next time."""
+"""The number of owed messages that a channel may refuse before it is skipped until the next time."""
 
 
 class Alerts(Protocol):
-    """What the rest of Floodmark knows of alerts. No method raises from ``core.errors``."""
+    """The port for raising and ending alerts. No method raises from ``core.errors``."""
 
     def raise_alert(self, alert: Alert) -> None:
-        """Tell every channel that does not know yet. Repeat it for as long as the event lasts."""
+        """Notify every channel that has not been notified yet. Repeat the call for as long as the event lasts."""
 
     def end_alert(self, event_key: str, outcome: str = "") -> None:
-        """The event is over: tell those who were told of it. Harmless when there was none. outcome: how it ended, where
-        that is not clear from its being over, such as what somebody has decided."""
+        """Notify the channels that received an alert that its event has ended. Harmless where there is no such alert.
+
+        outcome: how the event ended, where that is not obvious, such as a decision of the operator.
+        """
 
     def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
-        """The same for every open alert of a kind about a subject."""
+        """Do the same for every open alert of a kind about a subject."""
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
-        """One part of the open alerts of a kind about a subject is over; and so is an alert that has none left."""
+        """End one part of the open alerts of a kind about a subject, and the alerts that have no part left."""
 
 
 class NoAlerts:
-    """``Alerts`` that notify nobody."""
+    """``Alerts`` that notify no channel."""
 
     def raise_alert(self, alert: Alert) -> None:
         """Do nothing."""
@@ -61,16 +62,19 @@ class NoAlerts:
 
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
-    """An alert that is not over. times: how often it was raised."""
+    """An alert that has not ended."""
 
     alert: Alert
     raised_at: datetime
     seen_at: datetime
     times: int
+    """How often it was raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwedAlert:
+    """An alert of which a channel has still to be notified."""
+
     alert_id: int
     event_key: str
     subject: str
@@ -78,73 +82,76 @@ class OwedAlert:
 
 @dataclass(slots=True)
 class Delivery:
-    """One message on its way. told: names of the channels that have it; add to it what was sent.
-
-    due: the channels that are to have it, None for all there are. outcome: how it ended.
-    """
+    """One message that is being sent."""
 
     alert: Alert
     raised_at: datetime
     ended_at: datetime | None = None
     due: frozenset[str] | None = None
+    """The channels that are to receive it, None for all."""
     notified: set[str] = field(default_factory=set)
+    """The channels that have received it. Add to it each channel that the message was sent to."""
     outcome: str = ""
+    """How the event ended."""
 
 
 class AlertLedger(Protocol):
-    """Remembers alerts and who was told. While a delivery is open, nobody else delivers the same alert."""
+    """A record of alerts and of the notified channels. While a delivery is open, no other process delivers the same
+    alert."""
 
     def raised(self, alert: Alert) -> AbstractContextManager[Delivery]:
-        """Keeps the alert, and at the end of the block the channels that were told."""
+        """Record the alert and, at the end of the block, the channels that were notified."""
 
     def ended(self, event_key: str, outcome: str) -> AbstractContextManager[Delivery | None]:
-        """None: there is no such alert, or it has parts left, or everybody has been told that it is over."""
+        """Record the end of an alert. Yields None where there is no such alert, where it has parts left, or where all
+        channels have been notified of its end."""
 
     def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
-        """Takes the part out of every open alert that has it. Returns the event keys of those without any left."""
+        """Remove the part from every open alert that has it. Return the event keys of the alerts without a part."""
 
     def list_open(self) -> Sequence[OpenAlert]:
-        """The oldest first."""
+        """Return the open alerts, the oldest first."""
 
     def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
-        """Which alerts one of these channels has still to hear of: that they are open, or that they are over."""
+        """Return the alerts of whose beginning or end one of these channels has still to be notified."""
 
     def owed(self, alert_id: int) -> AbstractContextManager[Delivery | None]:
-        """One of ``list_owed``, however it stands now. None: somebody else delivers it."""
+        """Deliver one of ``list_owed`` in its current state. Yields None where another process delivers it."""
 
 
 class AlertNotes(Protocol):
-    """Who was told of what while the ledger could not be reached. A small memory, of few alerts and no history."""
+    """A record of the channels that were notified while the ledger could not be reached: few alerts, no history."""
 
     def read(self) -> dict[str, Delivery]:
-        """By event key. Empty where notes cannot be read."""
+        """Return the notes by event key. Empty where they cannot be read."""
 
     def write(self, notes: Mapping[str, Delivery]) -> None:
-        """All of them anew."""
+        """Replace all notes."""
 
 
 class NoNotes:
-    """For who has no place to keep them."""
+    """``AlertNotes`` for processes that cannot store notes."""
 
     def read(self) -> dict[str, Delivery]:
         return {}
 
     def write(self, notes: Mapping[str, Delivery]) -> None:
-        """They are gone."""
+        """Do nothing."""
 
 
 class Channel(Protocol):
-    """name: of the channel in the ledger; of two channels never the same."""
+    """A receiver of messages."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The unique name of the channel in the ledger."""
 
     def send(self, message: AlertMessage) -> None:
-        """Raises AlertNotSentError."""
+        """Send a message. Raises AlertNotSentError."""
 
 
 class LogChannel:
-    """The log of whoever runs: always there."""
+    """The log of the current process. It is always available."""
 
     name = "log"
 
@@ -153,15 +160,19 @@ class LogChannel:
 
 
 class AlertService:
-    """``Alerts``. ledger: made when it is first needed, since reaching it can fail too; notes: in its place then.
+    """``Alerts`` over a ledger and channels.
 
-    subjects: of the alerts that these channels are owed, since several configurations may share a ledger; None: of all.
+    ledger: called when it is first needed, because connecting can fail. notes: used while the ledger cannot be reached.
+    subjects: owed messages are limited to these, since several configurations may share a ledger; None for all.
     """
 
     def __init__(
-        self, ledger: Callable[[], AlertLedger], channels: Sequence[Channel], notes: AlertNotes | None = None,
+        self,
+        ledger: Callable[[], AlertLedger],
+        channels: Sequence[Channel],
+        notes: AlertNotes | None = None,
         subjects: Collection[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledger = ledger
         self._channels = (LogChannel(), *channels)
         self._notes = notes or NoNotes()
@@ -177,8 +188,9 @@ class AlertService:
                     delivery.notified |= noted.notified
                 self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
-            # Without any memory the desk rather says it in every run than never. Whom this call has told is known.
-            _LOG.warning("The ledger cannot keep alert %s: %s", alert.event_key, error)
+            # Without a record the alert is sent in every run rather than never. The delivery has the channels of this
+            # call.
+            _LOG.warning("Could not record alert %s in the ledger: %s", alert.event_key, error)
             self._deliver(delivery, _message(delivery))
             self._notes.write(notes | {alert.event_key: delivery})
         else:
@@ -195,36 +207,34 @@ class AlertService:
                 if delivery is not None:
                     self._deliver(delivery, _message(delivery))
         except FloodmarkError as error:
-            _LOG.warning("The end of alert %s waits for the next time: %s", event_key, error)
+            _LOG.warning("Could not record the end of alert %s, it is tried again later: %s", event_key, error)
 
     def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
         self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject) == (kind, subject), outcome)
         try:
             found = self._ledger().list_open()
         except FloodmarkError as error:
-            _LOG.warning("The end of alerts of kind %s about %s waits for the next time: %s", kind, subject, error)
+            _LOG.warning("Could not end alerts %s of %s, it is tried again later: %s", kind, subject, error)
             return
-        ended = [
-            each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)
-        ]  # fmt: skip
+        ended = [each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)]
         for event_key in ended:
             self._end_kept(event_key, outcome)
         self._notify_owed(ended)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
-        meant = (kind, subject, part)
-        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject, delivery.alert.part) == meant)
+        wanted = (kind, subject, part)
+        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject, delivery.alert.part) == wanted)
         try:
             ended = self._ledger().end_part(kind, subject, part)
         except FloodmarkError as error:
-            _LOG.warning("That %s is over of %s about %s is not kept: %s", part, kind, subject, error)
+            _LOG.warning("Could not record that part %s of alert %s (%s) has ended: %s", part, kind, subject, error)
             return
         for event_key in ended:
             self._end_kept(event_key)
         self._notify_owed(ended)
 
     def _notify_owed(self, just_tried: Sequence[str]) -> None:
-        """just_tried: event keys of what has been offered a moment ago."""
+        """Send what channels are owed. just_tried: event keys of the alerts that were sent a moment ago."""
         refused: Counter[str] = Counter()
         try:
             ledger = self._ledger()
@@ -235,10 +245,11 @@ class AlertService:
                     if delivery is not None:
                         refused.update(self._deliver(delivery, _message(delivery), refused))
         except FloodmarkError as error:
-            _LOG.warning("What channels are owed waits for the next time: %s", error)
+            _LOG.warning("Could not send owed messages, they are tried again later: %s", error)
 
     def _end_noted(self, is_over: Callable[[Delivery], bool], outcome: str = "") -> None:
-        """Of what only the notes know. Who cannot be reached now never hears that it is over."""
+        """End the alerts that only the notes hold. A channel that cannot be reached now is never notified of the
+        end."""
         notes = self._notes.read()
         ended = [key for key, delivery in notes.items() if is_over(delivery)]
         for key in ended:
@@ -257,7 +268,10 @@ class AlertService:
     def _deliver(
         self, delivery: Delivery, message: AlertMessage, refused: Mapping[str, int] | None = None
     ) -> list[str]:
-        """refused: how often channels did so already, to leave out who did too often. Returns who did now."""
+        """Send a message to the channels that need it. Return the channels that refused it.
+
+        refused: the number of refusals per channel so far; channels with too many are skipped.
+        """
         refusing = []
         for channel in self._channels:
             if channel.name in delivery.notified or (delivery.due is not None and channel.name not in delivery.due):
@@ -267,7 +281,9 @@ class AlertService:
             try:
                 channel.send(message)
             except FloodmarkError as error:
-                _LOG.warning("Channel %s was not told of alert %s: %s", channel.name, delivery.alert.event_key, error)
+                _LOG.warning(
+                    "Could not notify channel %s of alert %s: %s", channel.name, delivery.alert.event_key, error
+                )
                 refusing.append(channel.name)
             else:
                 delivery.notified.add(channel.name)
@@ -275,7 +291,7 @@ class AlertService:
 
 
 def _message(delivery: Delivery) -> AlertMessage:
-    """Of an alert that is open, or is over."""
+    """Return the message about an open or an ended alert."""
     if delivery.ended_at is None:
         return build_raised_message(delivery.alert, delivery.raised_at)
     return build_ended_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)

@@ -1,4 +1,4 @@
-"""From what was seen to what is written down and told: findings with their policies, and the alert of an event."""
+"""Findings of drift with their policies, as the ledger records them, and the alert about an event."""
 
 from __future__ import annotations
 
@@ -32,13 +32,17 @@ KIND = "schema_drift"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one table. pipelines: all that read the source. names: how they spell the table. Two sources may have it, and
-    even its capture instance, in common: restored copies of one database."""
+    """The findings about one table.
+
+    Two sources may have the table, and even its capture instance, in common: restored copies of one database.
+    """
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
+    """All pipelines that read the source."""
     table: TableName
     names: Collection[TableName]
+    """The names of the table in the configuration of the pipelines."""
     ledger: DriftLedger
 
     def of_absence(
@@ -51,10 +55,15 @@ class Findings:
         return Finding(explained, policies, spelled=self._spelled())
 
     def of_change(
-        self, known: KnownTable | None, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts,
+        self,
+        known: KnownTable | None,
+        seen: TableShape,
+        history: Sequence[DdlEntry],
+        facts: DriftFacts,
         elsewhere: TableShape | None = None,
-    ) -> list[Finding]:  # fmt: skip
-        """elsewhere: how the table was last seen under another capture instance."""
+    ) -> list[Finding]:
+        """Return the findings about a table that exists. elsewhere: its last known shape under another capture
+        instance."""
         if known is None:
             return self._of_first_comparison(seen, history, facts, elsewhere)
         before = known.shape
@@ -67,9 +76,11 @@ class Findings:
     def _of_first_comparison(
         self, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts, elsewhere: TableShape | None
     ) -> list[Finding]:
-        """What the history and the column ids still tell of the time before. A column left out on purpose, when the
-        instance was made, is no drift; types before are known only of a table that was read from another instance, and
-        a target made now has those of now."""
+        """Return the findings that the DDL history and the column ids show of the time before the first comparison.
+
+        A column that was left out on purpose when the instance was created is no drift. Earlier types are known only
+        where the table was read from another instance; a target that is created now has the current types.
+        """
         reported = self._reported_columns()
         added = [
             added_column(column)
@@ -88,14 +99,16 @@ class Findings:
         ]
 
     def _is_late(self, each: Explained, seen: TableShape) -> bool:
-        """A statement that the history did not tell of when its event was found: it belongs to that event."""
+        """Return whether the statement belongs to an earlier event, which was found before the history had it."""
         if each.difference.kind is not DriftClass.UNKNOWN:
             return False
         return self.ledger.explain_later(self.source_name, seen.identity, each.entries[0])
 
     def _named(self, each: Explained, seen: TableShape) -> Explained:
-        """A column that was there at the first look, before the history told of it, looked like one left out on
-        purpose."""
+        """Return the finding as an added column where its statement added one.
+
+        A column that existed at the first check, before the history had it, was taken for one left out on purpose.
+        """
         if each.difference.kind is not DriftClass.UNKNOWN:
             return each
         reported = self._reported_columns()
@@ -106,16 +119,14 @@ class Findings:
         return each
 
     def _reported_columns(self) -> set[str | None]:
-        """New columns that somebody has decided about, or is to decide."""
+        """Return the added columns that already have an event, decided or undecided."""
         return {
             event.explained.difference.column
             for event in self.ledger.list_events(self.source_name)
             if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
         }
 
-    def _finding(
-        self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts
-    ) -> Finding:  # fmt: skip
+    def _finding(self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> Finding:
         policies = self._policies(each.difference, seen.identity.name)
         proposal = ""
         if DriftPolicy.PROPOSE in policies.values():
@@ -123,20 +134,21 @@ class Findings:
         return Finding(each, policies, proposal, self._spelled())
 
     def _proposal(self, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> str:
-        """With every added column that is still not captured: one second instance serves them all."""
+        """Return the proposal for all added columns that are not captured yet: one second instance captures all."""
         mine = [living for living in facts.instances if living.identity == seen.identity]
         if not mine:
             return ""
-        earlier = [event.explained.difference for event in self.ledger.list_events(self.source_name)
-                   if event.approved_at is None and event.table == self.table]  # fmt: skip
+        earlier = [
+            event.explained.difference
+            for event in self.ledger.list_events(self.source_name)
+            if event.approved_at is None and event.table == self.table
+        ]
         wanted = {
             difference.column
             for difference in (*earlier, *(each.difference for each in found))
             if difference.kind is DriftClass.COLUMN_ADDED
         }
-        added = [
-            column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)
-        ]  # fmt: skip
+        added = [column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)]
         return build_proposal(mine[0], [column.name for column in seen.captured], added, facts.instances).text
 
     def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
@@ -151,15 +163,14 @@ class Findings:
             for pipeline in self.pipelines
             for table in pipeline.tables
             if table.source in self.names
-            and (not table.capture_instance or not instance
-                 or table.capture_instance.casefold() == instance.casefold())
-        ]  # fmt: skip
+            and (not table.capture_instance or not instance or table.capture_instance.casefold() == instance.casefold())
+        ]
 
     def _spelled(self) -> dict[str, TableName]:
         return {pipeline.name: table.source for pipeline, table in self._readers()}
 
     def _temporal(self) -> TemporalPolicy:
-        """Where pipelines differ, the stricter: to the exact text a finer time is another kind of value."""
+        """Return the stricter policy where pipelines differ: for exact text, a finer time is another kind of value."""
         chosen = {table.temporal for _, table in self._readers()}
         return TemporalPolicy.TEXT if TemporalPolicy.TEXT in chosen else TemporalPolicy.TRUNCATE
 
@@ -173,28 +184,36 @@ def is_ignored(event: DriftEvent) -> bool:
 
 
 def proposed_with(event: DriftEvent, events: Sequence[DriftEvent]) -> list[DriftEvent]:
-    """The other added columns that the T-SQL of the event takes along, and that nobody has decided about either."""
+    """Return the events of the other undecided columns that the T-SQL of the event captures as well."""
     return [
-        other for other in events
-        if event.proposal and other.event_id != event.event_id and other.table == event.table
-        and other.source == event.source and other.proposal and other.approved_at is None
+        other
+        for other in events
+        if event.proposal
+        and other.event_id != event.event_id
+        and other.table == event.table
+        and other.source == event.source
+        and other.proposal
+        and other.approved_at is None
         and takes_along(event.proposal, other.explained.difference.column or "")
-    ]  # fmt: skip
+    ]
 
 
 def describe_shared_proposal(others: Sequence[DriftEvent]) -> str:
-    """A sentence about what is proposed with an event, "" for nothing."""
+    """Return a sentence about what is proposed together with an event, "" for nothing."""
     named = (
         f"column {each.explained.difference.column} {each.explained.difference.after} (event {each.event_id})"
         for each in others
     )
-    return f"It would be taken along together with {' and '.join(named)}." if others else ""
+    return f"It would be captured together with {' and '.join(named)}." if others else ""
 
 
 def build_drift_alert(
     event: DriftEvent, risk: RowsAtRisk | None = None, others: Sequence[DriftEvent] = ()
-) -> Alert | None:  # fmt: skip
-    """None where every pipeline ignores the event. risk: of an added column. others: ``proposed_with`` it."""
+) -> Alert | None:
+    """Return the alert about an event; None where every pipeline ignores it.
+
+    risk: the rows at risk of an added column. others: the events ``proposed_with`` it.
+    """
     if is_ignored(event):
         return None
     difference, ddl = event.explained.difference, describe_ddl(event.explained)

@@ -1,8 +1,8 @@
-"""What is proposed about new columns, and what somebody decides: a switch to a second capture instance, or none.
+"""Proposals about new columns and the operator's decisions: a switch to a second capture instance, or none.
 
-A proposal is made when a column is found (``sync.drift_events``) and made anew when somebody looks at it: what is
-approved is run word by word, so that it has to fit the source as it is then. One proposal serves all new columns of a
-table. The steps of a switch are ``sync.switch_steps``.
+A proposal is made when a column is found (``sync.drift.events``) and made again when the operator reads it. The
+approved text is run word by word, so it must fit the source as it is then. One proposal covers all new columns of a
+table. The steps of a switch are in ``sync.drift.switch_steps``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from floodmark.sync.ports.switch import SwitchLedger
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlanner:
-    """Of one source. pipelines: all that read it."""
+    """The proposals and decisions of one source."""
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
+    """All pipelines that read the source."""
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
     ledger: Ledger
@@ -41,31 +42,38 @@ class SwitchPlanner:
     alerts: Alerts
 
     def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
-        """Of each table the newest event that somebody has to decide about, with what is proposed now."""
+        """Return the newest undecided event of each table, with its current proposal."""
         under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
         asked = {table: events for table, events in self._undecided().items() if table not in under_way}
         proposals = {table: self._refresh(table, events) for table, events in asked.items()}
         return [
             (replace(events[-1], proposal=proposal.text), proposal)
-            for table, events in asked.items() if (proposal := proposals[table]) is not None
-        ]  # fmt: skip
+            for table, events in asked.items()
+            if (proposal := proposals[table]) is not None
+        ]
 
     def approve(self, event_id: int, by: str) -> InstanceSwitch:
-        """Start the switch that the event proposes. Raises OperatorError where there is nothing to decide (any more),
-        or where the proposal that somebody has read is not the one of now."""
+        """Start the switch that the event proposes.
+
+        Raises OperatorError where there is nothing to decide, or where the current proposal differs from the one that
+        the operator has read.
+        """
         event = self._find(event_id)
         table, events = self._asked_with(event)
         proposal = self._refresh(table, events)
         if proposal is None:
             raise OperatorError(
-                f"drift event {event_id}", f"{event.table} has no new column any more that a second capture instance "
-                "would have to capture.", f"Close it: floodmark drift reject {event_id}.",
-            )  # fmt: skip
+                f"drift event {event_id}",
+                f"{event.table} no longer has a new column that a second capture instance could capture.",
+                f"Close the event: floodmark drift reject {event_id}.",
+            )
         if proposal.text != event.proposal:
             raise OperatorError(
-                f"drift event {event_id}", "the source has changed since this was proposed; nothing was done. Proposed "
-                f"is now:\n{proposal.text}", "Read it and approve again.",
-            )  # fmt: skip
+                f"drift event {event_id}",
+                "the source has changed since this was proposed; nothing was done. The new "
+                f"proposal is:\n{proposal.text}",
+                "Read it and approve again.",
+            )
         since = [entry.lsn for each in events for entry in each.explained.entries]
         planned = PlannedSwitch(
             source=self.source_name,
@@ -82,29 +90,33 @@ class SwitchPlanner:
         for each in events:
             self.alerts.end_alert(
                 alert_key(each.event_id),
-                f"{by} approved it: {table} goes over to {switch.name}, with {', '.join(switch.added)}.",
+                f"{by} approved it: {table} switches to {switch.name}, with {', '.join(switch.added)}.",
             )
         return switch
 
     def reject(self, event_id: int, by: str) -> list[DriftEvent]:
-        """Go on without the columns that the event proposes to take along. Returns the events that are decided so: one
-        that came later has not been read."""
+        """Reject the columns that the event proposes to capture. Return the rejected events.
+
+        A later event is not rejected, because the operator has not read it.
+        """
         event = self._find(event_id)
         rejected = [each for each in self._asked_with(event)[1] if each.event_id <= event_id]
         for each in rejected:
             self.drift.reject(each.event_id, by)
             column = each.explained.difference.column
             self.alerts.end_alert(
-                alert_key(each.event_id), f"{by} rejected it: {each.table} goes on without column {column}."
+                alert_key(each.event_id), f"{by} rejected it: {each.table} continues without column {column}."
             )
         return rejected or [event]
 
     def _undecided(self) -> dict[TableName, list[DriftEvent]]:
-        """The oldest first, by table as the source spells it: pipelines may spell it in other case."""
+        """Return the undecided events, the oldest first, by table as the source spells it: pipelines may use another
+        case."""
         events = [
-            event for event in self.drift.list_events(self.source_name)
+            event
+            for event in self.drift.list_events(self.source_name)
             if event.approved_at is None and event.proposal and DriftPolicy.PROPOSE in event.policies.values()
-        ]  # fmt: skip
+        ]
         living = self.drift_source().read_drift({}).instances if events else ()
         undecided: dict[TableName, list[DriftEvent]] = {}
         for event in events:
@@ -112,7 +124,7 @@ class SwitchPlanner:
         return undecided
 
     def _asked_with(self, event: DriftEvent) -> tuple[TableName, list[DriftEvent]]:
-        """Its table, with all that is to be decided about it at once."""
+        """Return the event's table, with all events of it that are decided together."""
         ids = {each.event_id: (table, events) for table, events in self._undecided().items() for each in events}
         return ids.get(event.event_id, (event.table, []))
 
@@ -125,14 +137,14 @@ class SwitchPlanner:
         if event.approved_at is not None:
             decided = "rejected" if event.is_rejected else "approved"
             raise OperatorError(
-                f"drift event {event_id}", f"{event.approved_by} has {decided} it already.", "Nothing is to be done."
+                f"drift event {event_id}", f"{event.approved_by} has already {decided} it.", "Nothing is to be done."
             )
         if not event.proposal:
             raise OperatorError(f"drift event {event_id}", "nothing is proposed about it.")
         return event
 
     def _refresh(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
-        """The proposal of now, which the undecided events of the table have from now on. None: there is none now."""
+        """Return the current proposal, None for none, and record it with the undecided events of the table."""
         proposal = self._propose(table, events)
         for event in events:
             if proposal is not None and event.proposal != proposal.text:
@@ -144,9 +156,12 @@ class SwitchPlanner:
         read_drift = self.drift_source().read_drift
         living = read_drift({}).instances
         found = [
-            (settings, name) for settings in self.pipelines if settings.name in asking
-            for name in settings.sources if spelled_by_server(name, living) == table
-        ]  # fmt: skip
+            (settings, name)
+            for settings in self.pipelines
+            if settings.name in asking
+            for name in settings.sources
+            if spelled_by_server(name, living) == table
+        ]
         if not found:
             return None
         settings, name = found[0]
@@ -160,19 +175,25 @@ class SwitchPlanner:
         details = facts.details.get(instance.identity.name)
         if mine is None or details is None:
             return None
-        wanted = {each.explained.difference.column for each in events
-                  if each.explained.difference.kind is DriftClass.COLUMN_ADDED}  # fmt: skip
+        wanted = {
+            each.explained.difference.column
+            for each in events
+            if each.explained.difference.kind is DriftClass.COLUMN_ADDED
+        }
         captured = [column.name for column in stored(instance.table, details.lost).columns]
         added = [
             column.name for column in details.uncaptured if column.name in wanted and not unsupported_reason(column)
-        ]  # fmt: skip
+        ]
         if not added:
             return None
         able = [
-            each for each in living
-            if each.table == mine.table and each != mine and each.identity.name in facts.details
+            each
+            for each in living
+            if each.table == mine.table
+            and each != mine
+            and each.identity.name in facts.details
             and facts.details[each.identity.name].captures([*captured, *added])
-        ]  # fmt: skip
+        ]
         proposal = build_proposal(mine, captured, added, living, able[0] if able else None)
         return replace(
             proposal, explained=tuple(each.explained for each in events if each.explained.difference.column in added)

@@ -1,4 +1,5 @@
-"""What a pipeline does in a switch of capture instances: go over to the second one, and load what no window brings."""
+"""The part of a pipeline in a switch of capture instances: it switches to the second one, and loads the values that no
+window brings."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SecondInstance:
-    """The second instance of a switch, as it was just seen: by a snapshot of its table alone."""
+    """The second instance of a switch, with a fresh snapshot of its table alone."""
 
     switch: InstanceSwitch
     snapshot: SourceSnapshot
@@ -39,36 +40,40 @@ class SecondInstance:
         return self.snapshot.tables[0]
 
     def without(self, lost: tuple[str, ...]) -> TableSnapshot:
-        """lost: columns that it captures and the source has dropped since."""
+        """Return the table without some columns. lost: columns that the instance captures and the source has
+        dropped."""
         return replace(self.table_snapshot, instance=replace(self.instance, table=stored(self.instance.table, lost)))
 
     @property
     def instance(self) -> CaptureInstance:
-        assert self.table_snapshot.instance is not None  # noqa: S101  (whoever made this saw it)
+        assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
         return self.table_snapshot.instance
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchReaders:
-    """open_load: opens, or finds, the load of the rows of a pipeline's table for which a condition is true, and returns
-    its window's id."""
+    """The pipelines that read the table of a switch."""
 
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
     targets: Targets
     open_load: Callable[[str, TableName, str], int]
+    """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
+    id."""
     ledger: Ledger
     switches: SwitchLedger
 
     def go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
-        """As far as it goes now; what the pipeline still waits for, "" for nothing.
+        """Advance the pipeline as far as it can go now. Return what it still waits for, "" for nothing.
 
-        Raises OperatorError, or ConfigError, where somebody has to act first."""
+        Raises OperatorError or ConfigError where the operator has to act first.
+        """
         switch = second.switch
         state = self.ledger.read_tables(settings.name).get(table.source)
         if state is None or state.identity is None:
-            planned = [each.source for window in self.ledger.list_unfinished(settings.name)
-                       for each in window.plan.tables]  # fmt: skip
+            planned = [
+                each.source for window in self.ledger.list_unfinished(settings.name) for each in window.plan.tables
+            ]
             return f"{settings.name} has not finished its first load." if table.source in planned else ""
         if state.identity == switch.old:
             if waits := self._switch_pipeline(settings, table, second, state):
@@ -84,36 +89,42 @@ class SwitchReaders:
         switch, start = second.switch, second.table_snapshot.min_lsn
         if table.capture_instance is not None:
             raise OperatorError(
-                f"{settings.name}, {switch.table}", "its configuration names capture instance "
-                f"{table.capture_instance}.", "Take capture_instance out of pipelines.yaml.",
-            )  # fmt: skip
+                f"{settings.name}, {switch.table}",
+                f"its configuration names capture instance {table.capture_instance}.",
+                "Remove capture_instance from pipelines.yaml.",
+            )
         if not second.table_snapshot.permitted:
             raise OperatorError(
-                str(switch.table), f"the login may not read the change table of {switch.name}.",
-                "Grant it what it has on the first one: SELECT on the change table, and the gating role if there "
-                "is one.",
-            )  # fmt: skip
+                str(switch.table),
+                f"the login may not read the change table of {switch.name}.",
+                "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
+                "there is one.",
+            )
         if not isinstance(start, Lsn):
-            return f"the capture job has not come to {switch.name} yet."
+            return f"the capture job has not reached {switch.name} yet."
         if state.watermark is None or not may_switch(state.watermark, start):
-            return f"{settings.name} reads {switch.old.name} up to {start} first; it stands at {state.watermark}."
+            return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
         # A target that could not take the new columns would stop every table of the pipeline from the next run on.
         self._check_target(settings, self._plan(table, second, self._lost(second)))
         if not self.switches.switch_pipeline(switch, settings.name, table.source, start):
-            return f"{settings.name} goes over when {self._holding(settings, table)} has been published."
+            return f"{settings.name} switches when {self._holding(settings, table)} has been published."
         return ""
 
     def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
-        """The unfinished windows with the table. A replay that nobody repeats would hold it for ever."""
+        """Name the unfinished windows with the table, and the commands that finish them.
+
+        An unfinished replay would hold the table until it is repeated.
+        """
         plans = [
-            opened.plan for opened in self.ledger.list_unfinished(settings.name)
+            opened.plan
+            for opened in self.ledger.list_unfinished(settings.name)
             if any(each.source == table.source for each in opened.plan.tables)
-        ]  # fmt: skip
+        ]
         named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
         return " and ".join(named) or "its window"
 
     def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
-        """The values of the new columns that no window of the second instance brings."""
+        """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
         switch = second.switch
         current = next(
             each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
@@ -129,17 +140,27 @@ class SwitchReaders:
                 return ""
             plan = self._plan(table, second, lost)
             there = self._check_target(settings, plan)
-            where = filled_rows(left) if switched_away.is_filled else rows_to_fill(
-                switch, left, plan.feed.table.key, table.backfill, there=there,
-                has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
-            )  # fmt: skip
+            where = (
+                filled_rows(left)
+                if switched_away.is_filled
+                else rows_to_fill(
+                    switch,
+                    left,
+                    plan.feed.table.key,
+                    table.backfill,
+                    there=there,
+                    has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
+                )
+            )
             window_id = self.open_load(settings.name, table.source, where)
             self.switches.record_backfill(switch.switch_id, settings.name, window_id)
         return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
 
     def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
-        """Cleanup may have taken changes between the opening of a load that asks them which rows were touched, and its
-        read: the rows that they told of were not loaded."""
+        """Return whether the load has read all rows that were touched.
+
+        The load finds these rows by their changes. Cleanup may have deleted changes between its opening and its read.
+        """
         assert switched_away.window_id is not None  # noqa: S101  (a window that is published has one)
         (loaded,) = self.ledger.read_window(switched_away.window_id).plan.tables
         return not asks_changes(loaded.where) or self._has_all_changes(second)
@@ -150,23 +171,24 @@ class SwitchReaders:
         return details.lost if details else ()
 
     def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
-        """Of a load by the second instance: it has the columns of the windows to come. Raises ConfigError or
+        """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
         NoKeyError."""
         return plan_table(table, second.without(lost), second.snapshot, None)
 
     def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
-        """The columns that the target has."""
+        """Return the columns of the target."""
         try:
             return self.targets.check_target(plan)
         except ConfigError as error:
             raise OperatorError(
-                f"{settings.name}, {plan.source}", error.message,
-                "If it was left by a column that was dropped, rename it or drop it in the warehouse; else give it a "
-                "type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
-            ) from None  # fmt: skip
+                f"{settings.name}, {plan.source}",
+                error.message,
+                "If the column belongs to a dropped column of the source, rename it or drop it in the warehouse; else "
+                "give it a type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
+            ) from None
 
     def _has_all_changes(self, second: SecondInstance) -> bool:
-        """Whether both change tables still hold every change since the new columns were there."""
+        """Return whether both change tables still hold every change since the new columns were added."""
         switch, start = second.switch, second.table_snapshot.min_lsn
         first = self.source().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
         if first.instance is None or first.instance.identity != switch.old:

@@ -1,8 +1,8 @@
-"""The steps of a switch of capture instances, each taken when it can be, by whoever comes first, and safe to repeat.
+"""The steps of a switch of capture instances. Any process may take a step when it is possible; steps can be repeated.
 
-Make the second instance; when a pipeline's watermark has reached its start, let the pipeline go over; load the new
-columns of the rows that have them; drop the first instance when nobody reads it any more. What was done is looked up at
-the source and in the ledger each time, so that a process that dies between two steps leaves nothing to be repaired.
+The steps: create the second instance; switch a pipeline when its watermark has reached the start of that instance; load
+the new columns of the rows that have them; drop the first instance when no pipeline reads it. Each time, the progress
+is read from the source and the ledger, so that a process that dies between two steps leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -30,34 +30,39 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwitchSteps:
-    """Of one source. pipelines: all that read it. open_load: see ``SwitchReaders``. elsewhere: the pipelines of other
-    sources, whose capture instances may be the same in all that tells them: restored copies."""
+    """The steps of the switches of one source."""
 
     source_name: str
     pipelines: Sequence[PipelineSettings]
+    """All pipelines that read the source."""
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
     control: Callable[[], InstanceControl]
     targets: Targets
     open_load: Callable[[str, TableName, str], int]
+    """See ``SwitchReaders``."""
     ledger: Ledger
     switches: SwitchLedger
     alerts: Alerts
     elsewhere: Collection[str] = ()
+    """The pipelines of other sources. Their capture instances may have the same identities: restored copies."""
 
     def take(self) -> list[str]:
-        """Every switch as far as it goes now; a sentence for each. Where a person has to act, an alert says so."""
+        """Advance every switch as far as it can go now. Return a sentence for each.
+
+        An alert is raised where the operator has to act.
+        """
         with self.switches.hold_switches(self.source_name) as is_free:
             if not is_free:
-                return ["another process is at work on the switches."]
+                return ["another process is working on the switches."]
             return [self._take(switch) for switch in self.switches.list_switches(self.source_name)]
 
     def _take(self, switch: InstanceSwitch) -> str:
         name = f"{switch.table}, {switch.old.name} to {switch.name}"
         try:
-            said = self._step(switch)
+            state = self._step(switch)
         except (WindowBusyError, TableBusyError) as error:
-            said = f"waits: {error}"
+            state = f"waits: {error}"
         except TransientError:
             raise
         except FloodmarkError as error:
@@ -65,33 +70,33 @@ class SwitchSteps:
             _LOG.warning("Switch of %s: %s", name, error)
             return f"{name}: {error}"
         self.alerts.end_alert(switch_key(switch.switch_id))
-        _LOG.info("Switch of %s: %s", name, said)
-        return f"{name}: {said}"
+        _LOG.info("Switch of %s: %s", name, state)
+        return f"{name}: {state}"
 
     def _step(self, switch: InstanceSwitch) -> str:
         living = self.drift_source().read_drift({}).instances
         if not any(each.identity == switch.old for each in living) and self._list_readers(switch.old):
             self.switches.finish(switch.switch_id, given_up=True)
-            return f"given up, as {switch.old.name} is gone; the verdicts of its readers say what to do."
+            return f"given up, because {switch.old.name} no longer exists; the verdicts of its readers say what to do."
         if switch.new is None and (gone := self._gone_columns(switch)):
             self.switches.finish(switch.switch_id, given_up=True)
-            return f"given up, as {', '.join(gone)} was dropped or renamed meanwhile; what is left is proposed anew."
+            return f"given up, because {', '.join(gone)} was dropped or renamed; the other columns are proposed again."
         if switch.new is None:
             switch = replace(switch, new=self._make(switch, living), state=SwitchState.MADE)
             living = self.drift_source().read_drift({}).instances
-        assert switch.new is not None  # noqa: S101  (it was just made)
+        assert switch.new is not None  # noqa: S101  (it was just created)
         second = SecondInstance(switch, self.source().read_snapshot([switch.table], {switch.table: switch.new.name}))
         if second.table_snapshot.instance is None or second.table_snapshot.instance.identity != switch.new:
             return self._remake(switch)
         readers = SwitchReaders(
             self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches
-        )  # fmt: skip
+        )
         waits, failed = [], []
         for settings, table in self._readers(switch, living):
             try:
                 waits.append(readers.go_on(settings, table, second))
             except FloodmarkError as error:
-                # The other pipelines go on.
+                # The other pipelines continue.
                 failed.append(error)
         if failed:
             raise failed[0]
@@ -100,56 +105,66 @@ class SwitchSteps:
     # -- the second instance ----------------------------------------------------------------------------------------
 
     def _make(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> InstanceIdentity:
-        """Or take the one that is there: of an earlier try, or made by hand."""
+        """Create the second instance, or use an existing one: from an earlier attempt, or created by hand."""
         found = self._able(switch, living)
         if found is None:
             self._make_room(switch, living)
-            self._change(switch, f"{switch.name} could not be made", switch.enabling,
-                         lambda control: control.make_instance(switch.enabling))  # fmt: skip
+            self._change(
+                switch,
+                f"{switch.name} could not be created",
+                switch.enabling,
+                lambda control: control.make_instance(switch.enabling),
+            )
             found = self._able(switch, self.drift_source().read_drift({}).instances)
         if found is None:
             raise OperatorError(
-                str(switch.table), f"{switch.name} was made and does not capture {', '.join(switch.columns)}.",
-                "See whether its columns were dropped or renamed meanwhile; drop it to have it made anew.",
-            )  # fmt: skip
+                str(switch.table),
+                f"{switch.name} was created and does not capture {', '.join(switch.columns)}.",
+                "Check whether its columns were dropped or renamed; drop it to have it created again.",
+            )
         self.switches.mark_made(switch.switch_id, found.identity)
-        _LOG.info("%s: capture instance %s is there.", switch.table, found.identity.name)
+        _LOG.info("%s: capture instance %s exists.", switch.table, found.identity.name)
         return found.identity
 
     def _drop(self, switch: InstanceSwitch, name: str) -> None:
-        self._change(switch, f"{name} could not be dropped", disable_instance(switch.table, name),
-                     lambda control: control.drop_instance(switch.table, name))  # fmt: skip
+        self._change(
+            switch,
+            f"{name} could not be dropped",
+            disable_instance(switch.table, name),
+            lambda control: control.drop_instance(switch.table, name),
+        )
 
     def _change(
         self, switch: InstanceSwitch, failed: str, statement: str, change: Callable[[InstanceControl], None]
     ) -> None:
-        """statement: what a person runs in its place."""
+        """Make or drop an instance. statement: the statement that a db_owner can run instead."""
         try:
             change(self.control())
         except TransientError as error:
             raise TableBusyError(
-                str(switch.table), f"capture instance {failed} yet: {error.message}",
-                "It waits for seconds only, as everybody who comes later waits behind it. The next run of the drift "
-                "DAG tries again.",
-            ) from None  # fmt: skip
+                str(switch.table),
+                f"capture instance {failed} yet: {error.message}",
+                "The attempt waited only for seconds, because later transactions wait behind it. The next run of the "
+                "drift DAG tries again.",
+            ) from None
         except FloodmarkError as error:
             raise OperatorError(
-                str(switch.table), f"capture instance {failed}: {error.message}",
+                str(switch.table),
+                f"capture instance {failed}: {error.message}",
                 f"Have a db_owner run this: {' '.join(statement.split())}",
-            ) from None  # fmt: skip
+            ) from None
 
     def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
-        """Of those that the second instance is to capture; its making would fail for ever."""
+        """Return the columns for the second instance that no longer exist. Its creation would always fail."""
         details = self.drift_source().read_drift({switch.old.name: switch.table}).details.get(switch.old.name)
         if details is None:
             return []
         left = {column.name for column in details.uncaptured}
-        # A new column may have the name of one that the first instance has lost.
-        return [name for name in switch.columns
-                if (name not in left if name in switch.added else name in details.lost)]  # fmt: skip
+        # A new column may have the name of a column that the first instance has lost.
+        return [name for name in switch.columns if (name not in left if name in switch.added else name in details.lost)]
 
     def _able(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> LivingInstance | None:
-        """Another instance of the table that captures all that the second one is to capture."""
+        """Return another instance of the table that captures all columns for the second one."""
         others = [each for each in living if each.table == switch.table and each.identity != switch.old]
         details = self.drift_source().read_drift({each.identity.name: each.table for each in others}).details
         for each in others:
@@ -164,27 +179,29 @@ class SwitchSteps:
                 continue
             readers = self._list_readers(other.identity)
             if readers or other.identity.name != switch.drops:
-                why = f"pipeline {readers[0]} reads it" if readers else "nobody has approved that it goes"
+                why = f"pipeline {readers[0]} reads it" if readers else "its removal has not been approved"
                 raise OperatorError(
-                    str(switch.table), "it has two capture instances, the most that there can be: "
-                    f"{switch.old.name} and {other.identity.name}, and {why}.",
-                    f"If nobody needs {other.identity.name}, drop it (sys.sp_cdc_disable_table).",
-                )  # fmt: skip
+                    str(switch.table),
+                    "the table already has two capture instances, the maximum: "
+                    f"{switch.old.name} and {other.identity.name}. The latter is not dropped: {why}.",
+                    f"If {other.identity.name} is not needed, drop it (sys.sp_cdc_disable_table).",
+                )
             self._drop(switch, other.identity.name)
 
     def _remake(self, switch: InstanceSwitch) -> str:
         if switch.pipelines:
             raise OperatorError(
-                str(switch.table), f"capture instance {switch.name} is gone, and {switch.pipelines[0].pipeline} reads "
-                "it.", "Its verdict says what to do; a reload makes up for what is lost.",
-            )  # fmt: skip
+                str(switch.table),
+                f"capture instance {switch.name} no longer exists, and {switch.pipelines[0].pipeline} reads it.",
+                "Follow the hint of its verdict; a reload restores the lost changes.",
+            )
         self.switches.mark_made(switch.switch_id, None)
-        return f"{switch.name} is gone again; it is made anew."
+        return f"{switch.name} no longer exists; it will be created again."
 
     def _readers(
         self, switch: InstanceSwitch, living: Sequence[LivingInstance]
     ) -> list[tuple[PipelineSettings, TableSettings]]:
-        """Whoever reads the table, however they spell its name."""
+        """Return the pipelines that read the table, in whatever case they spell its name."""
         return [
             (settings, table)
             for settings in self.pipelines
@@ -201,10 +218,12 @@ class SwitchSteps:
         readers = self._list_readers(switch.old)
         if readers:
             raise OperatorError(
-                str(switch.table), f"pipeline {readers[0]} still reads {switch.old.name}, and the configuration does "
-                "not name it for this source.", "Put it back, or take its tables out of the ledger.",
-            )  # fmt: skip
+                str(switch.table),
+                f"pipeline {readers[0]} still reads {switch.old.name}, and the configuration does "
+                "not name it for this source.",
+                "Put the pipeline back into the configuration, or remove its tables from the ledger.",
+            )
         if any(each.identity == switch.old for each in living):
             self._drop(switch, switch.old.name)
         self.switches.finish(switch.switch_id)
-        return f"done; {switch.old.name} is gone."
+        return f"done; {switch.old.name} was dropped."

@@ -1,8 +1,8 @@
-"""Watching a source for schema drift: look, compare with what was known, write events down, tell, hold.
+"""The watch of a source for schema drift: compare tables with their recorded shapes, record events, raise alerts, hold.
 
-``DriftWatch.watch`` is called by the drift DAG and looks closely at every table, ``examine`` by each run before it
-plans, and looks closely only where something differs: a table whose new shape would not fit its target never gets into
-a window, however seldom the DAG runs. What both see is written once (see ``ledger.drift``).
+The drift DAG calls ``DriftWatch.watch``, which reads the details of every table. Each run calls ``examine`` before it
+plans; it reads details only where something differs. So a table whose new shape would not fit its target never gets
+into a window, however seldom the DAG runs. Each event is recorded once (see ``ledger.drift``).
 """
 
 from __future__ import annotations
@@ -33,31 +33,35 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableDiff:
-    """A table and what was known of it. table: see ``core.spelling``. name: of its capture instance. elsewhere: as it
-    was last seen under another."""
+    """A table and its recorded shape."""
 
     table_snapshot: TableSnapshot
     table: TableName
+    """See ``core.drift.table_names``."""
     name: str
+    """The name of its capture instance."""
     known: KnownTable | None
     elsewhere: TableShape | None = None
+    """Its last known shape under another capture instance."""
 
     @property
     def is_new(self) -> bool:
-        """Whether it has to be looked at closely."""
+        """Whether the details of the table have to be read."""
         if self.table_snapshot.instance is None:
-            # A right that was taken away hides an instance as well; that is a verdict of its own, and no drift.
+            # A revoked permission hides an instance as well; that has a verdict of its own, and is no drift.
             return self.known is not None and self.known.absent is None and self.table_snapshot.permitted
         return (
             self.known is None
             or self.known.absent is not None
             or not is_as_known(self.table_snapshot, self.known.shape)
-        )  # fmt: skip
+        )
 
 
 class DriftWatch:
-    """Of one source. pipelines: all that read it, since an event may concern several. source: asked for when somebody
-    has to look closely."""
+    """The drift watch of one source.
+
+    pipelines: all that read the source, since an event may concern several. source: called when details are read.
+    """
 
     def __init__(
         self,
@@ -77,12 +81,13 @@ class DriftWatch:
         self._drop_staging = drop_staging
 
     def drop_staging(self, window_id: int) -> None:
+        """Drop the staging tables of a window."""
         self._drop_staging(window_id)
 
     def examine(
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
     ) -> Examined:
-        """For a run of a pipeline, of what it has just seen."""
+        """Check the snapshot of a pipeline's run, record what is new, and return it with the pipeline's holds."""
         shapes = self._compare(snapshot, pinned_instances(settings, states), closely=False)
         self._report()
         tables = tuple(
@@ -91,8 +96,10 @@ class DriftWatch:
         return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
 
     def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
-        """Look closely at every table of the source, once whatever the number of pipelines that read it, or once for
-        each capture instance where they read several. states: by pipeline. Returns all holds."""
+        """Check the details of every table of the source. Return all holds. states: by pipeline.
+
+        A table is checked once for all pipelines that read it, or once per capture instance where they read several.
+        """
         for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
             named = {table: name for table, name in pins.items() if name is not None}
             self._compare(source.read_snapshot(list(pins), named), named, closely=True)
@@ -102,8 +109,11 @@ class DriftWatch:
     def _compare(
         self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str], *, closely: bool
     ) -> dict[TableName, TableShape]:
-        """What is known of the tables from now on. closely: also of those that look as they are known, for the DDL
-        history and for columns not captured."""
+        """Record and return the current shapes of the tables.
+
+        closely: read the details also of tables that match their recorded shape, for the DDL history and for columns
+        that are not captured.
+        """
         diffs = self._match(snapshot, pinned)
         chosen = [each for each in diffs if each.is_new or (closely and each.table_snapshot.instance is not None)]
         shapes = {each.table_snapshot.table: each.known.shape for each in diffs if each.known is not None}
@@ -140,9 +150,9 @@ class DriftWatch:
         return diffs
 
     def _write(self, snapshot: SourceSnapshot, each: TableDiff, facts: DriftFacts) -> TableShape | None:
-        """What is known of the table from now on; None where it went away while it was looked at."""
+        """Record and return the current shape of the table; None where it disappeared during the check."""
         if each.table_snapshot.instance is None:
-            assert each.known is not None  # noqa: S101  (is_new saw to it)
+            assert each.known is not None  # noqa: S101  (checked by is_new)
             findings = self._findings(each, each.known.shape.name, facts)
             found = findings.of_absence(each.known.shape, snapshot, each.table_snapshot, facts)
             gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
@@ -165,7 +175,7 @@ class DriftWatch:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
             if each.known is not None and each.known.absent is not None:
                 for event_id in self._ledger.end_absence(self._name, each.table, each.name):
-                    self._alerts.end_alert(alert_key(event_id), f"{each.table} is back.")
+                    self._alerts.end_alert(alert_key(event_id), f"{each.table} exists again.")
         return seen.shape
 
     def _findings(self, each: TableDiff, called: TableName, facts: DriftFacts) -> Findings:
@@ -175,9 +185,11 @@ class DriftWatch:
         return Findings(self._name, self._pipelines, each.table, names, self._ledger)
 
     def _is_of_this(self, each: TableDiff) -> bool:
-        """Whether what was known of a capture instance matters for the one of that name which is there now: not if it
-        is another one, and nobody read the former one any more. Switches take free names, so that an instance can have
-        the name of one that was dropped two switches before."""
+        """Return whether the recorded shape applies to the current capture instance of that name.
+
+        It does not where the instance is another one and no pipeline read the former one. Switches take free names, so
+        that an instance can have the name of one that was dropped two switches before.
+        """
         if each.known is None or each.table_snapshot.instance is None:
             return False
         before = each.known.shape.identity
@@ -187,7 +199,10 @@ class DriftWatch:
         return any(settings.name in readers for settings in self._pipelines)
 
     def _report(self) -> None:
-        """Written before it is told: a process that dies in between leaves an event that the next look tells."""
+        """Raise the alerts about events that were not reported yet.
+
+        Events are recorded before they are reported: where a process dies in between, the next check reports them.
+        """
         events = self._ledger.list_events(self._name)
         for event in (each for each in events if not each.reported):
             alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events))
@@ -196,7 +211,8 @@ class DriftWatch:
             self._ledger.mark_reported(event.event_id)
 
     def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
-        """Of an added column that could be carried. Nobody is told later because it cannot be counted."""
+        """Return the rows at risk of an added column of a supported type; None where they cannot be counted, so that
+        the alert is not delayed."""
         difference = event.explained.difference
         if difference.kind is not DriftClass.COLUMN_ADDED or difference.obstacle or is_ignored(event):
             return None
@@ -204,17 +220,20 @@ class DriftWatch:
         try:
             return self._source().read_risk(event.table, event.identity.name, since)
         except FloodmarkError as error:
-            _LOG.warning("How many rows column %s of %s concerns: %s", difference.column, event.table, error)
+            _LOG.warning("Could not count the rows with column %s of %s: %s", difference.column, event.table, error)
             return None
 
 
 def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:
-    """Every table of a pipeline with the capture instance that it reads, None where it has not read any."""
+    """Return every table of a pipeline with the capture instance that it reads, None where it has not read any."""
     return {**dict.fromkeys(settings.sources), **pinned_instances(settings, states)}
 
 
 def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[TableName, str | None]]:
-    """As few snapshots as show every table with every capture instance that is read of it: one shows one of a table."""
+    """Return as few snapshots as possible that show every table with every capture instance that is read.
+
+    One snapshot shows one instance per table.
+    """
     rounds: list[dict[TableName, str | None]] = []
     for table, name in dict.fromkeys(pair for pins in pipelines for pair in pins.items()):
         free = next((each for each in rounds if table not in each), None)
@@ -226,13 +245,14 @@ def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[Ta
 
 
 def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
-    """The verdicts, with ``held`` for the tables that are."""
-    return tuple(_held(validity, holds[validity.table]) if validity.table in holds else validity
-                 for validity in validities)  # fmt: skip
+    """Return the verdicts, with ``held`` for the held tables."""
+    return tuple(
+        _held(validity, holds[validity.table]) if validity.table in holds else validity for validity in validities
+    )
 
 
 def all_held(pipeline: str, validities: Sequence[Validity]) -> TableHeldError | None:
-    """The error for a pipeline that has nothing left to do but wait for somebody: such a run must not look green."""
+    """Return the error for a pipeline whose tables are all held: such a run must not succeed."""
     if not validities or any(validity.verdict is not Verdict.HELD for validity in validities):
         return None
     return TableHeldError(pipeline, "every table is held. " + " | ".join(map(str, validities)))

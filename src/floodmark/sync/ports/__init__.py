@@ -1,1 +1,1 @@
-"""What the steps need from the outside, as Protocols: one file per port."""
+"""The ports of the steps, as Protocols: one file per port."""

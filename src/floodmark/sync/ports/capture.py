@@ -1,5 +1,7 @@
-"""What keeping the capture and cleanup jobs needs from the outside. Adapters: ``sqlserver.jobs``, ``ledger.upkeep``.
-Every method raises from ``core.errors``."""
+"""The ports for managing the capture job. Adapters: ``sqlserver.jobs``, ``ledger.upkeep``.
+
+Every method raises from ``core.errors``.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +18,29 @@ class CaptureControl(Protocol):
     """The capture job of one source. Needs db_owner there."""
 
     def read_capture(self) -> CaptureJobStatus:
-        """One look."""
+        """Return the current status of the capture job."""
 
     def start_capture(self) -> None:
-        """Returns when the job runs. Harmless when it does already."""
+        """Start the job and return when it runs. Harmless where it already runs."""
 
     def stop_capture(self) -> None:
-        """Returns when the job does not run any more. Harmless when it does not."""
+        """Stop the job and return when it no longer runs. Harmless where it does not run."""
 
     def change_capture(self, changes: Mapping[str, int]) -> None:
-        """Parameters of sys.sp_cdc_change_job by name; a running job takes them when it is started again."""
+        """Change parameters of sys.sp_cdc_change_job, by name. A running job uses them after its next start."""
 
     def read_heartbeat(self, table: TableName) -> Heartbeat:
-        """Raises CdcNotEnabledError where the table is not there or its changes are not captured."""
+        """Return the heartbeat. Raises CdcNotEnabledError where the table does not exist or is not captured."""
 
     def beat(self, table: TableName, *, afresh: bool) -> None:
-        """Write the next beat. afresh: it is the first that may not have arrived."""
+        """Write the next beat. afresh: all earlier beats have arrived or no longer count."""
 
 
 class StopLedger(Protocol):
-    """Which planned stops were ended before their time. A stop is known by its source and its planned beginning."""
+    """A record of the planned stops that were ended early. A stop is identified by its source and its planned start."""
 
     def read_ended_stop(self, source: str, since: datetime) -> str:
-        """Why it was ended, "" where it was not."""
+        """Return why a stop was ended early, "" where it was not."""
 
     def record_ended_stop(self, source: str, since: datetime, reason: str) -> None:
-        """Repeating it is harmless: the first reason stays."""
+        """Record why a stop was ended early. Repeating it is harmless: the first reason is kept."""

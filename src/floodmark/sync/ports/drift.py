@@ -1,4 +1,4 @@
-"""What watching for schema drift needs from the outside. Adapters: ``sqlserver.drift``, ``ledger.drift``."""
+"""The ports of the watch for schema drift. Adapters: ``sqlserver.drift``, ``ledger.drift``."""
 
 from __future__ import annotations
 
@@ -19,51 +19,55 @@ from floodmark.core.source.snapshot import InstanceIdentity
 
 @dataclass(frozen=True, slots=True)
 class TableDetails:
-    """What one look at a capture instance tells beyond a snapshot.
-
-    lost, uncaptured: as in ``TableShape``. history: all of its DDL history.
-    """
+    """The details of a capture instance that a snapshot does not have."""
 
     lost: tuple[str, ...] = ()
+    """See ``TableShape``."""
     uncaptured: tuple[SourceColumn, ...] = ()
+    """See ``TableShape``."""
     history: tuple[DdlEntry, ...] = ()
+    """The whole DDL history of the instance."""
 
     def captures(self, columns: Sequence[str]) -> bool:
-        """Whether the instance has all of these columns of the table."""
+        """Return whether the instance has all of these columns of the table."""
         return not {*self.lost, *(column.name for column in self.uncaptured)} & set(columns)
 
 
 @dataclass(frozen=True, slots=True)
 class DriftFacts:
-    """details: of the instances that were asked for and are there, by name. instances: every capture instance that the
-    login may see."""
+    """The details of capture instances, read from the source."""
 
     details: Mapping[str, TableDetails]
+    """The requested instances that exist, by name."""
     instances: tuple[LivingInstance, ...]
+    """All capture instances that the login may see."""
 
 
 class DriftSource(Protocol):
-    """The closer look at a source; one connection."""
+    """The details of a source's tables; one connection per call."""
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
-        """asked: capture instances with their source tables. One that is gone meanwhile is left out."""
+        """Return the details. asked: capture instances with their source tables; a missing one is left out."""
 
     def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
-        """Of a column that the instance does not capture. since: the LSN of its DDL, None while it is not known."""
+        """Return the rows at risk of a column that the instance does not capture.
+
+        since: the LSN of the column's DDL, None while it is not known.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """absent: the class of the drift that took the table away, None while it is there."""
+    """The recorded state of a table."""
 
     shape: TableShape
     absent: str | None = None
+    """The class of the drift that removed the table, None while the table exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftEvent:
-    """One event of the ledger. policies: by pipeline that reads the table. held: the pipelines that it holds up.
-    proposal: T-SQL, "" for none. told: whether the alert has been raised. is_rejected: the proposal was turned down."""
+    """One event of the ledger."""
 
     event_id: int
     source: str
@@ -71,18 +75,23 @@ class DriftEvent:
     identity: InstanceIdentity
     explained: Explained
     policies: Mapping[str, DriftPolicy]
+    """By pipeline that reads the table."""
     found_at: datetime
     held: tuple[str, ...] = ()
+    """The pipelines in which the event holds the table."""
     proposal: str = ""
+    """T-SQL, "" for none."""
     approved_at: datetime | None = None
     approved_by: str | None = None
     reported: bool = False
+    """Whether the alert has been raised."""
     is_rejected: bool = False
+    """Whether the proposal was rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A table of a pipeline that stands still because of an event."""
+    """A table of a pipeline that is held because of an event."""
 
     pipeline: str
     table: TableName
@@ -92,21 +101,21 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A difference to be written down, with the policy of each pipeline that reads the table. spelled: how each of them
-    spells its name, by which it is held."""
+    """A difference to be recorded, with the policy of each pipeline that reads the table."""
 
     explained: Explained
     policies: Mapping[str, DriftPolicy] = field(default_factory=dict)
     proposal: str = ""
     spelled: Mapping[str, TableName] = field(default_factory=dict)
+    """The table's name as each pipeline spells it. The pipeline's hold uses this name."""
 
 
 class DriftLedger(Protocol):
-    """What was last seen of each table, what has happened since, and which tables are held. All writes are
+    """A record of the last known shape of each table, of the events, and of the held tables. All writes are
     transactions."""
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
-        """By table (see ``core.spelling``) and name of the capture instance."""
+        """Return the recorded tables, by table (see ``core.drift.table_names``) and name of the capture instance."""
 
     def record(
         self,
@@ -116,41 +125,42 @@ class DriftLedger(Protocol):
         seen: KnownTable,
         findings: Sequence[Finding],
     ) -> bool:
-        """Replace what is known by what was seen, write the events, and hold the tables that they hold.
+        """Replace the known shape by the seen one, record the events, and hold the tables that they hold.
 
-        False, and nothing is written, when somebody else has meanwhile seen it: the events are theirs.
+        Return False, and write nothing, where another process has recorded a new shape meanwhile.
         """
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        """The pipelines whose watermarks are of a capture instance."""
+        """Return the pipelines whose watermarks belong to a capture instance."""
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
-        """Give the statement to events that were found before the history told of it. False: there is none."""
+        """Add the statement to events that were found before the history had it. Return False where there is none."""
 
-    def mark_reported(self, event_id: int) -> None: ...
+    def mark_reported(self, event_id: int) -> None:
+        """Record that the alert about an event has been raised."""
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
-        """The oldest first."""
+        """Return the events, the oldest first."""
 
     def list_holds(self, pipeline: str) -> Mapping[TableName, Hold]:
-        """Of a table that is held more than once, the oldest hold."""
+        """Return the held tables; of a table with several holds, the oldest hold."""
 
     def approve(self, event_id: int, by: str) -> DriftEvent:
-        """Somebody has seen the event: the holds of it end. Raises OperatorError for an unknown one."""
+        """Approve an event and end its holds. Raises OperatorError for an unknown event."""
 
     def reject(self, event_id: int, by: str) -> None:
-        """Somebody turns its proposal down. Nothing is written where it has been decided already."""
+        """Reject the proposal of an event. Nothing is written where the event is already decided."""
 
     def replace_proposal(self, event_id: int, proposal: str) -> None:
-        """As long as nobody has decided about it."""
+        """Replace the proposal of an undecided event."""
 
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
-        """End every hold on a table of a pipeline; the events whose last hold that was count as approved."""
+        """End every hold on a table of a pipeline. Events without another hold count as approved; return them."""
 
     def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
-        """The table is back: end the holds of the events that took it away. Returns these events."""
+        """End the holds of the events that removed a table which exists again. Return these events."""
 
 
 def newest(entries: Sequence[DdlEntry]) -> Lsn | None:
-    """Up to where the history has been seen."""
+    """Return the newest LSN of the history."""
     return max((entry.lsn for entry in entries), default=None)

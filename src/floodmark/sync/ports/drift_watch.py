@@ -1,4 +1,4 @@
-"""``DriftCheck``: what the opening of a window asks about schema drift."""
+"""``DriftCheck``: the check for schema drift at the opening of a window."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from floodmark.sync.ports.drift import Hold
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A snapshot that was compared with what was known of the tables."""
+    """A snapshot that was compared with the recorded shapes of the tables."""
 
     snapshot: SourceSnapshot
-    """Without the columns that the tables have lost."""
+    """The snapshot without the columns that the tables have lost."""
     holds: Mapping[TableName, Hold]
-    """Those of the pipeline."""
+    """The holds of the pipeline."""
 
 
 class DriftCheck(Protocol):
-    """Compares the tables of a pipeline with what was known of them."""
+    """A comparison of a pipeline's tables with their recorded shapes."""
 
     def examine(
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
@@ -36,7 +36,7 @@ class DriftCheck(Protocol):
 
 
 class NoDriftCheck:
-    """``DriftCheck`` that knows of no drift, and leaves staging tables alone."""
+    """``DriftCheck`` that finds no drift, and leaves staging tables alone."""
 
     def examine(
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]

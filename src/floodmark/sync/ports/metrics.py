@@ -1,4 +1,4 @@
-"""``Metrics``: where measurements of runs and tables go."""
+"""``Metrics``: the receiver of measurements of runs and tables."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Metrics(Protocol):
     """A receiver of measurements. Sending never fails the work that is measured."""
 
     def are_on(self) -> bool:
-        """Return whether anything receives them: what nobody receives need not be measured."""
+        """Return whether anything receives the measurements. If not, they need not be made."""
 
     def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
         """Send the rows of each table of a published window, and how long it took from planning to publication."""
 
     def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
-        """Send the lag and headroom of each table; what is not known is not sent."""
+        """Send the lag and headroom of each table. Unknown values are not sent."""
 
 
 class NoMetrics:
-    """``Metrics`` that nobody receives."""
+    """``Metrics`` without a receiver."""
 
     def are_on(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""``StatusLedger``: all that the ledger says of a pipeline, read at once."""
+"""``StatusLedger``: everything that the ledger has about a pipeline, read at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordedTable:
     verdict_since: datetime | None
     verdict_seen_at: datetime | None
     windows: int
-    """Published windows without replays; the rows are theirs."""
+    """The number of published windows, without replays. The row counts are totals over these windows."""
     read_rows: int
     inserted_rows: int
     updated_rows: int
@@ -51,21 +51,21 @@ class RecordedHold:
 
 @dataclass(frozen=True, slots=True)
 class StatusRecord:
-    """What the ledger says. Everything is empty where no run has made the ledger."""
+    """The content of the ledger. Everything is empty where no run has created the ledger."""
 
     tables: Mapping[TableName, RecordedTable]
     holds: Mapping[TableName, RecordedHold]
-    """The oldest one of each held table."""
+    """The oldest hold of each held table."""
     alerts: Sequence[OpenAlert]
-    """Of all subjects, the oldest first."""
+    """The open alerts about all subjects, the oldest first."""
     events: Sequence[DriftEvent]
-    """Of the source."""
+    """The drift events of the source."""
     switches: Sequence[InstanceSwitch]
-    """Of the source; those that are under way."""
+    """The switches of the source that are in progress."""
 
 
 class StatusLedger(Protocol):
-    """Reads the ledger as it is, and makes none where no run has made one."""
+    """A reader of the ledger that does not create one."""
 
     def read_status(self, pipeline: str, source: str) -> StatusRecord:
-        """Return what the ledger says of a pipeline. source: its name in the configuration."""
+        """Return the record of a pipeline. source: the name of its source in the configuration."""

@@ -1,5 +1,7 @@
-"""What a switch of capture instances needs from the outside. Adapters: ``sqlserver.instances``,
-``ledger.switches``, ``warehouse.targets``."""
+"""The ports of a switch of capture instances.
+
+Adapters: ``sqlserver.instances``, ``ledger.switches``, ``warehouse.targets``.
+"""
 
 from __future__ import annotations
 
@@ -15,48 +17,58 @@ from floodmark.core.window.plan import TablePlan
 
 
 class InstanceControl(Protocol):
-    """Makes and drops capture instances; asks for db_owner. Each call is a connection of its own, and gives up after
-    seconds where transactions use the table: TransientError."""
+    """The creation and removal of capture instances; needs db_owner.
+
+    Each call opens its own connection. It raises TransientError after seconds where transactions use the table.
+    """
 
     def make_instance(self, enabling: str) -> None:
-        """enabling: the approved call of sys.sp_cdc_enable_table."""
+        """Create an instance. enabling: the approved call of sys.sp_cdc_enable_table."""
 
-    def drop_instance(self, table: TableName, instance: str) -> None: ...
+    def drop_instance(self, table: TableName, instance: str) -> None:
+        """Drop an instance."""
 
 
 class Targets(Protocol):
-    """The tables of the warehouse, to be asked only."""
+    """The tables of the warehouse, read only."""
 
     def check_target(self, plan: TablePlan) -> frozenset[str]:
-        """The columns of the plan's target, none where there is no such table yet.
+        """Return the columns of the plan's target, none where the table does not exist yet.
 
-        Raises ConfigError where a window with this plan could not be merged into it."""
+        Raises ConfigError where a window with this plan could not be merged into it.
+        """
 
 
 class SwitchLedger(Protocol):
-    """Switches, and which pipelines have gone over. All writes are transactions."""
+    """A record of the switches, and of the pipelines that have switched. All writes are transactions."""
 
     def open_switch(self, planned: PlannedSwitch, event_ids: Sequence[int], by: str) -> InstanceSwitch:
-        """The events count as approved. Raises OperatorError where a switch of the table is under way."""
+        """Record a switch and approve its events. Raises OperatorError where a switch of the table is in progress."""
 
     def list_switches(self, source: str) -> Sequence[InstanceSwitch]:
-        """Those under way, the oldest first."""
+        """Return the switches in progress, the oldest first."""
 
     def hold_switches(self, source: str) -> AbstractContextManager[bool]:
-        """For the length of the block nobody else takes steps; False where somebody does."""
+        """Keep other processes from taking steps during the block. Yields False where another process does so."""
 
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
-        """None: it is gone again."""
+        """Record the second instance. new: None where it no longer exists."""
 
     def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
-        """The pipeline's next window of the table reads the second instance. False, and nothing is written, while a
-        window with the table is unfinished, or its watermark is below ``start``. table: as the pipeline spells it."""
+        """Make the pipeline's next window of the table read the second instance. table: as the pipeline spells it.
 
-    def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None: ...
+        Return False, and write nothing, while a window with the table is unfinished, or while its watermark is below
+        ``start``.
+        """
+
+    def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None:
+        """Record the window that loads the new columns for a pipeline."""
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        """The pipelines that read it, or one of another source that is the same in all of this; also those that no
-        configuration names any more."""
+        """Return the pipelines that read the instance, or an instance of another source with the same identity.
+
+        Pipelines that are no longer in a configuration are included.
+        """
 
     def finish(self, switch_id: int, *, given_up: bool = False) -> None:
-        """Of one that is given up the events are to be decided again."""
+        """End a switch. given_up: its events become undecided again."""

@@ -1,5 +1,5 @@
-"""Tables that a gap has stopped (``on_gap: fail``): left out of windows until somebody has them loaded anew, and told
-of at the end of each run, when the others have been published."""
+"""Tables that a gap has stopped (``on_gap: fail``). They are left out of windows until they are reloaded, and reported
+at the end of each run, after the other tables have been published."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from floodmark.sync.ports.ledger import Ledger
 
 
 def find_stopped(settings: PipelineSettings, ledger: Ledger) -> FloodmarkError | None:
-    """The error that the run is to end with, of the gravest verdict, naming all that are stopped; None: no table is."""
+    """Return the error of the gravest verdict, which names all stopped tables; None where no table is stopped."""
     stopped = [each for each in ledger.list_stopped(settings.name) if each.table in settings.sources]
     return incident(settings.name, tuple(stopped))
 
 
 def resolve_repair_alerts(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:
-    """While no load is unfinished nothing is being repaired: what is still told of a repair was told by a run that had
-    looked before its end, or is left from a process that died between publishing it and telling so."""
+    """End the alerts about repairs where no load of the pipeline is unfinished.
+
+    Such an alert was raised by a run that had checked before the end of the repair, or remains from a process that died
+    between publishing the load and ending the alert.
+    """
     if not any(is_load_lane(opened.plan.lane) for opened in ledger.list_unfinished(pipeline)):
         alerts.end_alerts(REPAIR, pipeline)

@@ -1,4 +1,4 @@
-"""The first step of a load beside the windows: go on with an unfinished one, or plan one that somebody asked for."""
+"""The first step of a load in parallel to the windows: continue an unfinished one, or plan a requested one."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ class LoadPlanner:
     alerts: Alerts = field(default_factory=NoAlerts)
 
     def open_pending(self) -> OpenResult:
-        """An unfinished load: of several, one that has been tried the least, so that one that fails again and again
-        does not keep the others from their turn. One statement in the ledger where there is none."""
+        """Return an unfinished load: of several, the one with the fewest attempts, so that a load that always fails
+        does not block the others. It costs one statement in the ledger where there is none."""
         self.ledger.ensure_schema()
         loads = self._without_removed(self._repairs.list_loads())
         if not loads:
-            return OpenResult(None, "no table of the pipeline is to be loaded anew.")
+            return OpenResult(None, "no table of the pipeline is to be reloaded.")
         failed: list[FloodmarkError] = []
         for opened in sorted(loads.values(), key=lambda each: (each.plan.attempt, each.plan.window_id)):
             try:
                 return self._go_on(opened)
             except FloodmarkError as error:
-                _LOG.error("Window %s cannot go on: %s", opened.plan.window_id, error)
+                _LOG.error("Window %s cannot continue: %s", opened.plan.window_id, error)
                 failed.append(error)
         raise failed[0]
 
     def open_reload(self, name: TableName, where: str = "") -> OpenResult:
-        """Load a table anew, wholly or the rows for which ``where`` (checked T-SQL) is true; or go on doing so.
+        """Reload a table, completely or the rows for which ``where`` (checked T-SQL) is true; or continue such a load.
 
-        Raises WindowBusyError while a window of the pipeline holds the table, TableHeldError while a drift does, and as
-        ``open_window`` where the table cannot be read.
+        Raises WindowBusyError while a window of the pipeline holds the table, TableHeldError while a drift holds it,
+        and the errors of ``open_window`` where the table cannot be read.
         """
         self.ledger.ensure_schema()
         table = self._find(name)
@@ -71,24 +71,23 @@ class LoadPlanner:
             known = unfinished.plan.tables[0].where
             if where not in ("", known):
                 raise OperatorError(
-                    str(table.source), f"window {unfinished.plan.window_id} is unfinished and loads "
-                    + (f"the rows where {known}." if known else "all of it."),
-                    f"Let it finish (floodmark reload {self.settings.name} {table.source}), then load the others.",
-                )  # fmt: skip
+                    str(table.source),
+                    f"window {unfinished.plan.window_id} is unfinished and loads "
+                    + (f"the rows where {known}." if known else "the whole table."),
+                    f"Finish it (floodmark reload {self.settings.name} {table.source}), then load the other rows.",
+                )
             return self._go_on(unfinished)
         self._free(table.source)
         return self._plan(table, where)
 
     def _without_removed(self, loads: dict[TableName, OpenedWindow]) -> dict[TableName, OpenedWindow]:
-        """Loads of tables that the configuration has no more are given up, unless they are merged already."""
+        """Give up the loads of tables that are no longer in the configuration, unless they are already merged."""
         kept = {}
         for table, opened in loads.items():
             if table in self.settings.sources or opened.state is not WindowState.PLANNED:
                 kept[table] = opened
                 continue
-            _LOG.warning(
-                "Window %s is given up: %s is not in the configuration any more.", opened.plan.window_id, table
-            )
+            _LOG.warning("Window %s was given up: %s is no longer in the configuration.", opened.plan.window_id, table)
             self.warehouse.drop_staging(opened.plan.window_id)
             self.ledger.leave_out(opened.plan.window_id, [table])
             self.alerts.end_alert(repair_key(self.settings.name, table))
@@ -104,10 +103,10 @@ class LoadPlanner:
             if str(table.source).casefold() == wanted:
                 return table
         there = ", ".join(map(str, self.settings.sources))
-        raise ConfigError(self.settings.name, f"it has no table {name}.", f"There are: {there}.")
+        raise ConfigError(self.settings.name, f"it has no table {name}.", f"Its tables: {there}.")
 
     def _free(self, table: TableName) -> None:
-        """Take a table with a gap out of a window of the pipeline that can no longer be read with it."""
+        """Remove a table with a gap from a window of the pipeline that can no longer be read with it."""
         opened = self.ledger.unfinished_window(self.settings.name)
         if opened is None or opened.state is not WindowState.PLANNED:
             return
@@ -115,7 +114,7 @@ class LoadPlanner:
             return
         _, validities = classify_reads(opened.plan, self.source)
         if any(validity.table == table and validity.verdict in GAPS for validity in validities):
-            _LOG.warning("%s leaves window %s, which can no longer be read with it.", table, opened.plan.window_id)
+            _LOG.warning("Left out of window %s: %s can no longer be read.", opened.plan.window_id, table)
             self.ledger.leave_out(opened.plan.window_id, [table])
 
     def _plan(self, table: TableSettings, where: str) -> OpenResult:
@@ -125,11 +124,12 @@ class LoadPlanner:
         validities = classify_tables(self.settings, snapshot, states)
         examined = self.drift.examine(self.settings, snapshot, states)
         snapshot = examined.snapshot
-        # The one drift whose hold a load is meant to mend.
+        # A load resolves the hold of this drift.
         holds = {
-            held: hold for held, hold in examined.holds.items()
+            held: hold
+            for held, hold in examined.holds.items()
             if hold.event.explained.difference.kind is not DriftClass.INSTANCE_REPLACED
-        }  # fmt: skip
+        }
         validities = held_verdicts(validities, holds)
         validity = next(each for each in validities if each.table == table.source)
         state = states.get(table.source)
@@ -137,7 +137,7 @@ class LoadPlanner:
             raise TableHeldError(str(table.source), f"held: {validity.cause}", validity.hint)
         if where and (state is None or state.watermark is None or validity.verdict in GAPS):
             why = "it has not been loaded yet" if validity.verdict not in GAPS else f"it is {validity.verdict.value}"
-            raise OperatorError(str(table.source), f"{why}, so that a part of it is not enough.", "Load all of it.")
+            raise OperatorError(str(table.source), f"{why}; a partial load is not enough.", "Load the whole table.")
         table_snapshot = next(each for each in snapshot.tables if each.table == table.source)
         planned = plan_reload(table, table_snapshot, snapshot, state, where)
         if isinstance(planned, Validity):
@@ -152,17 +152,19 @@ class LoadPlanner:
         return has_changed(plan.tables[0], examined.snapshot, self.settings)
 
     def _replan(self, plan: WindowPlan) -> OpenResult:
-        """The table has other columns by now, so that what was planned can never be read."""
+        """Plan a load again whose table has other columns now, so that the old plan can never be read."""
         table = plan.tables[0]
-        _LOG.warning("Window %s is given up: %s has other columns by now.", plan.window_id, table.source)
+        _LOG.warning("Window %s was given up: %s has other columns now.", plan.window_id, table.source)
         self.warehouse.drop_staging(plan.window_id)
         self.ledger.leave_out(plan.window_id, [table.source])
         if table.where:
-            # The condition may name a column that is gone.
+            # The condition may name a column that no longer exists.
             raise OperatorError(
-                str(table.source), f"window {plan.window_id}, which was to load the rows where {table.where}, was "
-                "given up: the table has other columns by now.", "Ask for the rows again.",
-            )  # fmt: skip
+                str(table.source),
+                f"window {plan.window_id}, which was to load the rows where {table.where}, was "
+                "given up: the table has other columns now.",
+                "Request the rows again.",
+            )
         return self._plan(self._find(table.source), "")
 
     def _go_on(self, opened: OpenedWindow) -> OpenResult:
@@ -170,8 +172,8 @@ class LoadPlanner:
         if opened.state is WindowState.PLANNED:
             _, validities = classify_reads(plan, self.source)
             if validities[0].verdict in GAPS:
-                # Changes since it began are gone as well: its end can no longer be met by the windows that follow.
-                _LOG.warning("Window %s is given up: %s", plan.window_id, validities[0])
+                # Changes since it began are gone as well: the following windows can no longer continue from its end.
+                _LOG.warning("Window %s was given up: %s", plan.window_id, validities[0])
                 self.warehouse.drop_staging(plan.window_id)
                 self.ledger.leave_out(plan.window_id, [table.source])
                 return self._plan(self._find(table.source), table.where)
@@ -182,5 +184,5 @@ class LoadPlanner:
             rules = {each.source: each.rules for each in self.settings.tables}
             self.ledger.replace_rules(plan.window_id, rules)
         reason = f"window {plan.window_id} on lane {plan.lane} is unfinished: {opened.state.value}."
-        _LOG.info("%s This run goes on with it.", reason)
+        _LOG.info("%s This run continues it.", reason)
         return OpenResult(plan.window_id, reason, opened.state, plan.to_lsn)

@@ -1,8 +1,8 @@
-"""Repairs: a table with a gap leaves the windows of its pipeline, and a window on a lane of its own loads it anew. A
-table that was added to a pipeline is loaded in the same way, where its configuration says so.
+"""Repairs: a table with a gap is left out of the windows of its pipeline, and a window on its own lane reloads it.
 
-The window is only opened here; the DAG ``cdc_load_<pipeline>``, or ``floodmark reload``, does the work. The other
-tables go on meanwhile, and the old rows of the table stay readable.
+A table that was added to a pipeline is loaded in the same way, where its configuration says so. The window is only
+opened here; the DAG ``cdc_load_<pipeline>``, or ``floodmark reload``, does the work. The other tables continue
+meanwhile, and the old rows of the table stay readable.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Repairs:
     alerts: Alerts = field(default_factory=NoAlerts)
 
     def list_loads(self) -> dict[TableName, OpenedWindow]:
-        """The unfinished loads, by source table, the oldest first."""
+        """Return the unfinished loads, by source table, the oldest first."""
         opened = self.ledger.list_unfinished(self.settings.name)
         return {window.plan.tables[0].source: window for window in opened if is_load_lane(window.plan.lane)}
 
     def leave_out(
         self, validities: Sequence[Validity], snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
     ) -> tuple[Validity, ...]:
-        """The verdicts, with ``repairing`` for the tables that are loaded anew, or are from now on."""
+        """Return the verdicts, with ``repairing`` for the tables that are being reloaded; open the missing loads."""
         loads = self.list_loads()
         left = []
         for validity in validities:
@@ -61,11 +61,12 @@ class Repairs:
         return tuple(left)
 
     def is_to_repair(self, validity: Validity) -> bool:
+        """Return whether the table has a gap and its policy is to repair it."""
         policies = {table.source: table.on_gap for table in self.settings.tables}
         return validity.verdict in GAPS and policies.get(validity.table) is OnGap.REPAIR
 
     def _is_added(self, validity: Validity, states: Mapping[TableName, TableState]) -> bool:
-        """Whether it is to be loaded beside others that have been loaded."""
+        """Return whether the table is to be loaded in parallel to others that have been loaded."""
         if validity.verdict is not Verdict.NOT_STARTED:
             return False
         in_parallel = {
@@ -77,17 +78,15 @@ class Repairs:
     def open(
         self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
     ) -> WindowPlan:
-        """A window on the table's load lane; a gap enters the ledger and is told. Raises WindowBusyError."""
-        assert isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (plan_reload saw to it)
+        """Open a window on the table's load lane; record and report a gap. Raises WindowBusyError."""
+        assert isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (checked by plan_reload)
         name = self.settings.name
         gap = None
         if validity.verdict in GAPS and not table.where:
             gap = _find_gap(validity, snapshot, state)
-            # Before the window: a run that dies in between finds the table as it was.
+            # The gap is recorded before the window: where a run dies in between, the table is unchanged.
             self.ledger.record_gap(name, gap, table.watermark)
-        plan = self.ledger.open_window(
-            name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source)
-        )  # fmt: skip
+        plan = self.ledger.open_window(name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source))
         _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
         if gap is not None:
             self._report(gap, plan)
@@ -98,16 +97,14 @@ class Repairs:
     ) -> Validity:
         plan = window.plan
         if validity.verdict in GAPS and not plan.tables[0].where:
-            # Again, for whom the run that opened the window could not tell, or had no time to.
+            # Report it again for the channels that the run which opened the window could not notify.
             self._report(_find_gap(validity, snapshot, state), plan)
         return describe_load(validity, window, self.ledger.read_load_progress(plan.window_id).get(validity.table))
 
     def _report(self, gap: Gap, plan: WindowPlan) -> None:
         self.alerts.raise_alert(build_repair_alert(self.settings.name, gap, plan.window_id))
 
-    def _plan(
-        self, table: TableName, snapshot: SourceSnapshot, state: TableState | None
-    ) -> TablePlan | Validity:  # fmt: skip
+    def _plan(self, table: TableName, snapshot: SourceSnapshot, state: TableState | None) -> TablePlan | Validity:
         settings = next(each for each in self.settings.tables if each.source == table)
         table_snapshot = next(each for each in snapshot.tables if each.table == table)
         return plan_reload(settings, table_snapshot, snapshot, state)
@@ -117,7 +114,7 @@ class Repairs:
         if isinstance(planned, Validity):
             return planned
         plan = self.open(planned, snapshot, state, validity)
-        cause = f"window {plan.window_id} loads it for the first time, beside the others: {_who_loads(plan)}"
+        cause = f"window {plan.window_id} loads it for the first time, in parallel to the others: {_who_loads(plan)}"
         _LOG.warning("%s: %s", validity.table, cause)
         return repairing(validity, cause, is_first=True)
 
@@ -128,8 +125,8 @@ class Repairs:
             return repairing(validity, cause)
         plan = self.open(planned, snapshot, state, validity)
         found = f"{validity.verdict.value}: {validity.cause}"
-        _LOG.warning("%s: %s Window %s loads it anew.", validity.table, found, plan.window_id)
-        return repairing(validity, f"window {plan.window_id} loads it anew. It was {found}")
+        _LOG.warning("%s: %s Window %s reloads it.", validity.table, found, plan.window_id)
+        return repairing(validity, f"window {plan.window_id} reloads it. It was {found}")
 
 
 def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Gap:
@@ -138,12 +135,12 @@ def _find_gap(validity: Validity, snapshot: SourceSnapshot, state: TableState | 
 
 
 def describe_load(validity: Validity, window: OpenedWindow, progress: LoadProgress | None) -> Validity:
-    """The verdict on a table that an unfinished window loads beside the others."""
+    """Return the verdict on a table that an unfinished window loads in parallel to the others."""
     plan = window.plan
-    how_far = f"{progress} are staged." if progress else f"its reading has not begun. {_who_loads(plan)}"
+    done = f"{progress} are staged." if progress else f"its reading has not begun. {_who_loads(plan)}"
     where, is_first = plan.tables[0].where, plan.tables[0].watermark is None
-    what = f"loads the rows where {where}" if where else "loads it for the first time" if is_first else "loads it anew"
-    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {how_far}", is_first=is_first)
+    what = f"loads the rows where {where}" if where else "loads it for the first time" if is_first else "reloads it"
+    return repairing(validity, f"window {plan.window_id} ({window.state.value}) {what}: {done}", is_first=is_first)
 
 
 def _who_loads(plan: WindowPlan) -> str:
@@ -151,6 +148,6 @@ def _who_loads(plan: WindowPlan) -> str:
 
 
 def end_repair(plan: WindowPlan, alerts: Alerts) -> None:
-    """After the window has been published. Harmless for any other window."""
+    """End the alert about a repair after its window has been published. Harmless for any other window."""
     if is_load_lane(plan.lane) and not plan.tables[0].where:
         alerts.end_alert(repair_key(plan.pipeline, plan.tables[0].source))

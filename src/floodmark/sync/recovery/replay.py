@@ -1,8 +1,8 @@
-"""Replaying an interval: which one is meant, what it holds, and its window in the ledger, on a lane of its own.
+"""The replay of an interval: find it, count its changes, and open its window on its own lane.
 
-From there on a replay is a window like any other: it is loaded, checked and finished by the same steps; only that no
-watermark moves at its end. Two replays of one interval meet in one window, and the second finishes what the first left;
-unless what that was planned on is not true any more: then it is given up, and planned anew.
+Then a replay is a window like any other: the same steps load, check and finish it, but no watermark moves at its end.
+Two replays of one interval share one window: the second finishes what the first has left. Where the plan no longer
+applies, the window is given up and planned again.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
 _GONE = (WindowExpiredError, InstanceReplacedError, SourceRewoundError, CdcNotEnabledError)
-"""What was planned before can never be read any more."""
+"""After these errors an unfinished plan can never be read again."""
 
 
 class ReplaySource(Protocol):
-    """What a replay asks of the source beside a snapshot. Every method raises from ``core.errors``."""
+    """The port of a replay to the source, in addition to a snapshot. Every method raises from ``core.errors``."""
 
     def read_local_time(self, at: datetime) -> LocalSpan:
-        """What the source's clock shows, or showed, at a moment with a time zone."""
+        """Return the time on the source's clock at a moment with a time zone."""
 
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
-        """Two times of the source's clock as positions of its log."""
+        """Map two times of the source's clock to positions of its log."""
 
     def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
-        """Change rows by capture instance, each in its interval."""
+        """Count the change rows by capture instance, each in its interval."""
 
 
 class ReplayLedger(Ledger, Protocol):
-    """What a replay asks of the ledger beside what every run does."""
+    """The port of a replay to the ledger."""
 
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
-        """Of each table, the newest published load of all its rows."""
+        """Return the newest published load of all rows of each table."""
 
     def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
-        """Of each table whose net changes the server computed in a window that ``lsn`` lies inside of, its end."""
+        """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
+        computed in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayCount:
-    """What a replay of one table would read, in change rows."""
+    """The number of change rows that a replay of one table would read."""
 
     table: TableName
     interval: Interval
@@ -68,18 +69,25 @@ class ReplayCount:
 
 
 class StagingOwner(Protocol):
-    """What a replay asks of the warehouse."""
+    """The port of a replay to the warehouse."""
 
-    def drop_staging(self, window_id: int) -> None: ...
+    def drop_staging(self, window_id: int) -> None:
+        """Drop the staging tables of a window."""
 
 
 class Replay:
     """The replays of one pipeline."""
 
     def __init__(
-        self, settings: PipelineSettings, source: Source, log: ReplaySource, ledger: ReplayLedger,
-        warehouse: StagingOwner, *, drift: DriftCheck | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        settings: PipelineSettings,
+        source: Source,
+        log: ReplaySource,
+        ledger: ReplayLedger,
+        warehouse: StagingOwner,
+        *,
+        drift: DriftCheck | None = None,
+    ) -> None:
         self._settings = settings
         self._source = source
         self._log = log
@@ -88,12 +96,13 @@ class Replay:
         self._drift = drift or NoDriftCheck()
 
     def find_moments(self, begin: datetime, end: datetime) -> Interval | NoInterval:
-        """Of two moments with a time zone. Raises as ``find_times``."""
+        """Return the interval between two moments with a time zone. Raises the errors of ``find_times``."""
         spans = self._log.read_local_time(begin), self._log.read_local_time(end)
         return self.find_times(*covering_times(*spans))
 
     def find_times(self, from_at: datetime, to_at: datetime) -> Interval | NoInterval:
-        """Of two times of the source's own clock, both included. Raises WindowExpiredError, ConfigError."""
+        """Return the interval between two times of the source's own clock, both inclusive. Raises WindowExpiredError,
+        ConfigError."""
         from_at, to_at = covering_times(LocalSpan(from_at, from_at), LocalSpan(to_at, to_at))
         found = interval_of(self._settings.name, from_at, to_at, self._log.map_times(from_at, to_at))
         if isinstance(found, Interval):
@@ -101,7 +110,7 @@ class Replay:
         return found
 
     def count(self, interval: Interval) -> tuple[ReplayCount, ...]:
-        """The dry run. Raises as ``open`` does."""
+        """Count the change rows of an interval, for a dry run. Raises the errors of ``open``."""
         self._ledger.ensure_schema()
         plan = self._plan(interval)
         return tuple(
@@ -111,8 +120,11 @@ class Replay:
         )
 
     def open(self, interval: Interval) -> OpenResult:
-        """window_id None: there is nothing to merge again, and the reason says why. Raises the error of the gravest
-        verdict; WindowExpiredError for an interval that reaches below a validity interval."""
+        """Open the window of a replay, or return the unfinished one.
+
+        Where there is nothing to merge again, the result has no window_id, and its reason says why. Raises the error of
+        the gravest verdict; WindowExpiredError for an interval that begins before a validity interval.
+        """
         self._ledger.ensure_schema()
         lane = replay_lane(interval)
         return retry_on_conflict(lambda: self._open(interval, lane))
@@ -155,20 +167,20 @@ class Replay:
         return OpenResult(plan.window_id, reason, state, plan.to_lsn)
 
     def _give_up(self, window: WindowPlan, why: str) -> None:
-        """Nothing was merged of it. A load of it that is at work finds it gone."""
-        _LOG.warning("Window %s, a replay of the same interval, is given up. %s", window.window_id, why)
+        """Give up a window of which nothing was merged. A running load of the window detects this."""
+        _LOG.warning("Window %s, a replay of the same interval, was given up. %s", window.window_id, why)
         self._warehouse.drop_staging(window.window_id)
         self._ledger.leave_out(window.window_id, [table.source for table in window.tables])
 
     def _plan(self, interval: Interval) -> ReplayPlan:
         settings = self._settings
         left_out = {
-            table.source: "it is being loaded anew."
+            table.source: "it is being reloaded."
             for opened in self._ledger.list_unfinished(settings.name)
             if is_load_lane(opened.plan.lane)
             for table in opened.plan.tables
         }
-        # In this order: a load that ends in between moves the watermark, and the window is refused.
+        # The order matters: a load that ends in between moves the watermark, and the window is refused.
         states = self._ledger.read_tables(settings.name)
         whole_loads = self._ledger.list_whole_loads(settings.name)
         net_ends = self._ledger.list_server_net_ends(settings.name, interval.to_lsn)
@@ -185,7 +197,7 @@ class Replay:
         return plan
 
     def _counted(self, plan: ReplayPlan) -> list[tuple[TablePlan, int]]:
-        """Change rows of each table. What cleanup took before they were counted is not mistaken for nothing."""
+        """Return the change rows of each table. Raises where cleanup deleted changes before they were counted."""
         if not plan.tables:
             return []
         intervals = {table.feed.identity.name: table.interval for table in plan.tables if table.interval}

@@ -1,4 +1,4 @@
-"""The first step of a run: go on with the unfinished window, or plan the next one from a snapshot of the source."""
+"""The first step of a run: continue the unfinished window, or plan the next one from a snapshot of the source."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def open_window(
 ) -> OpenResult:
     """Return the unfinished window of a pipeline, or open the next one.
 
-    It takes at most two statements at the source, and some more where a table differs from what ``drift`` knows of it.
+    It runs at most two statements at the source, and a few more where a table differs from its recorded shape.
 
-    planned_stop: of the capture job, the one that is on; a job that does not run is then no incident.
+    planned_stop: the current planned stop of the capture job; a job that does not run is then no incident.
 
-    Raises the error of the gravest verdict, naming all tables concerned. Tables that a schema drift holds are left out;
-    TableHeldError when that is all of them. So are tables that are loaded on their own; where their policy says so, a
-    gap opens such a load (see ``repair``) and raises an alert. It raises an error about other gaps only when no table
-    is left that has changes, else they are reported at the end of the run (see ``gaps``). Overtaken by another run, it
-    begins again.
+    Raises the error of the gravest verdict, which names all tables concerned. Tables that a schema drift holds are left
+    out; TableHeldError where all are held. Tables that are loaded on their own lane are left out too; where their
+    policy says so, a gap opens such a load (see ``repair``) and raises an alert. Other gaps raise an error only where
+    no table with changes is left; otherwise they are reported at the end of the run (see ``gaps``). When another run
+    was faster, it begins again.
     """
     ledger.ensure_schema()
     repairs = Repairs(settings, ledger, alerts or NoAlerts())
@@ -71,7 +71,7 @@ def _open(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult:
 
 
 def _continue_unfinished(opening: Opening) -> OpenResult | None:
-    """Return the window that an earlier run began; None where there is none, or nothing is left of it."""
+    """Return the window that an earlier run began; None where there is none, or where it has no table left."""
     unfinished = opening.ledger.unfinished_window(opening.settings.name)
     if unfinished is None:
         return None
@@ -131,13 +131,13 @@ def _carry_out(
 
 
 def _go_on(opening: Opening, plan: WindowPlan, state: WindowState) -> OpenResult:
-    """Finish what an earlier run began."""
+    """Return the window of an earlier run, to be finished by this one."""
     reason = f"window {plan.window_id} (up to {plan.to_lsn}) is unfinished: {state.value}. This run finishes it."
     _LOG.info("%s", reason)
     if state is WindowState.PLANNED:
         rules = {table.source: table.rules for table in opening.settings.tables}
         if opening.ledger.replace_rules(plan.window_id, rules) != plan:
-            _LOG.info("Its rules are those of today's configuration.")
+            _LOG.info("Window %s now uses the rules of the current configuration.", plan.window_id)
     return OpenResult(plan.window_id, reason, state, plan.to_lsn)
 
 

@@ -1,6 +1,6 @@
-"""The guards of an unfinished window: each takes tables out of its plan that would keep the others from being finished.
+"""The guards of an unfinished window: each removes tables from its plan that would prevent the others from finishing.
 
-The rows of such a table are still at the source, and a later window, or a load of the table alone, has them.
+The rows of such a table are still at the source. A later window, or a load of the table alone, brings them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the opening of a pipeline's next window works with."""
+    """The parts that the opening of a pipeline's next window works with."""
 
     settings: PipelineSettings
     source: Source
@@ -37,26 +37,26 @@ class Opening:
     repairs: Repairs
 
     def examine(self, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]) -> Examined:
-        """Compare a snapshot with what is known of the tables."""
+        """Compare a snapshot with the recorded shapes of the tables."""
         return self.drift.examine(self.settings, snapshot, states)
 
     def leave_out(self, plan: WindowPlan, tables: Sequence[TableName]) -> WindowPlan | None:
-        """Return the plan without some tables; None where nothing is left of it."""
+        """Return the plan without some tables; None where no table is left."""
         if not tables:
             return plan
         left = self.ledger.leave_out(plan.window_id, tables)
-        # Where something is left, its next load drops what is in the way, and keeps the chunks of first loads.
+        # Where tables are left, the next load drops stale staging tables, and keeps the chunks of first loads.
         if left is None:
             self.drift.drop_staging(plan.window_id)
         return left
 
 
 PlanGuard = Callable[[Opening, WindowPlan], WindowPlan | None]
-"""Returns the plan without the tables that the guard is about; None where nothing is left of it."""
+"""A function that returns the plan without the tables that the guard removes; None where no table is left."""
 
 
 def guard_plan(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Return what all guards leave of the plan of a window that is still PLANNED. Raises as they do."""
+    """Return the plan of a window that is still PLANNED after all guards. Raises the errors of the guards."""
     left: WindowPlan | None = plan
     for guard in GUARDS:
         if left is None:
@@ -66,7 +66,7 @@ def guard_plan(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
 
 
 def leave_out_removed(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Leave out the tables that are no longer in the configuration: nobody would fix what keeps one from being read."""
+    """Leave out the tables that are no longer in the configuration: an error in reading one would not be fixed."""
     removed = [table.source for table in plan.tables if table.source not in opening.settings.sources]
     for name in removed:
         _LOG.warning("Left out of window %s: %s is no longer in the configuration.", plan.window_id, name)
@@ -74,7 +74,7 @@ def leave_out_removed(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
 
 
 def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Leave out the tables that drifted since the plan was made, be they held or first loads of other columns."""
+    """Leave out the tables that drifted since the plan was made: held tables, and first loads of other columns."""
     settings = opening.settings
     states = opening.ledger.read_tables(settings.name)
     snapshot = opening.source.read_snapshot(settings.sources, pinned_instances(settings, states))
@@ -85,8 +85,8 @@ def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     if not held and not changed:
         return plan
     for name in changed:
-        why = "has other columns or another key now; it is planned again."
-        _LOG.warning("Left out of window %s: %s %s", plan.window_id, name, why)
+        reason = "has other columns or another key now; it is planned again."
+        _LOG.warning("Left out of window %s: %s %s", plan.window_id, name, reason)
     validities = held_verdicts(classify_tables(settings, examined.snapshot, states), examined.holds)
     out = [validity for validity in validities if validity.table in held]
     opening.ledger.record_verdicts(settings.name, out)
@@ -96,14 +96,14 @@ def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
 
 
 def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Leave out the tables whose changes are gone. Raises for other verdicts as ``verify_reads`` does.
+    """Leave out the tables whose changes no longer exist. Raises the errors of ``verify_reads`` for other verdicts.
 
-    A plan whose end is no longer in the source's log is given up: what the target has of the lost time, if anything,
-    shows at the watermarks. First loads whose changes are gone are planned again: nothing was lost of them yet.
+    A plan whose end is no longer in the source's log is given up; whether the target has rows of the lost time is then
+    determined by the watermarks. First loads whose changes no longer exist are planned again: they have lost nothing.
     """
     snapshot, validities = classify_reads(plan, opening.source)
     if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
-        _LOG.warning("Window %s is given up: %s", plan.window_id, rewound[0])
+        _LOG.warning("Window %s was given up: %s", plan.window_id, rewound[0])
         return opening.leave_out(plan, [table.source for table in plan.tables])
     first = {table.source for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
     again = [validity for validity in validities if validity.table in first and validity.verdict in GAPS]

@@ -1,1 +1,1 @@
-"""How a pipeline is doing: what the ledger says and, if it is asked, the source."""
+"""The status of a pipeline, from the ledger and, on request, from the source."""

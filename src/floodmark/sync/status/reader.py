@@ -1,6 +1,7 @@
-"""How a pipeline is doing, from what the ledger says and, if it was asked, what the source says.
+"""The status of a pipeline, from the ledger and, on request, from the source.
 
-Without the source the verdict is that of the last run, and lag and headroom are unknown. With it, everything is of now.
+Without the source, the verdict is that of the last run, and lag and headroom are unknown. With it, all values are
+current.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from floodmark.sync.ports.status import RecordedTable, StatusLedger
 from floodmark.sync.recovery.repair import describe_load
 
 _REPAIR = (
-    "The next run begins to load the table anew by itself (on_gap: repair). See that the DAGs cdc_%s and cdc_load_%s "
-    "are not paused, and find out what led to it."
+    "The next run starts the reload of the table (on_gap: repair). Make sure that the DAGs cdc_%s and cdc_load_%s are "
+    "not paused, and find the cause of the gap."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSource:
-    """What the source said."""
+    """The answers of the source."""
 
     snapshot: SourceSnapshot
     progress: SourceProgress
@@ -54,18 +55,18 @@ class LiveSource:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a pipeline's configuration says that its settings do not."""
+    """The parts of a pipeline's configuration that its settings do not have."""
 
     source: str
-    """Its name in the configuration."""
+    """The name of the source in the configuration."""
     lag_seconds: float
     now: datetime
     planned_stop: PlannedStop | None = None
-    """Of the capture job, the one that is on at ``now`` or is just over."""
+    """The planned stop of the capture job that is current at ``now`` or has just ended."""
 
 
 class StatusReader:
-    """Reads the status of one pipeline. Makes no ledger where no run has made one yet."""
+    """A reader of the status of one pipeline. It does not create a ledger."""
 
     def __init__(self, settings: PipelineSettings, limits: Limits, ledger: Ledger, status_ledger: StatusLedger) -> None:
         self._settings = settings
@@ -88,7 +89,7 @@ class StatusReader:
         return [state.watermark for state in self.states.values() if state.watermark]
 
     def read_status(self, live: LiveSource | None = None) -> PipelineStatus:
-        """Return the status. live: asked with the tables' pinned instances and ``watermarks``."""
+        """Return the status. live: read with the tables' pinned instances and ``watermarks``."""
         validities = self._classify(live) if live else ()
         by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
         rows = self._record.tables
@@ -109,7 +110,7 @@ class StatusReader:
         )
 
     def _stop(self, live: LiveSource | None) -> StopStatus | None:
-        """A source without an Agent cannot be stopped, whatever is planned."""
+        """Return the status of the planned stop; None for a source without an Agent, which cannot be stopped."""
         if live and not live.snapshot.has_agent:
             return None
         job_runs = live.snapshot.capture_running if live else None
@@ -119,7 +120,7 @@ class StatusReader:
         return classify_tables(self._settings, live.snapshot, self.states, self._limits.planned_stop)
 
     def _held(self) -> dict[TableName, Validity]:
-        """A hold counts from the moment it is made, and until it is ended, whatever the last run saw."""
+        """Return the verdicts of held tables. A hold counts from its start to its end, whatever the last run saw."""
         return {
             table: Validity(table, Verdict.HELD, *describe_hold(hold.difference, hold.event_id, hold.held_at))
             for table, hold in self._record.holds.items()
@@ -132,7 +133,7 @@ class StatusReader:
         }
 
     def _concerns(self, opened: OpenAlert) -> bool:
-        """An alert about a table of the source that only other pipelines read is theirs."""
+        """Return whether an alert concerns the pipeline. One about a table that only other pipelines read does not."""
         if opened.alert.subject not in (self._settings.name, self._limits.source):
             return False
         table = opened.alert.table
@@ -156,9 +157,13 @@ class StatusReader:
             headroom = headroom_seconds(watermark_at, live.snapshot.taken_at, retention, verdict)
         is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
-            verdict, lag, headroom, lag_limit_seconds=self._limits.lag_seconds, retention_minutes=retention,
+            verdict,
+            lag,
+            headroom,
+            lag_limit_seconds=self._limits.lag_seconds,
+            retention_minutes=retention,
             repairs_itself=is_to_repair,
-        )  # fmt: skip
+        )
         return TableStatus(
             source=str(table.source),
             target=str(table.target),
@@ -202,7 +207,7 @@ _COPIED = (
     "verdict_since",
     "verdict_seen_at",
 )
-"""Fields that a status has in common with what is recorded."""
+"""The fields that a status has in common with ``RecordedTable``."""
 
 
 def _state(recorded: RecordedTable | None) -> str:
@@ -214,13 +219,13 @@ def _state(recorded: RecordedTable | None) -> str:
 
 
 def _undecided(events: Iterable[DriftEvent], pipeline: str) -> dict[tuple[str, str], list[str]]:
-    """Return what is not decided of the events that a pipeline reports, in words, by the folded name of the table."""
+    """Return descriptions of the undecided events that a pipeline reports, by the folded name of the table."""
     found: dict[tuple[str, str], list[str]] = {}
     for event in events:
         is_reported = event.policies.get(pipeline, DriftPolicy.IGNORE) is not DriftPolicy.IGNORE
         if event.approved_at is None and not event.is_rejected and is_reported:
-            words = f"{describe(event.explained.difference)} (event {event.event_id})"
-            found.setdefault(event.table.folded, []).append(words)
+            description = f"{describe(event.explained.difference)} (event {event.event_id})"
+            found.setdefault(event.table.folded, []).append(description)
     return found
 
 

@@ -1,7 +1,7 @@
-"""One run of the capture schedule: look, bring the job to the state that is wanted now, look again, and tell.
+"""One run of the capture schedule: check the job, bring it to the wanted state, check its liveness, and raise alerts.
 
-Nothing is remembered between runs but that a planned stop was ended early; so a run may be missed, killed or repeated.
-The source comes first: a ledger that cannot be reached never keeps a job from being started.
+Only the early end of a planned stop is recorded between runs, so a run may be missed, killed or repeated. The source
+comes first: an unreachable ledger never prevents the start of the job.
 """
 
 from __future__ import annotations
@@ -21,17 +21,24 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_capture(
-    source: str, settings: CaptureSettings, stop: PlannedStop | None, now: datetime, *,
-    control: CaptureControl, ledger: StopLedger, alerts: Alerts,
-) -> Step:  # fmt: skip
-    """What was done, and why. stop: the planned one that ``now`` lies in."""
+    source: str,
+    settings: CaptureSettings,
+    stop: PlannedStop | None,
+    now: datetime,
+    *,
+    control: CaptureControl,
+    ledger: StopLedger,
+    alerts: Alerts,
+) -> Step:
+    """Bring the job to the wanted state. Return what was done and why. stop: the planned stop that is current at
+    ``now``."""
     status = control.read_capture()
     if status.is_replica:
         raise on_replica(source, "capture")
     try:
         _require_job(source, status)
     except FloodmarkError as error:
-        # Whoever wanted it stopped can wait until it is; a job that is wanted and does not run is an incident.
+        # During a planned stop a retry is enough; a job that should run and does not is an incident.
         if stop is None and not status.running:
             alerts.raise_alert(not_running(source, str(error)))
         raise
@@ -40,7 +47,7 @@ def keep_capture(
     try:
         _take(source, step, status, control, alerts)
     finally:
-        # A stop that was ended is one also where the start fails.
+        # The end of the stop is recorded also where the start fails.
         if stop is not None and step.guard:
             alerts.raise_alert(stop_ended(source, stop, step.guard))
             ledger.record_ended_stop(source, stop.since, step.guard)
@@ -55,9 +62,11 @@ def keep_capture(
 
 def _beat(
     source: str, settings: CaptureSettings, step: Step, control: CaptureControl, *, wanted: bool
-) -> Heartbeat | None:  # fmt: skip
-    """What became of the beats so far; then writes the next one. While the job is not wanted, or was started only now,
-    nobody waits for beats."""
+) -> Heartbeat | None:
+    """Return the state of the earlier beats, and write the next one.
+
+    While the job is not wanted, or was just started, earlier beats do not count.
+    """
     if settings.heartbeat is None:
         return None
     try:
@@ -74,14 +83,16 @@ def _require_job(source: str, status: CaptureJobStatus) -> None:
         return
     if status.job is None:
         raise CaptureStoppedError(
-            source, f"database {status.database} has no capture job.",
-            "Make it: sys.sp_cdc_add_job @job_type = N'capture'. (Where replication owns the log, there is none.)",
-        )  # fmt: skip
+            source,
+            f"database {status.database} has no capture job.",
+            "Create it: sys.sp_cdc_add_job @job_type = N'capture'. (Where replication reads the log, there is none.)",
+        )
     if status.running is None:
         raise SourcePermissionError(
-            source, "the login may not see whether the capture job runs.",
+            source,
+            "the login may not see whether the capture job runs.",
             "Grant it SELECT on msdb.dbo.cdc_jobs and msdb.dbo.sysjobactivity.",
-        )  # fmt: skip
+        )
 
 
 def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> str:
@@ -90,15 +101,16 @@ def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> st
     try:
         return ledger.read_ended_stop(source, stop.since)
     except WarehouseUnavailableError as error:
-        _LOG.warning("Whether %s was ended before cannot be read (%s): the source alone decides.", stop, error)
+        _LOG.warning("Could not read whether %s was ended early (%s): only the source decides.", stop, error)
         return ""
 
 
-def _take(
-    source: str, step: Step, status: CaptureJobStatus, control: CaptureControl, alerts: Alerts
-) -> None:  # fmt: skip
-    """A change comes before the start and after the stop, so that a job that runs has what is written down. The start
-    comes whatever became of the others: their error fails the run, and does not keep the job from running."""
+def _take(source: str, step: Step, status: CaptureJobStatus, control: CaptureControl, alerts: Alerts) -> None:
+    """Carry out a step.
+
+    Parameters are changed after the stop and before the start, so that a running job uses the recorded ones. The start
+    is done even where the other steps fail: their error fails the run, and does not prevent the job from running.
+    """
     try:
         if step.action in (Action.STOP, Action.RESTART):
             control.stop_capture()
@@ -108,7 +120,7 @@ def _take(
         if step.action in (Action.START, Action.RESTART):
             _start(source, control, alerts)
     if status.error and step.action is Action.START:
-        _LOG.warning("The newest error of a log scan is %s", status.error)
+        _LOG.warning("Newest error of a log scan: %s", status.error)
 
 
 def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
@@ -121,7 +133,8 @@ def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
 
 
 def _report_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts, *, wanted: bool) -> None:
-    """A job that was started just now has its time until the next run."""
+    """Raise or end the alert about the liveness of the job. A job that was just started has time until the next
+    run."""
     if step.action is not Action.NOTHING or not (wanted or step.guard):
         if not wanted:
             alerts.end_alerts(NOT_ALIVE, source)

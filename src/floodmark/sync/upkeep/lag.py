@@ -1,6 +1,6 @@
-"""A capture job that runs and brings nothing: each run of a pipeline then finds nothing to read, and none fails.
+"""A capture job that runs and captures nothing: each run of a pipeline then finds nothing to read, and none fails.
 
-It is told by the run itself, whether or not anybody keeps the job (``sync.keep_capture``).
+The run itself reports it, whether or not the job is managed (``sync.upkeep.capture``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from floodmark.sync.alerts import Alerts
 
 
 def report_lag(pipeline: str, validities: Sequence[Validity], alerts: Alerts) -> None:
-    """Once while it lasts; it is over with the first run that finds the log going on."""
+    """Raise one alert while the capture job lags, and end it in the first run that finds progress in the log."""
     lagging = [validity for validity in validities if validity.verdict is Verdict.CAPTURE_LAGGING]
     if lagging:
         alerts.raise_alert(capture_lagging(pipeline, lagging[0].cause))

@@ -1,7 +1,7 @@
-"""One run of the retention guard: look, bring the cleanup job to the state that is wanted now, and tell.
+"""One run of the retention guard: read the status, bring the cleanup job to the wanted state, and raise alerts.
 
-Nothing is remembered between runs, so a run may be missed, killed or repeated. Where the ledger cannot be reached the
-run fails before it changes anything: without the watermarks nobody knows what may be deleted.
+Nothing is recorded between runs, so a run may be missed, killed or repeated. Where the ledger cannot be reached, the
+run fails before it changes anything: without the watermarks it is not known what may be deleted.
 """
 
 from __future__ import annotations
@@ -38,41 +38,51 @@ _THRESHOLD = 5000
 
 
 class RetentionControl(Protocol):
-    """The cleanup of one source. Needs db_owner there. Every method raises from ``core.errors``."""
+    """The cleanup of one source. It needs db_owner there. Every method raises from ``core.errors``."""
 
     def read_retention(self) -> RetentionStatus:
-        """One look."""
+        """Return the current status of the cleanup job and the change tables."""
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
-        """Parameters of sys.sp_cdc_change_job by name; the job takes them with its next run."""
+        """Change parameters of sys.sp_cdc_change_job, by name. The job uses them in its next run."""
 
     def read_low_water_mark(self, watermark: Lsn, margin_seconds: float) -> Lsn | None:
-        """The newest entry of the log not above the watermark and by the margin older than it; None: there is none."""
+        """Return the newest log entry that is older than the watermark by the margin; None where there is none."""
 
     def clean_instance(self, instance: str, low_water_mark: Lsn, threshold: int) -> bool:
-        """Delete the changes below the mark. False: some rows are left for the next time."""
+        """Delete the changes below the mark. Return False where some rows are left for the next time."""
 
 
 class MarkLedger(Protocol):
+    """The watermarks in the ledger."""
+
     def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
-        """Of every table that has a watermark or is being loaded."""
+        """Return the mark of every table that has a watermark or is being loaded."""
 
 
 def keep_retention(
-    source: str, settings: RetentionSettings, readers: Mapping[str, Collection[TableName]], *,
-    control: RetentionControl, ledger: MarkLedger, alerts: Alerts,
-) -> RetentionStep:  # fmt: skip
-    """What was done, and why. readers: the tables by pipeline, as configured; a table that has been taken out of the
-    configuration holds nothing back."""
+    source: str,
+    settings: RetentionSettings,
+    readers: Mapping[str, Collection[TableName]],
+    *,
+    control: RetentionControl,
+    ledger: MarkLedger,
+    alerts: Alerts,
+) -> RetentionStep:
+    """Bring the retention to the wanted value. Return what was done and why.
+
+    readers: the tables by pipeline, as configured. A table that was removed from the configuration holds nothing back.
+    """
     marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
     status = control.read_retention()
     if status.is_replica:
         raise on_replica(source, "retention")
     if status.retention_minutes is None:
         raise CdcNotEnabledError(
-            source, "the database has no cleanup job, so that its changes are kept for ever.",
-            "Make it: sys.sp_cdc_add_job @job_type = N'cleanup'.",
-        )  # fmt: skip
+            source,
+            "the database has no cleanup job, so that its changes are kept forever.",
+            "Create it: sys.sp_cdc_add_job @job_type = N'cleanup'.",
+        )
     for size in largest_first(status.sizes):
         _LOG.info("Source %s, change table of %s: %s", source, size.instance, size)
     _report_sizes(source, settings.change_table_limit_bytes, status.sizes, alerts)
@@ -91,10 +101,10 @@ def _change(step: RetentionStep, control: RetentionControl) -> None:
     changes = {name: value for name, value in wanted.items() if value is not None}
     if changes:
         control.change_cleanup(changes)
-        said = ", ".join(
+        changed = ", ".join(
             f"{name} {value}{' minutes' if name == 'retention' else ''}" for name, value in changes.items()
         )
-        _LOG.info("Changed (sys.sp_cdc_change_job): %s", said)
+        _LOG.info("Changed (sys.sp_cdc_change_job): %s", changed)
 
 
 def _report(source: str, step: RetentionStep, alerts: Alerts) -> None:
@@ -121,20 +131,23 @@ def _report_sizes(source: str, limit_bytes: int | None, sizes: Sequence[ChangeTa
 
 
 def _clean(
-    source: str, settings: RetentionSettings, marks: Sequence[Mark], status: RetentionStatus,
+    source: str,
+    settings: RetentionSettings,
+    marks: Sequence[Mark],
+    status: RetentionStatus,
     control: RetentionControl,
-) -> None:  # fmt: skip
-    """Only instances that pipelines of ours read, and none of them beyond the slowest watermark of all."""
-    assert settings.margin_seconds is not None  # noqa: S101  (keep_retention asked)
+) -> None:
+    """Clean up the instances that our pipelines read, none beyond the slowest watermark of all."""
+    assert settings.margin_seconds is not None  # noqa: S101  (checked by keep_retention)
     slowest = min(mark.lsn for mark in marks)
     low_water_mark = control.read_low_water_mark(slowest, settings.margin_seconds)
     if low_water_mark is None:
-        _LOG.info("Source %s: nothing is older than the slowest watermark %s by the margin.", source, slowest)
+        _LOG.info("Source %s: no change is older than the slowest watermark %s by the margin.", source, slowest)
         return
     threshold = settings.threshold or status.threshold or _THRESHOLD
     read = {mark.instance.casefold() for mark in marks}
     for size in status.sizes:
         if size.instance.casefold() in read and size.low_end is not None and size.low_end < low_water_mark:
             done = control.clean_instance(size.instance, low_water_mark, threshold)
-            rest = "" if done else "; a lock was in the way, the rest goes next time"
+            rest = "" if done else "; some rows were locked and are left for the next run"
             _LOG.info("Change table of %s: cleaned up to %s%s.", size.instance, low_water_mark, rest)

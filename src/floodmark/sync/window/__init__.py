@@ -1,1 +1,1 @@
-"""What every opening of a window shares: what comes of it, a second try, a second check of the source."""
+"""The common parts of every opening of a window: its result, the retry, and the second check of the source."""

@@ -1,4 +1,4 @@
-"""What the opening of a window comes to."""
+"""The result of opening a window."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from floodmark.core.window.plan import WindowState
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """window_id None: there is nothing to load, ``reason`` says why, and the run ends here.
-
-    state: how far the window is already; PLANNED for a new one. to_lsn: of the window, or where watermarks moved to.
-    """
+    """A window to load, or the reason why there is none."""
 
     window_id: int | None
+    """None where there is nothing to load, so that the run ends here."""
     reason: str
     state: WindowState | None = None
+    """The state of the window: PLANNED for a new one."""
     to_lsn: Lsn | None = None
+    """The end of the window, or the LSN that the watermarks moved to."""

@@ -1,7 +1,7 @@
-"""Opening a window beside others who open one: whoever was overtaken looks again, and finds what the other has written.
+"""The retry of an opening when another process was faster: the next attempt finds what the other has written.
 
-The other may be a run that is gone: what a process had asked of the warehouse when it was killed may be committed a
-moment later, after the next run has looked.
+The other may be a run that was killed: a statement that it had sent to the warehouse may be committed a moment later,
+after the next run has read the ledger.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ _Opened = TypeVar("_Opened")
 
 
 def retry_on_conflict(open_once: Callable[[], _Opened]) -> _Opened:
-    """open_once: writes nothing where it raises WatermarkConflictError. Raises that of the last try."""
+    """Open a window, again after a conflict. Raises the WatermarkConflictError of the last attempt.
+
+    open_once: writes nothing where it raises WatermarkConflictError.
+    """
     for _ in range(_TRIES - 1):
         try:
             return open_once()
         except WatermarkConflictError as error:
-            _LOG.info("Planned anew: %s", error)
+            _LOG.info("Planned again: %s", error)
     return open_once()

@@ -1,4 +1,4 @@
-"""The second look at the source: what was read (or is about to be, by a later try) must still have been all there."""
+"""The second check of the source: all changes that were read, or will be read by a later attempt, must still exist."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from floodmark.sync.ports.source import Source
 
 
 def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
-    """Raises as ``open_window`` does when a capture instance was cleaned up beyond the window, replaced or taken away,
-    or when the source was taken back to before the window's end.
+    """Raise the errors of ``open_window`` where a capture instance was cleaned up beyond the window, replaced or
+    removed, or where the source was restored to a time before the window's end.
 
-    A first load is held to its ``to_lsn``: the changes after it are what makes it consistent.
+    A first load needs the changes after its ``to_lsn``: they make it consistent.
     """
     snapshot, validities = classify_reads(plan, source)
     if error := incident(plan.pipeline, validities):
@@ -21,16 +21,20 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
 
 
 def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
-    """What the source says now of each table of the plan."""
+    """Return the current snapshot of the source, and the verdict on each table of the plan."""
     pinned = {table.source: table.feed.identity.name for table in plan.tables}
     snapshot = source.read_snapshot(list(pinned), pinned, [plan.to_lsn] if plan.to_lsn_at else [])
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     validities = tuple(
         classify_read(
-            table_snapshots[table.source], snapshot, table.feed,
+            table_snapshots[table.source],
+            snapshot,
+            table.feed,
             table.interval.after_lsn if table.interval else plan.to_lsn,
-            to_lsn=plan.to_lsn, to_lsn_at=plan.to_lsn_at, pipeline=plan.pipeline,
+            to_lsn=plan.to_lsn,
+            to_lsn_at=plan.to_lsn_at,
+            pipeline=plan.pipeline,
         )
         for table in plan.tables
-    )  # fmt: skip
+    )
     return snapshot, validities
