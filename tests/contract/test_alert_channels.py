@@ -147,7 +147,9 @@ def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Defin
     with http_receiver() as gone:
         port = gone.port
     define("phone", "generic", password=f"json://oncall:{SECRET}@127.0.0.1:{port}/{SECRET}/x")
-    with pytest.raises(AlertNotSentError, match="channel phone: JSON took no message: A Connection error") as raised:
+    with pytest.raises(
+        AlertNotSentError, match="channel phone: JSON did not accept the message: A Connection error"
+    ) as raised:
         wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(MESSAGE)
     assert SECRET not in str(raised.value)
 
@@ -161,8 +163,8 @@ def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Defin
         ("{kind: webhook, conn_id: c}", {"conn_type": "http", "password": f"ftp://h/{SECRET}"}, "no http or https"),
         ("{kind: webhook, conn_id: c}", {"conn_type": "http", "password": f"http://h:99999/{SECRET}"}, "no http"),
         ("{kind: email, conn_id: c, to: [a@b.de]}", {"conn_type": "smtp", "host": "h"}, "it has no from_email"),
-        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"nonsense://{SECRET}"}, "no URL that"),
-        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"slack://{SECRET}"}, "no URL that"),
+        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"nonsense://{SECRET}"}, "not a URL that"),
+        ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"slack://{SECRET}"}, "not a URL that"),
     ],
 )  # fmt: skip
 def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(

@@ -1,1 +1,1 @@
-"""Who is told of alerts, beside the log."""
+"""The channels for alerts, in addition to the log."""
