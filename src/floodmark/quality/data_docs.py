@@ -1,6 +1,6 @@
-"""The folder of the data docs: where Great Expectations puts results and pages, how long they stay, the front page.
+"""The folder of the data docs: the results and pages of Great Expectations, how long they are kept, the front page.
 
-``<docs_dir>/index.html`` is ours (``report``), the pages of suites and results are Great Expectations'. Results are
+``<docs_dir>/index.html`` is ours (``report``); Great Expectations makes the pages of suites and results. Results are
 kept as JSON below ``.stores``, so that the front page shows earlier windows too.
 """
 
@@ -42,7 +42,7 @@ def _backend(folder: Path) -> dict[str, str]:
 
 
 def run_name(pipeline: str, window_id: int) -> str:
-    """How a window is called in results; ``_parse_run_name`` reads it back."""
+    """Return the name of a window in results; ``_parse_run_name`` parses it."""
     return f"{pipeline} window {window_id}"
 
 
@@ -52,7 +52,7 @@ def _parse_run_name(name: str) -> tuple[str, int]:
 
 
 def publish(context: EphemeralDataContext, docs_dir: Path, pipeline: str, kept_windows: int) -> None:
-    """Write the pages of the newest check of the pipeline, drop those of old windows, and write the front page."""
+    """Write the pages of the newest check of the pipeline, delete those of old windows, and write the front page."""
     keys = _forget_old(context, docs_dir, pipeline, kept_windows)
     newest = max(key.run_id.run_time for key in keys)
     fresh = [key for key in keys if key.run_id.run_time == newest]
@@ -67,7 +67,7 @@ def publish(context: EphemeralDataContext, docs_dir: Path, pipeline: str, kept_w
 
 
 def _forget_old(context: EphemeralDataContext, docs_dir: Path, pipeline: str, kept_windows: int) -> list[Any]:
-    """Of the pipeline. Returns the keys of the results that stay."""
+    """Delete the old results of the pipeline. Return the keys of the others."""
     store = context.validation_results_store
     keys = [key for key in store.list_keys() if _parse_run_name(key.run_id.run_name)[0] == pipeline]
     kept_times = sorted({key.run_id.run_time for key in keys}, reverse=True)[:kept_windows]
@@ -79,17 +79,17 @@ def _forget_old(context: EphemeralDataContext, docs_dir: Path, pipeline: str, ke
 
 
 def _page(key: Any) -> str:
-    """Of a result, relative to the folder."""
+    """Return the path of a result's page, relative to the folder."""
     return "/".join(("validations", *map(str, key.to_tuple()))) + ".html"
 
 
 def _checked_batch(key: Any, result: Any) -> CheckedBatch:
     pipeline, window_id = _parse_run_name(key.run_id.run_name)
-    broken = [one for one in result.results if not one.success]
+    failed = [each for each in result.results if not each.success]
     sentences: dict[str, list[str]] = {"critical": [], "warning": []}
-    for one in broken:
-        severity = getattr(one.expectation_config.severity, "value", one.expectation_config.severity)
-        sentences["warning" if severity == "warning" else "critical"].append(_sentence(one))
+    for each in failed:
+        severity = getattr(each.expectation_config.severity, "value", each.expectation_config.severity)
+        sentences["warning" if severity == "warning" else "critical"].append(_sentence(each))
     return CheckedBatch(
         pipeline=pipeline,
         window_id=window_id,
@@ -103,13 +103,13 @@ def _checked_batch(key: Any, result: Any) -> CheckedBatch:
 
 
 def _sentence(result: Any) -> str:
-    seen = result.result.get("observed_value", result.result.get("unexpected_count", "no"))
-    return f"expected: {result.expectation_config.description}; found: {seen} rows"
+    found = result.result.get("observed_value", result.result.get("unexpected_count", "no"))
+    return f"expected: {result.expectation_config.description}; found: {found} rows"
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Two pipelines may write to one folder: one after the other."""
+    """Hold the lock of a folder, so that two pipelines write to it one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""The front page of the data docs: which windows were checked, what was found, and the page of each check.
+"""The front page of the data docs: the checked windows, the findings, and a link to the page of each check.
 
-One file without scripts, fonts or styles from elsewhere, so that it can be read on a closed network. The pages it
-links to are Great Expectations' own.
+It is one file without external scripts, fonts or styles, so that it can be read on a closed network. The pages that it
+links to are made by Great Expectations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ small { opacity: .75; }
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """One suite over one batch. A sentence per broken check, critical ones in ``failures``. page: a relative path."""
+    """The result of one suite over one batch."""
 
     pipeline: str
     window_id: int
@@ -36,16 +36,20 @@ class CheckedBatch:
     name: str
     checks: int
     failures: tuple[str, ...]
+    """One sentence per failed critical check."""
     warnings: tuple[str, ...]
+    """One sentence per other failed check."""
     page: str
+    """The relative path of the page."""
 
     @property
     def verdict(self) -> str:
+        """The result: passed, warned or failed."""
         return "failed" if self.failures else "warned" if self.warnings else "passed"
 
 
 def render_index(batches: Iterable[CheckedBatch]) -> str:
-    """The page, newest window first."""
+    """Return the page, the newest window first."""
     ordered = sorted(batches, key=lambda b: b.name)
     ordered.sort(key=_when, reverse=True)
     sections = "".join(_section(list(group)) for _, group in groupby(ordered, key=_when))
@@ -53,7 +57,7 @@ def render_index(batches: Iterable[CheckedBatch]) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Floodmark: data quality</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
         "<h1>Floodmark: data quality</h1><p>Each window is checked after it is merged and before its watermark moves. "
-        "A failed check leaves the watermark where it was.</p>"
+        "When a check fails, the watermark does not move.</p>"
         f"{sections or '<p>No window has been checked yet.</p>'}</body></html>\n"
     )
 
