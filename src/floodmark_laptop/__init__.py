@@ -1,4 +1,4 @@
-"""The laptop set-up behind ``make run``: starts the emulator, the warehouse and Airflow, and runs the sample on them.
+"""The laptop set-up behind ``make run``: it starts the emulator, the warehouse and Airflow, and runs the sample job.
 
-Nothing of production imports it. It starts the emulator as a process, as any user would, and never imports it.
+No production code imports it. It starts the emulator as a process, as any user would, and never imports it.
 """

@@ -1,4 +1,4 @@
-"""``python -m floodmark_laptop run | up | down``: what the Makefile calls."""
+"""``python -m floodmark_laptop run | up | down``: the commands behind the Makefile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DOWN_SECONDS = 90.0
 
 
 class _Progress:
-    """Prints each step with the seconds since the start."""
+    """A printer of steps, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -47,11 +47,11 @@ class _Progress:
 
 @app.command()
 def run(
-    windows: Annotated[int, typer.Option(help="Under the workload, between first load and last window.")] = (
+    windows: Annotated[int, typer.Option(help="Windows during the workload, between first load and last window.")] = (
         WINDOWS_UNDER_LOAD
     ),
 ) -> None:
-    """Run the main job on embedded defaults; exit status 0 only when every table is equal."""
+    """Run the main job on embedded defaults. Exit status 0 only when every table is equal."""
     signal.signal(signal.SIGTERM, _interrupt)
     state_dir = default_state_dir()
     try:
@@ -61,20 +61,20 @@ def run(
     except LaptopError as error:
         _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
     except KeyboardInterrupt:
-        _fail("interrupted; everything that was started has been stopped")
+        _fail("interrupted; all started processes have been stopped")
     raise typer.Exit(0 if equal else 1)
 
 
 @app.command()
 def up() -> None:
-    """Start everything and leave it running, the workload too."""
+    """Start everything and leave it running, including the workload."""
     state_dir = default_state_dir()
     if running_pid(state_dir) is not None:
         _fail(f"Floodmark already runs in {state_dir}; stop it with: make down")
     make_passable_folder(state_dir)
     output = state_dir / "up.log"
     output.unlink(missing_ok=True)
-    output.touch(mode=0o600)  # it shows the login
+    output.touch(mode=0o600)  # it contains the password
     with output.open("ab") as log:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "floodmark_laptop", "supervise"],
@@ -84,12 +84,12 @@ def up() -> None:
             start_new_session=True,
         )
     if not _follow(output, supervisor):
-        _fail(f"starting failed; see {output}")
+        _fail(f"the start failed; see {output}")
 
 
 @app.command(hidden=True)
 def supervise() -> None:
-    """Hold the stack until told to stop; ``up`` starts this in the background."""
+    """Run the stack until SIGTERM; ``up`` starts this in the background."""
     signal.signal(signal.SIGTERM, _interrupt)
     state_dir = default_state_dir()
     try:
@@ -105,7 +105,7 @@ def supervise() -> None:
             stack.say(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}")
             environment = state_dir / "environment"
             airflow.write_environment(environment)
-            stack.say(f"for floodmark status and the like in a shell: . {environment}")
+            stack.say(f"to use the floodmark command in a shell: . {environment}")
             stack.say("up; stop with: make down")
             threading.Event().wait()
     except LaptopError as error:
@@ -126,13 +126,13 @@ def down() -> None:
     deadline = time.monotonic() + _DOWN_SECONDS
     while running_pid(state_dir) is not None:
         if time.monotonic() > deadline:
-            _fail(f"process {pid} does not stop; see {state_dir / 'up.log'}")
+            _fail(f"process {pid} did not stop; see {state_dir / 'up.log'}")
         time.sleep(0.3)
     _console.print("stopped")
 
 
 def _follow(output: Path, supervisor: subprocess.Popen[bytes]) -> bool:
-    """Show the supervisor's output until it says that it is up. False when it ended or took too long."""
+    """Show the supervisor's output until it reports that it is up. Return False when it ended or took too long."""
     deadline = time.monotonic() + _UP_SECONDS
     with output.open("r", encoding="utf-8") as lines:
         while time.monotonic() < deadline:

@@ -1,6 +1,6 @@
 """A real Airflow on free ports of 127.0.0.1: API server, scheduler, DAG processor, triggerer; driven over its REST API.
 
-Owns the environment of those processes and a small client. What the DAGs do is ``floodmark.orchestration``'s.
+This module has the environment of those processes and a small client. The DAGs are in ``floodmark.orchestration``.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ _PROCESSES: dict[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
     "api-server": ("api-server",),
 }
-"""Process -> its command line, in the order in which they are stopped."""
+"""The command line of each process, in the order in which they are stopped."""
 _READY_SECONDS = 120.0
 
 
 @dataclass
 class Airflow:
-    """Airflow in ``state_dir``, its metadata in the PostgreSQL database that ``metadata_uri`` names.
-
-    connections: Airflow connection id -> JSON as AIRFLOW_CONN_* takes it; it goes to the processes' environment only.
-    """
+    """Airflow in ``state_dir``, with its metadata in a PostgreSQL database."""
 
     repository: Path
     state_dir: Path
     port: int
     metadata_uri: str
+    """The URI of the metadata database."""
     connections: Mapping[str, str]
+    """JSON for AIRFLOW_CONN_*, by connection id. It is passed only in the environment of the processes."""
     extra_environment: Mapping[str, str] = field(default_factory=dict)
     children: list[Child] = field(default_factory=list, init=False)
     _ended: list[Child] = field(default_factory=list, init=False, repr=False)
@@ -60,11 +59,11 @@ class Airflow:
 
     @property
     def password(self) -> str:
-        """The login's password, kept in a file of mode 600."""
+        """The password of the user, kept in a file of mode 600."""
         return str(json.loads((self.home / "passwords.json").read_text(encoding="utf-8"))[USER])
 
     def environment(self) -> dict[str, str]:
-        """What every Airflow process, and the ``airflow`` command, runs with."""
+        """Return the environment of every Airflow process and of the ``airflow`` command."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "SPARK_", "PYSPARK_"))}
         settings = {
             "CORE__DAGS_FOLDER": str(self.repository / "dags"),
@@ -104,8 +103,10 @@ class Airflow:
         }
 
     def write_environment(self, path: Path) -> None:
-        """For a shell to read, so that ``floodmark`` and ``airflow`` find the same connections. It holds passwords.
-        Without the mark: what is called from that shell does not end with the rest."""
+        """Write the environment for a shell, so that ``floodmark`` and ``airflow`` use the same connections.
+
+        The file contains passwords. It does not contain the mark: processes of that shell do not end with the stack.
+        """
         given = {
             name: value for name, value in self.environment().items() if name != MARK and os.environ.get(name) != value
         }
@@ -122,11 +123,11 @@ class Airflow:
         self.children = [self._spawn(name, *arguments) for name, arguments in _PROCESSES.items()]
 
     def child(self, name: str) -> Child:
-        """One of the four, as it was started last."""
+        """Return one of the four processes, as it was started last."""
         return next(child for child in self.children if child.name == name)
 
     def start_again(self, name: str) -> None:
-        """One of the four, after it has ended. What it left behind goes on, and ends with ``stop``."""
+        """Start one of the four processes again after it has ended. Its remaining child processes end with ``stop``."""
         if name == "api-server":
             self._disconnect()
         ended = self.child(name)
@@ -134,7 +135,7 @@ class Airflow:
         self._ended.append(ended)
 
     def wait_until_ready(self) -> None:
-        """Until the API server answers and reports a living scheduler and DAG processor."""
+        """Wait until the API server answers and reports a healthy scheduler, DAG processor and triggerer."""
 
         def healthy() -> bool:
             try:
@@ -147,20 +148,21 @@ class Airflow:
         self.wait_for(healthy, "Airflow to become healthy", _READY_SECONDS)
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout_seconds: float) -> None:
-        """Poll a condition; a process that ends meanwhile ends the wait. Raises LaptopError at the limit."""
+        """Poll a condition. Raises LaptopError when a process ends meanwhile, and at the limit."""
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             for child in self.children:
                 child.check()
             if time.monotonic() > deadline:
-                raise LaptopError(f"waited {timeout_seconds:.0f} s for {what} in vain; see {self.state_dir / 'logs'}")
+                logs = self.state_dir / "logs"
+                raise LaptopError(f"timed out after {timeout_seconds:.0f} s waiting for {what}; see {logs}")
             time.sleep(0.5)
 
     def stop(self) -> None:
         """Stop the processes, the scheduler first so that it starts nothing new.
 
-        A scheduler with a running task waits for it without end and, when killed, leaves its workers and the task's
-        processes behind (seen with 3.3.2); they share its session and are ended by that.
+        A scheduler with a running task waits for it without a limit and, when killed, leaves its workers and the task's
+        processes behind (observed with 3.3.2). They share its session and are ended by it.
         """
         self._disconnect()
         for child in self.children:
@@ -175,7 +177,7 @@ class Airflow:
             self._client = None
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """One REST call to ``/api/v2/…``. Raises LaptopError with the server's answer."""
+        """Make one REST call to ``/api/v2/…``. Raises LaptopError with the server's answer."""
         if self._client is None:
             self._client = httpx.Client(base_url=self.url, timeout=30)
             login = self._client.post("/auth/token", json={"username": USER, "password": self.password})
@@ -189,35 +191,36 @@ class Airflow:
         return result
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Until the DAG processor has found the DAG; an import error ends the wait with its text."""
+        """Wait until the DAG processor has found the DAG. Raises LaptopError with the text of an import error."""
 
         def found() -> bool:
             errors = self.call("GET", "/importErrors").get("import_errors", [])
             if errors:
-                raise LaptopError(f"a DAG file cannot be imported: {errors[0]['stack_trace']}")
+                raise LaptopError(f"a DAG file could not be imported: {errors[0]['stack_trace']}")
             return any(dag["dag_id"] == dag_id for dag in self.call("GET", "/dags?limit=100")["dags"])
 
         self.wait_for(found, f"DAG {dag_id} to be found", _READY_SECONDS)
 
     def unpause(self, dag_id: str) -> None:
+        """Unpause a DAG."""
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
     def trigger(self, dag_id: str) -> str:
-        """Start a run now. Returns its id."""
+        """Start a run now and return its id."""
         return str(self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """All runs, oldest first."""
+        """Return all runs, the oldest first."""
         answer = self.call("GET", f"/dags/{dag_id}/dagRuns?order_by=run_after&limit=100")
         return list(answer["dag_runs"])
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
-        """Task id -> state."""
+        """Return the state of each task of a run, by task id."""
         answer = self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
         return {task["task_id"]: str(task["state"]) for task in answer["task_instances"]}
 
     def task_log_folder(self, dag_id: str, run_id: str) -> Path:
-        """Where the logs of a run's tasks lie."""
+        """Return the folder with the logs of a run's tasks."""
         return self.state_dir / "logs" / "tasks" / f"dag_id={dag_id}" / f"run_id={run_id}"
 
     def _spawn(self, name: str, *arguments: str) -> Child:

@@ -1,6 +1,6 @@
-"""The table at the end of ``make run``: what the windows did, and whether source and warehouse are equal.
+"""The table at the end of ``make run``: the row counts of the windows, and whether source and warehouse are equal.
 
-Asks the ``floodmark`` command, as a user would, with the connections of the stack's Airflow.
+It runs the ``floodmark`` command, as a user would, with the connections of the stack's Airflow.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from floodmark_laptop.processes import LaptopError
 from floodmark_laptop.stack import Stack
 
 _VERIFY_EXIT_CODES = (0, 1)
-"""0: all equal. 1: something differs, and the JSON says what."""
+"""0: all tables are equal. 1: a table differs, and the JSON has the details."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table. ``differences``: the first differing keys, as ``floodmark verify`` prints them."""
+    """The comparison of one table."""
 
     table: str
     equal: bool
     rows: int
     differences: list[Any]
+    """The first differing keys, as ``floodmark verify`` prints them."""
     status: dict[str, Any]
 
 
 def compare(stack: Stack, pipeline: str = "shop") -> list[Comparison]:
-    """Row by row, in the order of the configuration."""
+    """Compare all tables row by row, in the order of the configuration."""
     status = _ask(stack, "status", pipeline, "--live", "--json")[0]["tables"]
     verified = {each["source"]: each for each in _ask(stack, "verify", pipeline, "--json")}
     return [
@@ -52,7 +53,7 @@ def compare(stack: Stack, pipeline: str = "shop") -> list[Comparison]:
 
 
 def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> bool:
-    """Print the table. Returns whether every table is equal."""
+    """Print the table. Return whether every table is equal."""
     stack.say("comparing source and warehouse row by row")
     comparisons = compare(stack, pipeline)
     table = Table(

@@ -27,7 +27,7 @@ _FINISHED = ("success", "failed")
 
 @dataclass
 class BackgroundWorkload:
-    """The workload on a thread with a connection of its own. ``finish`` stops it and raises what it raised."""
+    """The workload in a thread, with its own connection."""
 
     stack: Stack
     workload: Workload
@@ -36,10 +36,12 @@ class BackgroundWorkload:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="workload", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
+        """Stop the workload. Raises LaptopError where it has failed."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(60)
@@ -54,7 +56,7 @@ class BackgroundWorkload:
 
 
 def create_shop(stack: Stack) -> Workload:
-    """The sample database with CDC and its first rows."""
+    """Create the sample database with CDC and its first rows. Return its workload."""
     with stack.connect_source("master") as connection:
         shop.create_database(connection)
     with stack.connect_source() as connection:
@@ -67,7 +69,7 @@ def create_shop(stack: Stack) -> Workload:
 
 
 def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD) -> None:
-    """Run everything up to the last window. Raises LaptopError at the first thing that goes wrong."""
+    """Run everything up to the last window. Raises LaptopError at the first failure."""
     workload = create_shop(stack)
     stack.say("starting Airflow: API server, scheduler, DAG processor, triggerer")
     stack.start_airflow()
@@ -89,7 +91,7 @@ def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD) -> 
 
 
 def wait_for_capture(stack: Stack, note: str) -> None:
-    """Until the capture job has written the workload's last row into the change table."""
+    """Wait until the capture job has written the workload's last row into the change table."""
     with stack.connect_source() as connection:
         cursor = connection.cursor()
 
@@ -102,7 +104,7 @@ def wait_for_capture(stack: Stack, note: str) -> None:
 
 
 def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
-    """Trigger the DAG, wait for it and for every run before it, and insist on success."""
+    """Trigger the DAG and wait for this run and every earlier one. Raises LaptopError where one failed."""
     began = time.monotonic()
     run_id = stack.airflow.trigger(dag_id)
 
@@ -118,7 +120,7 @@ def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
     order = [task for task in TASKS if task in states]
     what = ", ".join(f"{task} {states[task]}" for task in order)
     if states.get(TASKS[0]) == "skipped":
-        what = "nothing left to read, the scheduled run before it had it all"
+        what = "nothing left to read, the previous scheduled run has read all changes"
     stack.say(f"{title}: {what} ({time.monotonic() - began:.0f} s)")
 
 
@@ -137,7 +139,7 @@ def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:
 def last_error(log_file: Path) -> str:
     """Return the message of the last error in a task's log (JSON lines): Floodmark's own, else Airflow's.
 
-    Airflow's entry comes after ours and repeats it with a stack trace, which does not help the user of the command.
+    Airflow's entry follows ours and repeats it with a stack trace, which does not help the user of the command.
     """
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [entry for entry in map(_parse_entry, lines) if entry.get("level") in ("error", "critical")]

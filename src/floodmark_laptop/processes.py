@@ -1,4 +1,4 @@
-"""Child processes that end when we do: started with a log file and a mark, stopped with all their descendants."""
+"""Child processes that end with their parent: started with a log file and a mark, stopped with all descendants."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ import psutil
 from embedded_postgres.parent_death import end_with_parent
 
 MARK = "FLOODMARK_STACK"
-"""Environment variable that every process of a stack carries, with the stack's state folder as its value."""
+"""The environment variable of every process of a stack, with the stack's state folder as its value."""
 
 
 class LaptopError(Exception):
-    """The laptop set-up could not do what it was asked; the message says why and which log to read."""
+    """A failure of the laptop set-up. The message says why, and which log to read."""
 
 
 @dataclass
 class Child:
-    """A running child and where it logs."""
+    """A running child process and its log."""
 
     name: str
     process: subprocess.Popen[bytes]
     log_file: Path
 
     def check(self) -> None:
-        """Raises LaptopError when the process has ended."""
+        """Raise LaptopError when the process has ended."""
         code = self.process.poll()
         if code is not None:
             raise LaptopError(f"{self.name} ended with status {code}; see {self.log_file}\n{tail(self.log_file)}")
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """SIGTERM, once more half-way, then SIGKILL; at the end whatever else lives in the child's session goes too."""
+        """Stop the child: SIGTERM, again at half of the time, then SIGKILL. Then kill the rest of its session."""
         for _ in range(2):
             if self.process.poll() is None:
                 self.process.terminate()
@@ -55,7 +55,7 @@ class Child:
 def start(
     name: str, command: Sequence[str], *, log_file: Path, environment: Mapping[str, str], read_stdout: bool = False
 ) -> Child:
-    """Start ``command`` in a session of its own; stderr (and stdout unless it is to be read) go to the log."""
+    """Start ``command`` in a session of its own. stderr, and stdout unless it is read, go to the log."""
     with log_file.open("ab") as log:
         process = subprocess.Popen(
             list(command),
@@ -76,7 +76,7 @@ def find_marked(state_dir: Path) -> list[psutil.Process]:
 
 
 def stop_marked(state_dir: Path, timeout_seconds: float = 10.0) -> int:
-    """End every process that carries the mark of ``state_dir`` (leftovers of a killed run). Returns how many."""
+    """End every process that carries the mark of ``state_dir``, left by a killed run. Return their number."""
     found = find_marked(state_dir)
     for process in found:
         _send(process, signal.SIGTERM)
@@ -88,7 +88,8 @@ def stop_marked(state_dir: Path, timeout_seconds: float = 10.0) -> int:
 
 
 def end_session(leader_pid: int) -> None:
-    """Kill what is left of a session whose leader we started: Airflow's workers rename themselves and lose the mark."""
+    """Kill the remaining processes of a session that we started: Airflow's workers rename themselves and lose the
+    mark."""
     left = []
     for process in psutil.process_iter():
         try:
@@ -101,7 +102,7 @@ def end_session(leader_pid: int) -> None:
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on now."""
+    """Return a free TCP port on 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -109,7 +110,7 @@ def free_port() -> int:
 
 
 def tail(log_file: Path, lines: int = 8) -> str:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error message."""
     if not log_file.exists():
         return ""
     return "\n".join(f"    {line}" for line in log_file.read_text(errors="replace").splitlines()[-lines:])

@@ -1,7 +1,7 @@
-"""The sample database ``Shop``: its tables, made and tracked through an ordinary driver.
+"""The sample database ``Shop``: its tables, created and tracked through an ordinary driver.
 
-Owns the DDL and the first rows; what then happens to them is ``workload``'s. Nothing here is special to the emulator:
-the same statements run on SQL Server 2016 and later.
+This module has the DDL; ``workload`` writes the rows. Nothing here is special to the emulator: the same statements run
+on SQL Server 2016 and later.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ TABLES: dict[str, str] = {
         Receipt varbinary(max) NULL,
         Note nvarchar(200) NULL""",
 }
-"""Table name in schema dbo -> the text between the parentheses of CREATE TABLE."""
+"""The text between the parentheses of CREATE TABLE, by table name in schema dbo."""
 
 
 def create_database(connection: pymssql.Connection) -> None:
-    """Make ``Shop`` if it is not there. The connection is to ``master``, in autocommit."""
+    """Create ``Shop`` if it does not exist. The connection is to ``master``, in autocommit."""
     cursor = connection.cursor()
     cursor.execute("SELECT COUNT(*) FROM sys.databases WHERE name = %s", (DATABASE,))
     (found,) = cursor.fetchone() or (0,)
@@ -71,14 +71,14 @@ def create_database(connection: pymssql.Connection) -> None:
 
 
 def create_tables(connection: pymssql.Connection) -> None:
-    """Make the tables in ``Shop``; the connection is in autocommit."""
+    """Create the tables in ``Shop``. The connection is in autocommit."""
     cursor = connection.cursor()
     for name, definition in TABLES.items():
         cursor.execute(f"CREATE TABLE dbo.{name} ({definition})")
 
 
 def enable_cdc(connection: pymssql.Connection) -> None:
-    """Turn change data capture on for the database and each table, without the net-changes index (field notes 30)."""
+    """Enable change data capture for the database and each table, without the net-changes index (field notes 30)."""
     cursor = connection.cursor()
     cursor.execute("EXEC sys.sp_cdc_enable_db")
     for name in TABLES:

@@ -1,7 +1,7 @@
-"""The whole of Floodmark on one machine: emulator, warehouse and Airflow, in one state folder.
+"""All of Floodmark on one machine: emulator, warehouse and Airflow, in one state folder.
 
-Owns what is started in which order, where it keeps its state, and that all of it ends. ``main_job`` and ``__main__``
-decide what is done with it.
+This module defines the order of the start, the folders of the state, and the stop of all processes. ``main_job`` and
+``__main__`` decide what is done with the stack.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Say = Callable[[str], None]
 
 
 def default_state_dir() -> Path:
-    """One folder per user and clone, in the system's temporary folder: PostgreSQL must be able to pass through it."""
+    """Return the state folder: one per user and clone, in the system's temporary folder, which PostgreSQL can
+    traverse."""
     chosen = os.environ.get("FLOODMARK_STATE")
     if chosen:
         return Path(chosen).resolve()
@@ -49,7 +50,7 @@ def default_state_dir() -> Path:
 
 @dataclass(frozen=True)
 class EmulatorAddress:
-    """What the emulator's ready line said, and the password."""
+    """The address from the emulator's ready line, and the password."""
 
     host: str
     port: int
@@ -60,7 +61,8 @@ class EmulatorAddress:
 
 @dataclass
 class Stack:
-    """Start with ``with Stack(...) as stack``; leaving the block stops everything, also after an error."""
+    """The running processes. Use ``with Stack(...) as stack``: leaving the block stops everything, also after an
+    error."""
 
     state_dir: Path
     say: Say
@@ -90,7 +92,7 @@ class Stack:
         self.close()
 
     def close(self) -> None:
-        """Stop everything that runs; safe to call at any stage."""
+        """Stop all processes. It is safe to call at any stage."""
         if hasattr(self, "airflow"):
             self.airflow.stop()
         if hasattr(self, "emulator"):
@@ -112,11 +114,12 @@ class Stack:
         return self.state_dir / "logs"
 
     def start_airflow(self) -> None:
+        """Start Airflow and wait until it is ready."""
         self.airflow.start()
         self.airflow.wait_until_ready()
 
     def connect_source(self, database: str = "", *, autocommit: bool = True) -> pymssql.Connection:
-        """A connection of the ordinary driver, over TLS."""
+        """Return a connection of the ordinary driver, over TLS."""
         return pymssql.connect(
             server=self.source.host,
             port=str(self.source.port),
@@ -130,24 +133,28 @@ class Stack:
 
     @property
     def warehouse_address(self) -> dict[str, Any]:
-        """The fields of a connection to the warehouse, the password among them."""
+        """The fields of a connection to the warehouse, including the password."""
         return {
-            "host": "127.0.0.1", "port": self.warehouse.port, "database": "warehouse", "user": _WAREHOUSE_USER,
+            "host": "127.0.0.1",
+            "port": self.warehouse.port,
+            "database": "warehouse",
+            "user": _WAREHOUSE_USER,
             "password": self._warehouse_password,
-        }  # fmt: skip
+        }
 
     def use_source_database(self, database: str) -> None:
-        """Point the source connection of processes that are started from now on at another database."""
+        """Set the database of the source connection for processes that are started after this call."""
         self.database = database
         self._configure_airflow()
 
     def connect_warehouse(self) -> psycopg.Connection:
+        """Return a connection to the warehouse."""
         return psycopg.connect(self.warehouse.conninfo("warehouse"))
 
     def _remove_leftovers(self) -> None:
         left = stop_marked(self.state_dir)
         if left:
-            self.say(f"ended {left} processes that an earlier run had left")
+            self.say(f"ended {left} processes of an earlier run")
         for name in ("emulator", "warehouse", "airflow", "logs", "data_docs"):
             shutil.rmtree(self.state_dir / name, ignore_errors=True)
         self.logs_dir.mkdir(parents=True)
@@ -172,9 +179,18 @@ class Stack:
         environment = {**os.environ, "SQLSERVER_EMULATOR_SA_PASSWORD": password, MARK: str(self.state_dir)}
         log_file = self.logs_dir / "sqlserver-emulator.log"
         command = [
-            sys.executable, "-m", "sqlserver_emulator", "--host", "127.0.0.1", "--port", "0",
-            "--data", str(self.state_dir / "emulator"), "--capture-interval", str(self.seconds_between_captures),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "sqlserver_emulator",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--data",
+            str(self.state_dir / "emulator"),
+            "--capture-interval",
+            str(self.seconds_between_captures),
+        ]
         self.emulator = start(
             "sqlserver-emulator", command, log_file=log_file, environment=environment, read_stdout=True
         )
@@ -191,14 +207,22 @@ class Stack:
         port = self.warehouse.port
         metadata = f"postgresql+psycopg2://{_WAREHOUSE_USER}:{self._warehouse_password}@127.0.0.1:{port}/airflow"
         source = {
-            "conn_type": "mssql", "host": self.source.host, "port": self.source.port, "login": self.source.user,
-            "password": self.source.password, "schema": self.database,
+            "conn_type": "mssql",
+            "host": self.source.host,
+            "port": self.source.port,
+            "login": self.source.user,
+            "password": self.source.password,
+            "schema": self.database,
             "extra": {"encrypt": "yes", "ca_file": self.source.ca_file},
-        }  # fmt: skip
+        }
         warehouse = {
-            "conn_type": "postgres", "host": "127.0.0.1", "port": port, "login": _WAREHOUSE_USER,
-            "password": self._warehouse_password, "schema": "warehouse",
-        }  # fmt: skip
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": port,
+            "login": _WAREHOUSE_USER,
+            "password": self._warehouse_password,
+            "schema": "warehouse",
+        }
         spark = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
         self.airflow = Airflow(
             repository=REPOSITORY,
@@ -234,7 +258,7 @@ def _take_lock(state_dir: Path) -> IO[str]:
 
 
 def running_pid(state_dir: Path) -> int | None:
-    """The process that holds the stack's lock, or None."""
+    """Return the id of the process that holds the stack's lock, or None."""
     path = state_dir / "lock"
     if not path.exists():
         return None

@@ -1,8 +1,9 @@
-"""A seeded stream of transactions on ``Shop``, holding everything that has ever broken a change-capture pipeline.
+"""A seeded stream of transactions on ``Shop``, with the kinds of changes that often break change-capture pipelines.
 
-Deterministic: the same seed on a fresh database gives the same rows (rowversion apart). Multi-statement transactions
-over several tables, rollbacks, primary-key updates, insert and delete of one key, delete and re-insert, updates that
-change nothing, LOB updates and updates beside an untouched LOB, NULLs, text in many scripts, extreme numbers.
+It is deterministic: the same seed on a new database gives the same rows, except for rowversion. It has multi-statement
+transactions over several tables, rollbacks, primary-key updates, insert and delete of one key, delete and re-insert,
+updates that change nothing, LOB updates and updates that leave a LOB unchanged, NULLs, text in many scripts, and
+extreme numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _AMOUNT_MAX = Decimal("9999999999999999.99")
 
 @dataclass
 class Workload:
-    """Runs transactions on one connection (``autocommit`` off). ``step`` runs one; ``run`` goes on until told."""
+    """The transactions on one connection (``autocommit`` off). ``step`` runs one; ``run`` runs them until stopped."""
 
     connection: pymssql.Connection
     seed: int = 7
@@ -49,7 +50,7 @@ class Workload:
         self._random = random.Random(self.seed)  # noqa: S311  (sample data, reproducible on purpose)
 
     def fill(self, customers: int = 200, products: int = 100, orders: int = 300) -> None:
-        """The first rows, in a few transactions."""
+        """Insert the first rows, in a few transactions."""
         for _ in range(customers):
             self._insert_customer()
         self._commit()
@@ -61,7 +62,7 @@ class Workload:
         self._commit()
 
     def step(self) -> None:
-        """One transaction."""
+        """Run one transaction."""
         kinds: list[tuple[Callable[[], None], int]] = [
             (self._place_order, 24), (self._pay, 14), (self._change_status, 12), (self._change_customer, 8),
             (self._change_nothing, 5), (self._change_lob, 8), (self._change_next_to_lob, 5),
@@ -79,14 +80,14 @@ class Workload:
             self._commit()
 
     def roll_back(self) -> None:
-        """Raises pymssql.Error, as all else here: pymssql lets the errors of the layer below out of a rollback."""
+        """Roll back. Raises pymssql.Error, as all methods do: pymssql's rollback raises errors of a lower layer."""
         try:
             self.connection.rollback()
         except MSSQLException as error:
             raise pymssql.OperationalError(str(error)) from error
 
     def run(self, stop: threading.Event, transactions_per_second: float) -> None:
-        """Step at about the given rate until ``stop`` is set."""
+        """Run transactions at about the given rate until ``stop`` is set."""
         pause = 1.0 / transactions_per_second
         due = time.monotonic()
         while not stop.is_set():
@@ -95,7 +96,7 @@ class Workload:
             stop.wait(max(0.0, due - time.monotonic()))
 
     def mark_end(self) -> str:
-        """A last payment whose note nobody else writes; when it shows in the change table, capture has caught up."""
+        """Insert a last payment and return its unique note. Capture has caught up when the change table has it."""
         note = f"end of workload {uuid.UUID(int=self._random.getrandbits(128))}"
         self._insert_payment(self._random.choice(self._orders), note)
         self._commit()
@@ -118,7 +119,7 @@ class Workload:
         self.transactions += 1
 
     def _moment(self) -> str:
-        """A datetime2(7) literal with all seven digits, which no driver's datetime can hold."""
+        """Return a datetime2(7) literal with all seven digits, which no driver's datetime can hold."""
         moment = _EPOCH + timedelta(seconds=self._random.randrange(30_000_000))
         return f"{moment:%Y-%m-%d %H:%M:%S}.{self._random.randrange(10_000_000):07d}"
 
@@ -129,7 +130,7 @@ class Workload:
         return self._text(self._random.choice([1, 40, 1500]))
 
     def _bytes(self) -> bytes:
-        """A bytearray in truth: pymssql writes bytes as a quoted string and only it as 0x…, unknown to its stubs."""
+        """Return a bytearray: pymssql writes bytes as a quoted string, but a bytearray as 0x…. Its stubs lack this."""
         return cast("bytes", bytearray(self._random.randbytes(self._random.choice([1, 300, 12_000]))))
 
     def _guid(self) -> str:
@@ -305,7 +306,7 @@ class Workload:
         )
 
     def _rolled_back_work(self) -> None:
-        """Statements whose keys the bookkeeping must forget, hence written here without it."""
+        """Run statements to be rolled back. They are written out here, because their keys must not be recorded."""
         order = self._random.choice(self._orders)
         self._execute("UPDATE dbo.Orders SET Amount = -1 WHERE OrderID = %s", (order,))
         self._execute("DELETE FROM dbo.OrderLines WHERE OrderID = %s", (order,))
