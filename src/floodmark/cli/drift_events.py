@@ -69,6 +69,7 @@ def switch_lines(switches: Sequence[InstanceSwitch]) -> str:
 
 
 def drift_json(events: Sequence[DriftEvent]) -> str:
+    """Return the drift events as JSON."""
     return json.dumps([_document(event) for event in events], indent=2)
 
 

@@ -25,6 +25,7 @@ def findings_table(pipeline: str, findings: Sequence[Finding]) -> Table:
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
+    """Return the findings as JSON."""
     return json.dumps([_document(each) for each in findings], indent=2)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def status_json(statuses: Sequence[PipelineStatus]) -> str:
+    """Return the status of the pipelines as JSON."""
     return json.dumps([asdict(status) for status in statuses], default=_as_text, indent=2)
 
 
@@ -61,6 +62,7 @@ def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
 
 
 def verification_json(results: Sequence[TableVerification]) -> str:
+    """Return the results of a comparison as JSON."""
     return json.dumps(
         [
             asdict(each) | {"source": str(each.source), "target": str(each.target), "equal": each.equal}

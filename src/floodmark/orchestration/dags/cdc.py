@@ -57,6 +57,7 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
 
 
 def dag_id(pipeline: str) -> str:
+    """Return the id of a pipeline's DAG."""
     return f"cdc_{pipeline}"
 
 

@@ -46,6 +46,7 @@ def build_drift_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 
 def drift_dag_id(source: str) -> str:
+    """Return the id of a source's drift DAG."""
     return f"cdc_drift_{source}"
 
 

@@ -53,6 +53,7 @@ def build_switch_dags(config: Config, config_path: Path) -> dict[str, DAG]:
 
 
 def switch_dag_id(source: str) -> str:
+    """Return the id of a source's switch DAG."""
     return f"cdc_switch_{source}"
 
 

@@ -48,6 +48,7 @@ class Findings:
     def of_absence(
         self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot, facts: DriftFacts
     ) -> Finding:
+        """Return the finding about a table that no longer exists or is no longer captured."""
         moved = [living.table for living in facts.instances if living.identity == known.identity]
         absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
         explained = Explained(classify_absence(known, absence))
@@ -176,10 +177,12 @@ class Findings:
 
 
 def alert_key(event_id: int) -> str:
+    """Return the key of the alert about a drift event."""
     return f"{KIND}:{event_id}"
 
 
 def is_ignored(event: DriftEvent) -> bool:
+    """Return whether every pipeline ignores the event."""
     return all(policy is DriftPolicy.IGNORE for policy in event.policies.values())
 
 

@@ -37,6 +37,7 @@ class SecondInstance:
 
     @property
     def table_snapshot(self) -> TableSnapshot:
+        """The snapshot of the table."""
         return self.snapshot.tables[0]
 
     def without(self, lost: tuple[str, ...]) -> TableSnapshot:
@@ -46,6 +47,7 @@ class SecondInstance:
 
     @property
     def instance(self) -> CaptureInstance:
+        """The capture instance."""
         assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
         return self.table_snapshot.instance
 

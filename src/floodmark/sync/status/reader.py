@@ -86,6 +86,7 @@ class StatusReader:
 
     @property
     def watermarks(self) -> list[Lsn]:
+        """The watermarks of the pipeline's tables."""
         return [state.watermark for state in self.states.values() if state.watermark]
 
     def read_status(self, live: LiveSource | None = None) -> PipelineStatus:
