@@ -96,19 +96,19 @@ def test_doctor_finds_what_is_wrong_with_each_table_and_says_what_mends_it(cli: 
     found = findings(cli)
     net = found["net changes", "dbo.Orders"]
     assert net["grade"] == "problem"
-    assert "EXEC sys.sp_cdc_enable_table" in net["fix"]
-    assert "@supports_net_changes = 1" in net["fix"]
+    assert "EXEC sys.sp_cdc_enable_table" in net["mend"]
+    assert "@supports_net_changes = 1" in net["mend"]
     assert found["computed columns", "dbo.Orders"]["grade"] == "note"
     assert "Twice" in found["computed columns", "dbo.Orders"]["text"]
     assert found["key", "dbo.Heap"]["grade"] == "problem"
-    assert "key: [..]" in found["key", "dbo.Heap"]["fix"]
+    assert "key: [..]" in found["key", "dbo.Heap"]["mend"]
     assert found["instance", "dbo.Plain"]["grade"] == "problem"
     assert found["command id", "dbo.Orders"]["grade"] == "good"
     assert "role gate" in found["permissions", "dbo.Gated"]["text"]
 
 
 def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, database: CdcDatabase) -> None:
-    database.run(findings(cli)["instance", "dbo.Plain"]["fix"])
+    database.run(findings(cli)["instance", "dbo.Plain"]["mend"])
     database.scan()
     assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Plain', N'dbo_Plain'")
@@ -146,7 +146,7 @@ def test_user_whom_capture_needs_is_missed(cli: CliRunner, database: CdcDatabase
     database.run("ALTER ROLE [db_owner] DROP MEMBER [cdc]")
     problem = findings(cli)["cdc user", database.name]
     assert problem["grade"] == "problem"
-    database.run(problem["fix"])
+    database.run(problem["mend"])
     assert ("cdc user", database.name) not in findings(cli)
 
 
@@ -164,9 +164,9 @@ def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
             for check in ("cdc schema", "cdc user"):
                 found = findings(cli)[check, "Taken"]
                 assert found["grade"] == "problem"
-                taken.run(found["fix"].partition(": ")[2].partition(": ")[2] or found["fix"].partition(": ")[2])
+                taken.run(found["mend"].partition(": ")[2].partition(": ")[2] or found["mend"].partition(": ")[2])
             assert {("cdc schema", "Taken"), ("cdc user", "Taken")}.isdisjoint(findings(cli))
-            taken.run(findings(cli)["cdc", "Taken"]["fix"])
+            taken.run(findings(cli)["cdc", "Taken"]["mend"])
     finally:
         database.run("DROP DATABASE Taken")
 
@@ -174,11 +174,11 @@ def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
 def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, database: CdcDatabase) -> None:
     missing = findings(cli)["heartbeat", "dbo.Heartbeat"]
     assert (missing["grade"], missing["text"]) == ("problem", "there is no such table.")
-    database.run(*missing["fix"].replace("; ", ";\n").splitlines())
+    database.run(*missing["mend"].replace("; ", ";\n").splitlines())
     assert findings(cli)["heartbeat", "dbo.Heartbeat"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Heartbeat', N'dbo_Heartbeat'")
     untracked = findings(cli)["heartbeat", "dbo.Heartbeat"]
-    assert (untracked["text"], untracked["fix"].split()[1]) == (
+    assert (untracked["text"], untracked["mend"].split()[1]) == (
         "its changes are not captured.", "sys.sp_cdc_enable_table",
     )  # fmt: skip
     database.run("DROP TABLE dbo.Heartbeat")
@@ -191,7 +191,7 @@ def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDa
         stopped = findings(cli)["agent", database.name]
     finally:
         database.run("EXEC emulator.reset")
-    assert (stopped["grade"], stopped["fix"]) == ("problem", "Start the service SQL Server Agent.")
+    assert (stopped["grade"], stopped["mend"]) == ("problem", "Start the service SQL Server Agent.")
 
 
 def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
@@ -199,7 +199,7 @@ def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
 ) -> None:  # fmt: skip
     risk = findings(cli)["retention", database.name]
     assert risk["grade"] == "risk"
-    database.run(risk["fix"])
+    database.run(risk["mend"])
     assert database.query(
         "SELECT retention FROM msdb.dbo.cdc_jobs WHERE job_type = 'cleanup' AND database_id = DB_ID()"
     )[0] == {"retention": 21 * 24 * 60}
@@ -227,7 +227,7 @@ def test_doctor_says_that_the_connection_trusts_anybody(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
     risk = findings(cli)["tls", database.name]
     assert risk["grade"] == "risk"
-    assert "ca_file" in risk["fix"]
+    assert "ca_file" in risk["mend"]
 
 
 def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner, emulator: Emulator) -> None:
