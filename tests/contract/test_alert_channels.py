@@ -227,8 +227,11 @@ def test_command_tries_every_channel_and_says_which_takes_nothing(
         ("{kind: email, conn_id: c, to: []}", "alerts.channels[0].email.to: "),
         ("{kind: email, conn_id: c, to: [nobody]}", "not an email address: 'nobody'"),
         ("{kind: webhook, conn_id: c, url: x}", "alerts.channels[0].webhook.url: unknown key"),
-        ("{kind: webhook, conn_id: c}, {kind: apprise, conn_id: c}", "alerts.channels: two channels are called c"),
-        ("{kind: webhook, conn_id: c, name: log}", "log is the name of the channel that is always there"),
+        (
+            "{kind: webhook, conn_id: c}, {kind: apprise, conn_id: c}",
+            "alerts.channels: duplicate channel name c: give each channel a name of its own",
+        ),
+        ("{kind: webhook, conn_id: c, name: log}", "the channel name log is reserved for the log: choose another name"),
     ],
 )
 def test_channels_that_cannot_be_are_refused_by_their_place(configure: Configure, channels: str, problem: str) -> None:

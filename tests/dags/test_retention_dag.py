@@ -57,8 +57,8 @@ def test_settings_are_in_the_units_of_the_job_and_survive_being_written_out(tmp_
 @pytest.mark.parametrize(
     ("was", "wrong", "problem"),
     [
-        ("keep: 3d, ", "", "sources.shop.retention.on_low: raise_retention needs keep"),
-        ("keep: 3d", "keep: 10s", "sources.shop.retention.keep: a retention is at least a minute"),
+        ("keep: 3d, ", "", "sources.shop.retention.on_low: raise_retention requires keep"),
+        ("keep: 3d", "keep: 10s", "sources.shop.retention.keep: a retention must be at least a minute"),
         ("raise_retention", "pray", "sources.shop.retention.on_low: "),
         ("ceiling", "celing", "unknown key (did you mean ceiling?)"),
     ],

@@ -1,5 +1,7 @@
-"""The part of ``pipelines.yaml`` about alerts: the channels that are told of them. What is secret about a channel, such
-as an address with a token in it or a password, stands in an Airflow connection."""
+"""The part of ``pipelines.yaml`` about alerts: the channels that alerts are sent to.
+
+What is secret about a channel, such as an address with a token in it or a password, is in an Airflow connection.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from floodmark.config.fields import ConnectionId
 
 ChannelName = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=100)]
 LOG_CHANNEL = "log"
+"""The name of the log as a channel, which no configured channel may have."""
 
 
 def _check_address(value: str) -> str:
@@ -25,12 +28,13 @@ EmailAddress = Annotated[str, AfterValidator(_check_address)]
 
 
 class _Channel(BaseModel):
-    """name: in the log and the ledger, by default the connection's."""
+    """The settings that all kinds of channels have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     conn_id: ConnectionId
     name: ChannelName | None = None
+    """The channel's name in the log and the ledger; None: the connection's."""
 
     @property
     def label(self) -> str:
@@ -38,21 +42,22 @@ class _Channel(BaseModel):
 
 
 class EmailConfig(_Channel):
-    """conn_id: an Airflow connection of type smtp. sender: None for the connection's ``from_email``."""
+    """A channel that sends email through an Airflow connection of type smtp."""
 
     kind: Literal["email"]
     to: tuple[EmailAddress, ...] = Field(min_length=1)
     sender: EmailAddress | None = None
+    """None: the connection's ``from_email``."""
 
 
 class WebhookConfig(_Channel):
-    """conn_id: an Airflow connection of type slackwebhook or http, to whatever takes Slack's messages."""
+    """A channel that posts to an Airflow connection of type slackwebhook or http, which takes Slack's messages."""
 
     kind: Literal["webhook"]
 
 
 class AppriseConfig(_Channel):
-    """conn_id: an Airflow connection of type apprise or generic, with a URL of apprise as its password."""
+    """A channel of apprise: an Airflow connection of type apprise or generic, with the URL as its password."""
 
     kind: Literal["apprise"]
 
@@ -61,20 +66,21 @@ ChannelConfig = Annotated[EmailConfig | WebhookConfig | AppriseConfig, Field(dis
 
 
 class AlertsConfig(BaseModel):
-    """channels: beside the log, which is always told."""
+    """The section ``alerts``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: tuple[ChannelConfig, ...] = ()
+    """The channels in addition to the log, which receives every alert."""
 
     @field_validator("channels")
     @classmethod
     def _check_names(cls, value: tuple[ChannelConfig, ...]) -> tuple[ChannelConfig, ...]:
-        """The ledger knows by its name who was told."""
+        """Raise ValueError for duplicate names: the ledger records by its name which channel was notified."""
         names = Counter(channel.label for channel in value)
-        twice = [name for name, count in names.items() if count > 1]
-        if twice:
-            raise ValueError(f"two channels are called {', '.join(twice)}: give them a name each")
+        duplicates = [name for name, count in names.items() if count > 1]
+        if duplicates:
+            raise ValueError(f"duplicate channel name {', '.join(duplicates)}: give each channel a name of its own")
         if LOG_CHANNEL in names:
-            raise ValueError(f"{LOG_CHANNEL} is the name of the channel that is always there")
+            raise ValueError(f"the channel name {LOG_CHANNEL} is reserved for the log: choose another name")
         return value

@@ -1,4 +1,4 @@
-"""The parts of ``pipelines.yaml`` about schema drift: how often a source is looked at, and what each class leads to."""
+"""The parts of ``pipelines.yaml`` about schema drift: how often a source is checked, and the policy for each class."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPol
 
 
 class DriftWatchConfig(BaseModel):
-    """schedule: of the source's drift DAG, in UTC; None to run it on demand only."""
+    """The section ``drift`` of a source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schedule: Cron | None = "*/5 * * * *"
+    """The schedule of the source's drift DAG, in UTC; None to run it on demand only."""
 
 
 class DriftConfig(BaseModel):
-    """A policy for each class of drift. What is None comes from the pipeline, and there from ``core.drift.ALLOWED``."""
+    """A policy for each class of drift.
+
+    What is None comes from the pipeline, and otherwise from ``core.policies.ALLOWED``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,21 +43,21 @@ class DriftConfig(BaseModel):
     def _check_policy(cls, value: DriftPolicy | None, info: ValidationInfo) -> DriftPolicy | None:
         allowed = ALLOWED[DriftClass(info.field_name)]
         if value is not None and value not in allowed:
-            raise ValueError(f"{value.value} cannot be done about it (expected {', '.join(p.value for p in allowed)})")
+            raise ValueError(f"{value.value} is not an allowed policy (expected {', '.join(p.value for p in allowed)})")
         return value
 
     def chosen(self) -> dict[DriftClass, DriftPolicy]:
-        """What is said here."""
+        """Return the policies that are configured here."""
         return {kind: policy for kind in DriftClass if (policy := getattr(self, kind.value)) is not None}
 
 
 def drift_policies(pipeline: DriftConfig, table: DriftConfig, *, repairs: bool = False) -> DriftPolicies:
-    """What a table says itself, and what its pipeline says beside that, where it is not the default.
+    """Return the policies of a table: its own ones, then those of its pipeline, without those that are the default.
 
-    repairs: a table whose capture instance was replaced is loaded anew, and does not wait for somebody.
+    repairs: a table whose capture instance was replaced is reloaded, and does not wait for the operator.
     """
-    said = {DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {}
-    said |= pipeline.chosen() | table.chosen()
-    # In one order, so that two configurations that say the same are equal.
-    kinds = [kind for kind in DriftClass if kind in said and said[kind] is not ALLOWED[kind][0]]
-    return DriftPolicies(tuple((kind, said[kind]) for kind in kinds))
+    chosen = {DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {}
+    chosen |= pipeline.chosen() | table.chosen()
+    # The order is fixed, so that two configurations with the same policies are equal.
+    kinds = [kind for kind in DriftClass if kind in chosen and chosen[kind] is not ALLOWED[kind][0]]
+    return DriftPolicies(tuple((kind, chosen[kind]) for kind in kinds))

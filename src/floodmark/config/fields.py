@@ -13,7 +13,7 @@ from floodmark.core.naming import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_S
 from floodmark.core.schema import TableName
 
 PARSE_RULES = "parse_rules"
-"""Key of the validation context; without it the SQL of rules is parsed."""
+"""The key of the validation context; without it, the SQL of rules is parsed."""
 _CRON_FIELDS = 5
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -31,7 +31,7 @@ def _check_target(name: TableName) -> TableName:
         if "\0" in part:
             raise ValueError("a name cannot hold a zero character")
     if name.schema.lower() in _OWN_SCHEMAS or name.schema.lower().startswith("pg_"):
-        raise ValueError(f"schema {name.schema} is not for targets")
+        raise ValueError(f"schema {name.schema} is reserved: choose another schema for the target")
     return name
 
 
@@ -54,13 +54,13 @@ def _parse_duration(value: object) -> object:
 
 def _check_positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
-        raise ValueError("a duration is more than nothing")
+        raise ValueError("a duration must be positive")
     return value
 
 
 def _check_rule(value: str, info: ValidationInfo) -> str:
     if (info.context or {}).get(PARSE_RULES, True):
-        # Here, because a DAG file is parsed over and over and leaves rules to the run.
+        # Imported here: a DAG file is parsed repeatedly and leaves rules to the run.
         from floodmark.config.rules import parse_rule  # noqa: PLC0415
 
         parse_rule(value)
@@ -70,15 +70,17 @@ def _check_rule(value: str, info: ValidationInfo) -> str:
 SourceTableName = Annotated[TableName, BeforeValidator(_parse_table), PlainSerializer(str)]
 TargetTableName = Annotated[
     TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), PlainSerializer(str)
-]  # fmt: skip
+]
 Cron = Annotated[str, AfterValidator(_check_cron)]
 Duration = Annotated[
-    timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_positive),
+    timedelta,
+    BeforeValidator(_parse_duration),
+    AfterValidator(_check_positive),
     PlainSerializer(lambda value: f"{value.total_seconds():.0f}s"),
-]  # fmt: skip
+]
 RuleSql = Annotated[str, AfterValidator(_check_rule)]
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 PipelineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 ConnectionId = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=250)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
-"""Of the source, as it spells it."""
+"""The name of a source column, as the source spells it."""

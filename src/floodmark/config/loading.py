@@ -1,4 +1,4 @@
-"""Reading ``pipelines.yaml``: all its problems in one report, each with its place in the file."""
+"""Read ``pipelines.yaml`` and report all its problems at once, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,34 @@ from floodmark.core.schema import TableName
 _KEYS = {
     name
     for model in (
-        Config, PipelineConfig, TableConfig, RuleConfig, FirstLoadConfig, SourceConfig, CaptureConfig, StopConfig,
-        CaptureJobConfig, DriftConfig, DriftWatchConfig,
-        AlertsConfig, EmailConfig, WebhookConfig, AppriseConfig,
+        Config,
+        PipelineConfig,
+        TableConfig,
+        RuleConfig,
+        FirstLoadConfig,
+        SourceConfig,
+        CaptureConfig,
+        StopConfig,
+        CaptureJobConfig,
+        DriftConfig,
+        DriftWatchConfig,
+        AlertsConfig,
+        EmailConfig,
+        WebhookConfig,
+        AppriseConfig,
         RetentionConfig,
     )
     for name in model.model_fields
-}  # fmt: skip
+}
 
 
 def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
-    """Raises ConfigError with every problem of the file in its message, one a line.
+    """Return the configuration of a file.
 
-    parse_rules False leaves the SQL of rules unread, for who only needs the shape and has no time to import a parser.
+    Raises ConfigError with every problem of the file in its message, one per line.
+
+    parse_rules False leaves the SQL of rules unparsed, for a caller that only needs the shape and cannot spend the time
+    to import a parser.
     """
     document = _read(Path(path))
     problems: list[tuple[str, str]] = []
@@ -53,28 +68,34 @@ def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """The configuration in effect, every default written out, as YAML that ``load_config`` takes."""
+    """Return the configuration in effect, with every default written out, as YAML that ``load_config`` accepts."""
     document = config.model_dump(mode="json", exclude_none=True)
     for name, pipeline in config.pipelines.items():
         for written, table in zip(document["pipelines"][name]["tables"], config.settings(name).tables, strict=True):
             written |= {
-                "deletes": table.deletes.value, "net": table.net.value, "temporal": table.temporal.value,
-                "partitions": table.partitions, "on_gap": table.on_gap.value,
+                "deletes": table.deletes.value,
+                "net": table.net.value,
+                "temporal": table.temporal.value,
+                "partitions": table.partitions,
+                "on_gap": table.on_gap.value,
                 "first_load": {
-                    "chunk_rows": table.first_load_chunk_rows, "parallel_reads": table.first_load_parallel_reads,
+                    "chunk_rows": table.first_load_chunk_rows,
+                    "parallel_reads": table.first_load_parallel_reads,
                     "when_added": table.first_load_when_added.value,
                 },
                 "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
-            }  # fmt: skip
+            }
         document["pipelines"][name]["schedule"] = pipeline.schedule
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice (YAML lets the last one win, and a pipeline would be gone without a word), and
-    leaves yes, no, on and off the words they are: a column may be called No."""
+    """A YAML loader that refuses a duplicate key, and reads yes, no, on and off as text.
 
-    yaml_implicit_resolvers = {  # noqa: RUF012  (as the base class has it)
+    YAML keeps the last one of duplicate keys, so that a pipeline would be lost silently. A column may be called No.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -84,7 +105,7 @@ class _Loader(yaml.SafeLoader):
         for key_node in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key_node.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key_node.value} stands twice", key_node.start_mark
+                    None, None, f"duplicate key {key_node.value}", key_node.start_mark
                 )
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
@@ -94,14 +115,14 @@ def _read(path: Path) -> object:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  (a SafeLoader)
     except OSError as error:
-        raise ConfigError(str(path), f"it cannot be read: {error.strerror}.") from None
+        raise ConfigError(str(path), f"the file could not be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(str(path), f"it is not UTF-8 text: {error.reason}.") from None
+        raise ConfigError(str(path), f"the file is not UTF-8 text: {error.reason}.") from None
     except yaml.YAMLError as error:
         words = getattr(error, "problem", None) or str(error)
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError(str(path), f"it is not YAML: {where}{words}.") from None
+        raise ConfigError(str(path), f"the file is not YAML: {where}{words}.") from None
 
 
 def _place(location: tuple[int | str, ...]) -> str:
@@ -126,7 +147,10 @@ def _words(error: Mapping[str, Any]) -> str:
 
 
 def _cross_check(document: object) -> Iterator[tuple[str, str]]:
-    """What no single value shows. Works on the file as it was read, so that it also finds its part of a broken one."""
+    """Yield the problems that no single value shows.
+
+    The check works on the file as it was read, so that it also finds its problems in a file that is not valid.
+    """
     sources = _mapping(_mapping(document).get("sources"))
     targets: dict[TableName, str] = {}
     for name, pipeline in _mapping(_mapping(document).get("pipelines")).items():
@@ -147,7 +171,7 @@ def _cross_check_table(
 ) -> Iterator[tuple[str, str]]:
     source, target = _table_name(table.get("source")), _table_name(table.get("target"))
     if source is not None:
-        # SQL Server's names differ by case in some collations only, and nobody means two tables by it.
+        # Only in some collations do names that differ in case belong to two tables; here they never do.
         first = seen.setdefault(str(source).casefold(), at)
         if first != at:
             yield f"{at}.source", f"{source} is already read by {first}"

@@ -1,5 +1,7 @@
-"""The shape of ``pipelines.yaml``. Unknown keys are refused, everything is frozen, and what is left out has a default:
-a table takes what it does not say itself from its pipeline."""
+"""The shape of ``pipelines.yaml``: frozen models that refuse unknown keys.
+
+What is left out has a default: a table takes what it does not set itself from its pipeline.
+"""
 
 from __future__ import annotations
 
@@ -32,47 +34,53 @@ class _Frozen(BaseModel):
 
 
 class SourceConfig(_Frozen):
-    """conn_id: an Airflow connection of type mssql; its schema is the database. capture: how its capture job is kept,
-    None to leave that to others; retention: the same for its cleanup job. pool: of Airflow, for the tasks that read it.
-    """
+    """A SQL Server database."""
 
     conn_id: ConnectionId
+    """An Airflow connection of type mssql; its schema is the database."""
     capture: CaptureConfig | None = None
+    """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None
+    """How the cleanup job is maintained; None: Floodmark does not change it."""
     pool: str | None = Field(default=None, min_length=1, max_length=256)
+    """The Airflow pool of the tasks that read the source."""
     drift: DriftWatchConfig = DriftWatchConfig()
 
 
 class WarehouseConfig(_Frozen):
-    """conn_id: an Airflow connection of type postgres."""
+    """The warehouse that all pipelines load."""
 
     conn_id: ConnectionId
+    """An Airflow connection of type postgres."""
 
 
 class RuleConfig(_Frozen):
-    """sql: a condition over the table's columns, in PostgreSQL's SQL; a row for which it is false breaks the rule."""
+    """A data quality rule."""
 
     name: RuleName
     sql: RuleSql
+    """A condition over the table's columns, in PostgreSQL's SQL; a row for which it is false breaks the rule."""
     on_failure: OnFailure = OnFailure.QUARANTINE
 
 
 class FirstLoadConfig(_Frozen):
-    """chunk_rows: how many rows of the table one statement reads. parallel_reads: how many such statements run at a
-    time, for all tables of a window together (of several numbers, the highest). when_added: how a table is loaded that
-    comes to a pipeline whose other tables have been loaded."""
+    """How a whole table is loaded."""
 
     chunk_rows: PositiveInt = 500_000
+    """How many rows of the table one statement reads."""
     parallel_reads: PositiveInt = 4
+    """How many such statements run in parallel, for all tables of a window together; the highest value applies."""
     when_added: WhenAdded = WhenAdded.IN_WINDOW
+    """How a table is loaded that is added to a pipeline whose other tables have been loaded."""
 
 
 class TableConfig(_Frozen):
-    """key: columns to merge by, where the table has no primary key. What is None comes from the pipeline."""
+    """A table of a pipeline. A setting that is None comes from the pipeline."""
 
     source: SourceTableName
     target: TargetTableName
     key: tuple[ColumnName, ...] = ()
+    """The columns to merge by, where the table has no primary key."""
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
     rules: tuple[RuleConfig, ...] = ()
     deletes: Deletes | None = None
@@ -86,25 +94,25 @@ class TableConfig(_Frozen):
 
 
 class PipelineConfig(_Frozen):
-    """schedule: cron, None to run on demand only. partitions: 0 lets the reader choose.
-
-    freshness: how late rows may be in the warehouse before a check warns. lag_limit: how old the newest entry of the
-    source's log may be before capture counts as lagging. max_lag: how late runs and rows may be before somebody is
-    told; None for never.
-    """
+    """A pipeline: the tables of one source that are loaded together."""
 
     source: str
     schedule: Cron | None = None
+    """A cron expression; None to run on demand only."""
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
     partitions: NonNegativeInt = 0
+    """0 lets the reader choose."""
     first_load: FirstLoadConfig = FirstLoadConfig()
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
     freshness: Duration = timedelta(hours=1)
+    """How late rows may be in the warehouse before a check warns."""
     lag_limit: Duration = timedelta(minutes=15)
+    """How old the newest entry of the source's log may be before capture counts as lagging."""
     max_lag: Duration | None = None
+    """How late runs and rows may be before an alert is raised; None for never."""
     drift: DriftConfig = DriftConfig()
     tables: tuple[TableConfig, ...] = Field(min_length=1)
 
@@ -118,17 +126,17 @@ class Config(_Frozen):
     alerts: AlertsConfig = AlertsConfig()
 
     def pipeline(self, name: str) -> PipelineConfig:
-        """Raises ConfigError, naming those there are."""
+        """Return a pipeline. Raises ConfigError, listing the pipelines that exist, for an unknown name."""
         if name not in self.pipelines:
             raise ConfigError(name, "there is no such pipeline.", f"There are: {', '.join(sorted(self.pipelines))}.")
         return self.pipelines[name]
 
     def source_of(self, name: str) -> SourceConfig:
-        """The source of a pipeline."""
+        """Return the source of a pipeline."""
         return self.sources[self.pipeline(name).source]
 
     def settings(self, name: str) -> PipelineSettings:
-        """What a run needs of a pipeline, with every default filled in."""
+        """Return the settings that a run needs of a pipeline, with every default filled in."""
         pipeline = self.pipeline(name)
         tables = tuple(_table_settings(pipeline, table) for table in pipeline.tables)
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds())

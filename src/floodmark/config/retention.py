@@ -13,43 +13,45 @@ _MINUTE = timedelta(minutes=1)
 
 
 class RetentionConfig(BaseModel):
-    """schedule: how often the source is looked at, in UTC. conn_id: a connection with a login that is db_owner, the
-    source's own where it is None. keep: the retention of the cleanup job, None to leave that to others.
-
-    headroom_limit: how long before cleanup passes a watermark somebody is told. ceiling: how far ``raise_retention``
-    goes. threshold: rows that a statement of cleanup deletes. cleanup_margin: how far behind the slowest watermark
-    changes are cleaned up, None to leave that to the cleanup job. change_table_limit: how large a change table may be
-    before somebody is told.
-    """
+    """How long a source keeps its changes, and what is done when that is too short."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     schedule: Cron = "*/15 * * * *"
+    """How often the source is checked, in UTC."""
     conn_id: ConnectionId | None = None
+    """A connection with a login that is db_owner; None: the source's own."""
     keep: Duration | None = None
+    """The retention of the cleanup job; None: Floodmark does not change it."""
     headroom_limit: Duration = timedelta(days=1)
+    """How long before cleanup passes a watermark an alert is raised."""
     ceiling: Duration = timedelta(days=14)
+    """The longest retention that ``raise_retention`` sets."""
     threshold: PositiveInt | None = None
+    """How many rows one statement of cleanup deletes."""
     cleanup_margin: Duration | None = None
+    """How far behind the slowest watermark changes are cleaned up; None: only the cleanup job deletes them."""
     change_table_limit: ByteSize | None = None
-    # After keep: what it is checked against.
+    """How large a change table may be before an alert is raised."""
+    # Declared after ``keep``, which it is checked against.
     on_low: OnLow = OnLow.ALERT
 
     @field_validator("keep", "ceiling")
     @classmethod
     def _check_range(cls, value: timedelta | None) -> timedelta | None:
         if value is not None and not _MINUTE <= value < HOLD_MINUTES * _MINUTE:
-            raise ValueError("a retention is at least a minute and less than a hundred years")
+            raise ValueError("a retention must be at least a minute and less than a hundred years")
         return value
 
     @field_validator("on_low")
     @classmethod
     def _check_policy(cls, value: OnLow, info: ValidationInfo) -> OnLow:
         if value is not OnLow.ALERT and "keep" in info.data and info.data["keep"] is None:
-            raise ValueError(f"{value.value} needs keep: the retention that is given back afterwards")
+            raise ValueError(f"{value.value} requires keep, the retention that is restored afterwards")
         return value
 
     def settings(self) -> RetentionSettings:
+        """Return the settings as plain values."""
         return RetentionSettings(
             keep_minutes=self.keep // _MINUTE if self.keep else None,
             ceiling_minutes=self.ceiling // _MINUTE,

@@ -1,4 +1,4 @@
-"""Rules as the author of the configuration writes them, and as the warehouse runs them.
+"""Rules as the author of the configuration writes them, and as the warehouse evaluates them.
 
 A rule is one condition in PostgreSQL's SQL over the columns of its table. Column names are matched without regard to
 case, as in SQL Server, because the targets keep the source's spelling. A rule cannot hold a subquery or a second
@@ -17,7 +17,7 @@ DIALECT = "postgres"
 
 
 def parse_rule(sql: str) -> exp.Expression:
-    """Raises ValueError with what is wrong."""
+    """Return the condition. Raises ValueError with the reason where it is not a rule."""
     try:
         statements = sqlglot.parse(f"SELECT 1 WHERE {sql}", dialect=DIALECT)
     except SqlglotError as error:
@@ -28,16 +28,16 @@ def parse_rule(sql: str) -> exp.Expression:
         raise ValueError("not one condition")
     condition: exp.Expression = select.args["where"].this
     if condition.find(exp.Query):
-        raise ValueError("a rule looks at one row; it cannot hold a subquery")
+        raise ValueError("a rule is evaluated for one row; it cannot contain a subquery")
     if condition.find(exp.Star, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter):
-        raise ValueError("a rule looks at one row; it cannot hold *, aggregates, windows or parameters")
+        raise ValueError("a rule is evaluated for one row; it cannot contain *, aggregates, windows or parameters")
     return condition
 
 
 def bind_rule(sql: str, columns: Iterable[str]) -> exp.Expression:
-    """The condition with its columns spelt, and quoted, as the target has them.
+    """Return the condition with its columns spelt, and quoted, as the target has them.
 
-    Raises ValueError as ``parse_rule`` does, and for a column that is not there.
+    Raises ValueError as ``parse_rule`` does, and for an unknown column.
     """
     spelling = {name.lower(): name for name in columns}
     condition = parse_rule(sql)
@@ -50,12 +50,12 @@ def bind_rule(sql: str, columns: Iterable[str]) -> exp.Expression:
 
 
 def columns_of(condition: exp.Expression) -> frozenset[str]:
-    """The names of the columns that a condition looks at."""
+    """Return the names of the columns that a condition reads."""
     return frozenset(column.name for column in condition.find_all(exp.Column))
 
 
 def _first_line(error: SqlglotError) -> str:
     errors = getattr(error, "errors", None)
     words = str(errors[0]["description"]) if errors else str(error).splitlines()[0]
-    # Said of a class of the parser, which means nothing to the author of a rule.
+    # The text names a class of the parser, which means nothing to the author of a rule.
     return "it is incomplete" if words.startswith("Required keyword") else words

@@ -1,4 +1,4 @@
-"""The part of ``pipelines.yaml`` about a source's own jobs: when capture is stopped, and how long changes are kept."""
+"""The part of ``pipelines.yaml`` about a source's capture job: its parameters, and when it is stopped."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class _Frozen(BaseModel):
 
 
 class StopConfig(_Frozen):
-    """The capture job is stopped from each firing of ``stop`` to the next firing of ``start``."""
+    """A period without capture: from each firing of ``stop`` to the next firing of ``start``."""
 
     stop: Cron
     start: Cron
 
 
 class CaptureJobConfig(_Frozen):
-    """Parameters of sys.sp_cdc_change_job, under its names and in its units; what is None is left alone."""
+    """Parameters of sys.sp_cdc_change_job, under its names and in its units.
+
+    A parameter that is None is not changed.
+    """
 
     maxtrans: PositiveInt | None = None
     maxscans: PositiveInt | None = None
@@ -43,27 +46,29 @@ class CaptureJobConfig(_Frozen):
 
 
 class CaptureConfig(_Frozen):
-    """schedule: how often the job is brought to its state, in UTC. time_zone: of ``stops``.
-
-    conn_id: a connection with a login that is db_owner, the source's own where it is None. drain_limit: how long a stop
-    waits for capture to catch up. lag_limit: how long capture may bring nothing. log_held_limit and
-    log_used_limit_percent: how long the source's log may be held for changes that are not captured, and how full it
-    may be, before a stop is ended. heartbeat: a table of the source that each run writes to, and whose changes must
-    arrive.
-    """
+    """How the capture job of a source is maintained."""
 
     schedule: Cron = "*/5 * * * *"
+    """How often the job is brought to the wanted state, in UTC."""
     conn_id: str | None = None
+    """A connection with a login that is db_owner; None: the source's own."""
     time_zone: TimeZone = "UTC"
+    """The time zone of ``stops``."""
     stops: tuple[StopConfig, ...] = ()
     job: CaptureJobConfig = CaptureJobConfig()
     drain_limit: Duration = timedelta(minutes=10)
+    """How long a stop waits for capture to catch up."""
     lag_limit: Duration = timedelta(minutes=15)
+    """How long capture may deliver nothing."""
     log_held_limit: Duration = timedelta(hours=12)
+    """How long the source's log may be held for uncaptured changes before a stop is ended."""
     log_used_limit_percent: float = Field(default=70.0, gt=0, le=100)
+    """How full the source's log may be before a stop is ended."""
     heartbeat: SourceTableName | None = None
+    """A table of the source that each run writes to, and whose changes must arrive."""
 
     def settings(self) -> CaptureSettings:
+        """Return the settings as plain values."""
         return CaptureSettings(
             job=self.job.model_dump(exclude_none=True),
             drain_limit_seconds=self.drain_limit.total_seconds(),

@@ -39,8 +39,8 @@ def test_a_table_says_what_differs_from_its_pipeline(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("drift", "words"),
     [
-        ("{type_changed: ignore}", "type_changed: ignore cannot be done about it (expected hold)"),
-        ("{type_widened: propose}", "type_widened: propose cannot be done about it (expected evolve, hold)"),
+        ("{type_changed: ignore}", "type_changed: ignore is not an allowed policy (expected hold)"),
+        ("{type_widened: propose}", "type_widened: propose is not an allowed policy (expected evolve, hold)"),
         ("{column_aded: ignore}", "column_aded: unknown key (did you mean column_added?)"),
     ],
 )

@@ -61,7 +61,7 @@ PROBLEMS = [
     "pipelines.shop.tables[1].key: input should be a list",
     "pipelines.shop.tables[1].rules[1].name: a is already the name of rule 0",
     "pipelines.shop.tables[1].source: dbo.orders is already read by pipelines.shop.tables[0]",
-    "pipelines.shop.tables[1].target: schema floodmark is not for targets",
+    "pipelines.shop.tables[1].target: schema floodmark is reserved: choose another schema for the target",
     "pipelines.shop.tables[3].first_load.chunk_rows: input should be greater than 0",
     "pipelines.shop.tables[3].target: s.a is already filled by pipelines.shop.tables[2]",
     "sources.shop.x: unknown key",
@@ -137,7 +137,7 @@ def test_configuration_that_comes_with_floodmark_is_valid() -> None:
     ("text", "words"),
     [
         ("a: [", r"not YAML: line 1, column \d+"),
-        ("sources: {}\nsources: {}", "the key sources stands twice"),
+        ("sources: {}\nsources: {}", "duplicate key sources"),
         ("- 1", "the file: input should be a mapping"),
         ("", "the file: input should be a mapping"),
     ],
@@ -148,7 +148,7 @@ def test_file_that_is_no_configuration_is_refused_in_one_message(write: Write, t
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.yaml: it cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.yaml: the file could not be read: No such file"):
         load_config(tmp_path / "none.yaml")
 
 
