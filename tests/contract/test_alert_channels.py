@@ -118,15 +118,15 @@ def test_mail_goes_to_every_receiver_with_the_title_as_its_subject(email: Channe
     assert body is not None
     assert "What: Amount < 0 & more." in body.get_content().splitlines()
     email.send(OVER)
-    assert mails.taken[-1]["Subject"] == "Floodmark: over: run failed: shop"
+    assert mails.taken[-1]["Subject"] == "Floodmark: ended: run failed: shop"
 
 
 def test_any_url_of_apprise_is_a_channel(posts: Posts, define: Define, configure: Configure) -> None:
     define("phone", "apprise", password=f"json://oncall:{SECRET}@127.0.0.1:{posts.port}/ring")
     wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(OVER)
     ((path, body),) = posts.taken
-    assert (path, body["title"], body["type"]) == ("/ring", "Floodmark: over: run failed: shop", "success")
-    assert "What to do: Nothing more." in body["message"].splitlines()
+    assert (path, body["title"], body["type"]) == ("/ring", "Floodmark: ended: run failed: shop", "success")
+    assert "What to do: Nothing." in body["message"].splitlines()
 
 
 @pytest.mark.parametrize("kind", ["webhook", "email"])
@@ -194,7 +194,7 @@ def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
     planner.raise_alert(ALERT)
     assert (len(posts.taken), len(mails.taken)) == (1, 2)
     planner.end_alert(ALERT.event_key)
-    assert posts.texts[1].startswith("*Floodmark: over: run failed: shop*")
+    assert posts.texts[1].startswith("*Floodmark: ended: run failed: shop*")
     assert len(mails.taken) == 4
     assert SECRET not in caplog.text
 

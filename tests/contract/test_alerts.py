@@ -24,7 +24,7 @@ ALERT = Alert(
 )  # fmt: skip
 OTHER = replace(ALERT, kind="lag", table=None, event_key="lag:shop")
 RAISED = "Floodmark: run failed: shop, dbo.Orders"
-OVER = "Floodmark: over: run failed: shop, dbo.Orders"
+OVER = "Floodmark: ended: run failed: shop, dbo.Orders"
 
 
 @dataclass

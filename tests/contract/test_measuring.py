@@ -84,7 +84,7 @@ def test_table_beyond_max_lag_is_told_once_until_it_has_caught_up(
     assert "Behind the source: dbo.Orders by 120 min; the limit is 15 min (`max_lag`)." in text
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_max_lsn()")
     measure_run(AppContext(config), "shop")
-    assert posts.texts[1].splitlines()[0] == "*Floodmark: over: lag: shop*"
+    assert posts.texts[1].splitlines()[0] == "*Floodmark: ended: lag: shop*"
 
 
 def test_pipeline_without_max_lag_is_not_measured(

@@ -1,1 +1,1 @@
-"""The concepts and rules, with no I/O and no clock: standard library only."""
+"""The concepts and rules: standard library only, without I/O and without a clock."""

@@ -1,7 +1,7 @@
-"""What is said to the person on call: the alert, and the messages made of it.
+"""The alert, and the messages to the person on call that are made from it.
 
-Whoever finds something wrong writes an ``Alert``; when it is sent, to whom and how often is the business of
-``sync.alerts``. A text never holds a password or a row's values: it leaves the house.
+A component that detects a problem creates an ``Alert``. When it is sent, to whom and how often is the business of
+``sync.alerts``. A text never contains a password or a row's values, because it leaves the organisation.
 """
 
 from __future__ import annotations
@@ -17,30 +17,36 @@ _KIND = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """kind: one word with underscores, such as ``run_failed``; docs/operations.md has a section for each.
+    """An event that the person on call must know of.
 
-    subject: the source or the pipeline; table: None when it is about all of it. what: what happened, means: what it
-    leads to, do: what to do now, each a sentence or several. where: by default subject and table. since: in words, with
-    the clock it was read from; "" for the moment the alert is first raised. event_key: of one event the same, of two
-    never; as long as the alert of a key is open, it is sent once. part: of an event that is made of several and is over
-    when the last of them is, such as one cause that many runs fail for; "" for an event that is not.
     Raises ValueError where a part that every message needs is empty.
     """
 
     kind: str
+    """One word with underscores, such as ``run_failed``; docs/operations.md has a section for each."""
     subject: str
+    """The source or the pipeline."""
     what: str
+    """What happened, in one or several sentences."""
     means: str
+    """What it leads to, in one or several sentences."""
     do: str
+    """What to do now, in one or several sentences."""
     event_key: str
+    """The same for one event, and never for two. While the alert of a key is open, it is sent once."""
     table: TableName | None = None
+    """None when the alert is about the whole subject."""
     where: str = ""
+    """"": the subject and the table."""
     since: str = ""
+    """In words, with the clock it was read from; "": the moment at which the alert is first raised."""
     part: str = ""
+    """The part of an event that consists of several, and ends when its last part does, such as one cause that several
+    runs fail for; "" for an event without parts."""
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
-            raise ValueError(f"{self.kind!r} is no kind of alert: one word of small letters and underscores")
+            raise ValueError(f"{self.kind!r} is not a kind of alert: use one word of small letters and underscores")
         empty = [name for name in ("subject", "what", "means", "do", "event_key") if not getattr(self, name).strip()]
         if empty:
             raise ValueError(f"an alert of kind {self.kind} lacks {', '.join(empty)}")
@@ -48,18 +54,24 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class AlertMessage:
-    """title: one line. lines: a heading and its text each. is_over: the last message of an alert."""
+    """A message about an alert."""
 
     title: str
+    """One line."""
     lines: tuple[tuple[str, str], ...]
+    """A heading and its text each."""
     is_over: bool
+    """Whether this is the last message of the alert."""
 
     def __str__(self) -> str:
         return "\n".join((self.title, *(f"{heading}: {text}" for heading, text in self.lines)))
 
 
 def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
-    """raised_at: with a time zone."""
+    """Return the message that an alert was raised.
+
+    raised_at: with a time zone.
+    """
     lines = (
         ("What", alert.what),
         ("Where", _where(alert)),
@@ -71,16 +83,19 @@ def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
 
 
 def build_ended_message(alert: Alert, raised_at: datetime, ended_at: datetime, outcome: str = "") -> AlertMessage:
-    """outcome: how it ended, in a sentence; "" where that it is over says all."""
+    """Return the message that an alert has ended.
+
+    outcome: how it ended, in a sentence; "" where there is no more to say.
+    """
     lines = (
         ("What it was", alert.what),
         ("Where", _where(alert)),
         ("Since", alert.since or _moment(raised_at)),
-        ("Over since", _moment(ended_at)),
+        ("Ended at", _moment(ended_at)),
         *((("How it ended", outcome),) if outcome else ()),
-        ("What to do", "Nothing more."),
+        ("What to do", "Nothing."),
     )
-    return AlertMessage(f"Floodmark: over: {_headline(alert)}", lines, is_over=True)
+    return AlertMessage(f"Floodmark: ended: {_headline(alert)}", lines, is_over=True)
 
 
 def _headline(alert: Alert) -> str:

@@ -1,13 +1,16 @@
-"""A length of time, as it is told to a person."""
+"""Lengths of time as text."""
 
 from __future__ import annotations
 
-# From how many seconds on it is told in minutes, in minutes alone, in hours, and in days.
+# The number of seconds from which on minutes, whole minutes, hours and days are written.
 _MINUTES, _WHOLE_MINUTES, _HOURS, _DAYS = 120, 600, 3 * 3600, 72 * 3600
 
 
 def format_duration(seconds: float) -> str:
-    """As fine as matters: a little more than a limit of minutes has to look like more."""
+    """Return a duration as text, as precise as necessary.
+
+    A duration a little above a limit in minutes must not read like the limit.
+    """
     whole = round(seconds)
     if whole < _MINUTES:
         return f"{whole} s"

@@ -7,30 +7,30 @@ FloodmarkError
 │   ├── SourcePermissionError  a right is missing
 │   ├── CdcNotEnabledError     database or table not tracked, unknown table
 │   └── NoKeyError             neither a primary key nor a declared key
-├── OperatorError          whoever is on call
+├── OperatorError          the operator
 │   ├── WindowExpiredError     the validity interval has passed the watermark (verdict expired)
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
-│   ├── InstanceReplacedError  another capture instance stands under the name (verdict instance_replaced)
+│   ├── InstanceReplacedError  another capture instance has the name (verdict instance_replaced)
 │   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
 │   ├── LoadStartError         Java or Spark did not start, so that the load job never began
 │   ├── TableHeldError         schema drift holds every table (verdict held)
 │   ├── WatermarkConflictError another run moved the watermark or holds the window
 │   └── WarehouseAdminError    login, rights or space in the warehouse
 ├── DataQualityError       the owner of the data
-├── TransientError         nobody: it is retried
+├── TransientError         no one: it is retried
 │   ├── SourceUnavailableError
 │   ├── WarehouseUnavailableError
-│   ├── LoadKilledError        the load job was stopped before it said its result
-│   ├── WindowBusyError        another load of the window is at work
+│   ├── LoadKilledError        the load job was stopped before it reported its result
+│   ├── WindowBusyError        another load of the window is running
 │   ├── TableBusyError         transactions use the source table, so that its capture cannot be changed now
-│   ├── NotHarvestedYetError
-│   └── AlertNotSentError      a channel of the alerts did not take a message
-└── FloodmarkBugError      us
-    └── DuplicateKeyError      a key stands twice in staging
+│   ├── NotCapturedYetError    the capture job has not reached the table (verdict not_captured_yet)
+│   └── AlertNotSentError      a channel of the alerts did not accept a message
+└── FloodmarkBugError      the developers of Floodmark
+    └── DuplicateKeyError      duplicate key in staging
 
-The message starts with the table (or the pipeline, where there is no one table), says what happened, and ends with what
-to do. It never holds a password, nor a value of a row: what a server said in words that may hold one is the error's
-``detail``, which only the log of who met it shows.
+The message starts with the table (or the pipeline, where several tables are concerned), reports what happened, and ends
+with what to do. It never contains a password or a value of a row. A server's message that may contain one is the
+error's ``detail``, which only the log of the process that received it shows.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ from typing import ClassVar
 
 
 class FloodmarkError(Exception):
-    """``subject`` is the table or pipeline, ``hint`` what to do. ``detail`` may hold values of rows: it is in no text
-    of the error but ``in_full``, and in no alert. Survives pickling between Spark processes."""
+    """An error with its subject, what happened, and what to do. It survives pickling between Spark processes.
+
+    ``subject`` is the table or pipeline, ``hint`` what to do. ``detail`` may contain values of rows: it is in no text
+    of the error except ``in_full``, and in no alert.
+    """
 
     retryable: ClassVar[bool] = False
 
@@ -56,7 +59,7 @@ class FloodmarkError(Exception):
 
     @property
     def in_full(self) -> str:
-        """For the log of a task and for a terminal, and for nothing that leaves the house."""
+        """Return the message with its detail, for the log of a task and for a terminal only."""
         return f"{self} ({self.detail})" if self.detail else str(self)
 
 
@@ -81,11 +84,11 @@ class CdcNotEnabledError(SourceAdminError):
 
 
 class NoKeyError(SourceAdminError):
-    """There is no key to merge by."""
+    """The table has no key to merge by."""
 
 
 class OperatorError(FloodmarkError):
-    """Somebody has to decide or repair."""
+    """The operator has to decide or repair something."""
 
 
 class WindowExpiredError(OperatorError):
@@ -113,11 +116,11 @@ class TableHeldError(OperatorError):
 
 
 class WatermarkConflictError(OperatorError):
-    """Another run was faster, or still runs."""
+    """Another run moved the watermark first, or is still running."""
 
 
 class WarehouseAdminError(OperatorError):
-    """The warehouse refused."""
+    """The warehouse refused the login, a right or the space."""
 
 
 class DataQualityError(FloodmarkError):
@@ -125,7 +128,7 @@ class DataQualityError(FloodmarkError):
 
 
 class TransientError(FloodmarkError):
-    """Trying again may help."""
+    """A retry may succeed."""
 
     retryable: ClassVar[bool] = True
 
@@ -139,11 +142,11 @@ class WarehouseUnavailableError(TransientError):
 
 
 class LoadKilledError(TransientError):
-    """The load job ended without saying how: it was killed."""
+    """The load job ended without reporting a result: it was killed."""
 
 
 class WindowBusyError(TransientError):
-    """Another load of the same window is alive: when it has ended, the window is merged or free again."""
+    """Another load of the same window is running: when it has ended, the window is merged or free again."""
 
 
 class TableBusyError(TransientError):
@@ -151,16 +154,16 @@ class TableBusyError(TransientError):
 
 
 class NotCapturedYetError(TransientError):
-    """The capture job has not yet processed the enabling of the table."""
+    """The capture job has not processed sp_cdc_enable_table for the table yet."""
 
 
 class AlertNotSentError(TransientError):
-    """A channel did not take the message; it is offered again when the alert is raised again."""
+    """A channel did not accept the message; it is sent again when the alert is raised again."""
 
 
 class FloodmarkBugError(FloodmarkError):
-    """An invariant of ours is broken."""
+    """An invariant of Floodmark is violated."""
 
 
 class DuplicateKeyError(FloodmarkBugError):
-    """A key stands twice in staging. Of a first load the source can explain it; of changes nothing can."""
+    """A duplicate key in staging. In a first load the source can cause it; in changes nothing can."""

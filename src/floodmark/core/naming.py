@@ -1,4 +1,4 @@
-"""Names that the Spark writer, the merge and the checks must agree on: Floodmark's columns and its staging tables."""
+"""Names that the Spark writer, the merge and the checks share: Floodmark's columns and its staging tables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ WINDOW_COLUMN = "__window_id"
 LOADED_AT_COLUMN = "__loaded_at"
 DELETED_COLUMN = "__deleted"
 PART_COLUMN = "__part"
-"""Of staging only: the Spark partition that wrote the row."""
+"""A column of staging only: the Spark partition that wrote the row."""
 
 TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
-"""Of staging only: see ``keep_column``."""
+"""A prefix of columns of staging only: see ``keep_column``."""
 
 
 def keep_column(column: str) -> str:
-    """The staging column that is true where the change row left the LOB out and the target's value stays."""
+    """Return the staging column that is true where the change row omits the LOB and the target's value stays."""
     name = KEEP_PREFIX + column
     if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
         return name
@@ -32,14 +32,15 @@ def keep_column(column: str) -> str:
 
 
 def lob_columns(table: SourceTable) -> tuple[str, ...]:
-    """The stored columns that have a keep column in staging, in order."""
+    """Return the stored columns that have a keep column in staging, in order."""
     return tuple(column.name for column in table.stored_columns if column.is_lob)
 
 
 def quote(identifier: str) -> str:
-    """As a quoted identifier of standard SQL (PostgreSQL's, never T-SQL's brackets)."""
+    """Return a quoted identifier of standard SQL (PostgreSQL's, never T-SQL's brackets)."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
 def quote_table(name: TableName) -> str:
+    """Return the quoted two-part name."""
     return f"{quote(name.schema)}.{quote(name.name)}"

@@ -1,4 +1,4 @@
-"""The policies that a configuration chooses: what becomes of deletes, gaps, drift, rules and fine times."""
+"""The policies that a configuration chooses: for deletes, gaps, drift, rules and fractions of a second."""
 
 from __future__ import annotations
 
@@ -8,57 +8,67 @@ from enum import Enum
 
 
 class Deletes(Enum):
-    """soft: the row stays, marked; hard: the row goes, key and LSN stay in the tombstone table."""
+    """What a delete at the source does to the row of the target."""
 
     SOFT = "soft"
+    """The row stays and is marked as deleted."""
     HARD = "hard"
+    """The row is deleted; its key and LSN stay in the tombstone table."""
 
 
 class NetSource(Enum):
-    """Who computes net changes: Spark from all changes, or the server's net function."""
+    """The place where net changes are computed."""
 
     SPARK = "spark"
+    """Spark computes them from all changes."""
     SERVER = "server"
+    """The server's net function computes them."""
 
 
 class TemporalPolicy(Enum):
-    """What becomes of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
+    """What a fraction finer than a microsecond becomes (datetime2(7), time(7), datetimeoffset(7))."""
 
     TRUNCATE = "truncate"
     TEXT = "text"
 
 
 class OnFailure(Enum):
-    """What a broken rule does: the row goes to quarantine, the run stops, or it is only reported."""
+    """What a broken rule does."""
 
     QUARANTINE = "quarantine"
+    """The row goes to quarantine."""
     STOP = "stop"
+    """The run stops."""
     WARN = "warn"
+    """The row is only reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A declared rule. ``sql`` is a condition over the target's columns, in the warehouse's SQL; NULL passes."""
+    """A declared rule."""
 
     name: str
     sql: str
+    """A condition over the target's columns, in the warehouse's SQL; NULL passes."""
     on_failure: OnFailure
 
 
 class OnGap(Enum):
-    """The table is left out, and the others go on. fail: until somebody has it loaded anew, and runs end as failed with
-    its verdict. repair: it is loaded anew at once."""
+    """What happens to a table with a gap. The table is left out, and the others go on."""
 
     FAIL = "fail"
+    """The table waits until the operator has it reloaded; runs end as failed with its verdict."""
     REPAIR = "repair"
+    """The table is reloaded at once."""
 
 
 class Backfill(Enum):
-    """The rows whose new columns are loaded after a switch. all: wherever they hold something. touched: of the rows
-    that a change was captured of since the column was there; the others get theirs with their next change."""
+    """The rows whose new columns are loaded after a switch."""
 
     ALL = "all"
+    """All rows that have a value in them."""
     TOUCHED = "touched"
+    """The rows with a captured change since the column was added; the others get the value with their next change."""
 
 
 class DriftClass(Enum):
@@ -76,18 +86,18 @@ class DriftClass(Enum):
     CDC_DISABLED = "cdc_disabled"
     INSTANCE_REPLACED = "instance_replaced"
     UNKNOWN = "unknown"
-    """The DDL history tells of a statement that left no difference Floodmark could name."""
+    """The DDL history contains a statement that left no difference Floodmark could name."""
 
 
 class DriftPolicy(Enum):
-    """What Floodmark does about it. Every event enters the ledger, whatever the policy."""
+    """What Floodmark does about a drift. Every event is recorded in the ledger, whatever the policy."""
 
     IGNORE = "ignore"
     ALERT = "alert"
     HOLD = "hold"
-    """The table is left out of the pipeline's windows until somebody ends the hold; the others go on."""
+    """The table is left out of the pipeline's windows until the operator ends the hold; the others go on."""
     EVOLVE = "evolve"
-    """The target follows in the run that needs it."""
+    """The target is changed by the run that needs it."""
     PROPOSE = "propose"
     """The alert shows the T-SQL for a second capture instance."""
 
@@ -108,7 +118,7 @@ ALLOWED: Mapping[DriftClass, tuple[DriftPolicy, ...]] = {
     DriftClass.TYPE_CHANGED: (DriftPolicy.HOLD,),
     DriftClass.NULLABILITY_CHANGED: _REPORT,
     DriftClass.KEY_CHANGED: (DriftPolicy.HOLD,),
-    # With alert the run fails on the verdict, as every other gap in the source does.
+    # With alert, the run fails with the verdict, as for every other gap in the source.
     DriftClass.TABLE_RENAMED: _STOP,
     DriftClass.TABLE_DROPPED: _STOP,
     DriftClass.CDC_DISABLED: _STOP,
@@ -119,16 +129,18 @@ ALLOWED: Mapping[DriftClass, tuple[DriftPolicy, ...]] = {
 
 
 GONE = frozenset({DriftClass.TABLE_RENAMED, DriftClass.TABLE_DROPPED, DriftClass.CDC_DISABLED})
-"""Classes that end by themselves when the same capture instance is seen again."""
+"""The classes that end by themselves when the same capture instance is found again."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftPolicies:
-    """chosen: what the configuration says; the rest has its default."""
+    """The policies of a table by class of drift."""
 
     chosen: tuple[tuple[DriftClass, DriftPolicy], ...] = ()
+    """The policies of the configuration; the other classes have their default."""
 
     def of(self, kind: DriftClass) -> DriftPolicy:
+        """Return the policy for a class."""
         return dict(self.chosen).get(kind, ALLOWED[kind][0])
 
 
@@ -139,7 +151,7 @@ class WhenAdded(Enum):
     """How a table that is added to a pipeline is loaded."""
 
     IN_WINDOW = "in_window"
-    """By the next window, so that it joins the others at one place in the log, and they wait for it."""
+    """By the next window: the table joins the others at one position of the log, and they wait for it."""
     IN_PARALLEL = "in_parallel"
     """On a lane of its own, while the others go on."""
 

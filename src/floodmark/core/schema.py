@@ -15,9 +15,10 @@ _LOB_ALWAYS = frozenset({"text", "ntext", "image", "xml"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A two-part name. ``parse("dbo.Orders")``; as in T-SQL, ``[my.table]`` is one part and ``[a]]b]`` the name a]b.
+    """A two-part name, as ``TableName.parse("dbo.Orders")`` returns it.
 
-    Its text has brackets only where it could not be parsed without them.
+    As in T-SQL, ``[my.table]`` is one part and ``[a]]b]`` the name a]b. The text of a name has brackets only where it
+    could not be parsed without them.
     """
 
     schema: str
@@ -25,7 +26,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Raises ValueError unless there are exactly two non-empty parts."""
+        """Return the name that a text spells. Raises ValueError unless it has exactly two non-empty parts."""
         match = _TWO_PARTS.fullmatch(text)
         if not match:
             raise ValueError(f"not a table name: {text!r} (expected schema.table)")
@@ -34,7 +35,7 @@ class TableName:
 
     @property
     def folded(self) -> tuple[str, str]:
-        """The same for two names that differ in case alone."""
+        """Return a form that is the same for two names that differ in case alone."""
         return self.schema.casefold(), self.name.casefold()
 
     def __str__(self) -> str:
@@ -49,29 +50,29 @@ def _written(part: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A captured column.
-
-    type_name: SQL Server's system type, lower-case. max_length: characters or bytes, -1 for max, 0 where it does not
-    apply. ordinal: 1-based position in the update mask of the capture instance. nullable: of the source column.
-    """
+    """A captured column."""
 
     name: str
     type_name: str
+    """SQL Server's system type, lower-case."""
     ordinal: int
+    """The 1-based position in the update mask of the capture instance."""
     max_length: int = 0
+    """In characters or bytes; -1 for max, 0 where it does not apply."""
     precision: int = 0
     scale: int = 0
     nullable: bool = True
+    """Of the source column."""
     is_computed: bool = False
 
     @property
     def is_lob(self) -> bool:
-        """Whether a change row may leave the value out although it did not change."""
+        """Return whether a change row may omit the value although it did not change."""
         return self.type_name in _LOB_ALWAYS or (self.type_name in _LOB_WITH_MAX and self.max_length == MAX_LENGTH)
 
     @property
     def declared_type(self) -> str:
-        """As in T-SQL: decimal(18,2), nvarchar(max), datetime2(7)."""
+        """Return the type as T-SQL declares it: decimal(18,2), nvarchar(max), datetime2(7)."""
         if self.type_name in ("decimal", "numeric"):
             return f"{self.type_name}({self.precision},{self.scale})"
         if self.type_name in ("datetime2", "time", "datetimeoffset"):
@@ -83,7 +84,7 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A tracked table: captured columns in mask order and the names of the key columns in key order."""
+    """A tracked table: its captured columns in mask order, and its key columns in key order."""
 
     name: TableName
     columns: tuple[SourceColumn, ...]
@@ -91,11 +92,11 @@ class SourceTable:
 
     @property
     def stored_columns(self) -> tuple[SourceColumn, ...]:
-        """Those that reach the target: a change table holds NULL for computed columns, so they do not."""
+        """Return the columns that reach the target: all but computed ones, which are NULL in a change table."""
         return tuple(column for column in self.columns if not column.is_computed)
 
     def column(self, name: str) -> SourceColumn:
-        """Raises KeyError."""
+        """Return the column of a name. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
                 return column

@@ -1,5 +1,7 @@
-"""What the author of ``pipelines.yaml`` decided about a pipeline, as plain values: ``config`` reads them, planning uses
-them, and neither knows the other."""
+"""The settings of a pipeline as plain values.
+
+``config`` reads them from ``pipelines.yaml``, planning uses them, and neither imports the other.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,7 @@ from floodmark.core.schema import TableName
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """key: declared key columns, () for the server's. capture_instance: the one to read, None for the table's newest
-    (or the one that was read before). partitions: 0 lets the reader choose. backfill: see ``core.switch``."""
+    """The settings of a table, with every default filled in."""
 
     source: TableName
     target: TableName
@@ -31,24 +32,29 @@ class TableSettings:
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
     rules: tuple[Rule, ...] = ()
     key: tuple[str, ...] = ()
+    """The declared key columns; () for the server's."""
     capture_instance: str | None = None
+    """The instance to read; None: the one that was read before, or else the table's newest."""
     partitions: int = 0
+    """0 lets the reader choose."""
     first_load_chunk_rows: int = 500_000
     drift: DriftPolicies = DEFAULT_POLICIES
     first_load_parallel_reads: int = 4
     first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
+    """See ``core.drift.switch``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """One pipeline. lag_limit_seconds: how old the newest entry of the source's log may be before capture counts as
-    lagging; an idle source makes an entry every five minutes."""
+    """The settings of a pipeline."""
 
     name: str
     tables: tuple[TableSettings, ...]
     lag_limit_seconds: float = 900.0
+    """How old the newest entry of the source's log may be before capture counts as lagging; an idle source makes an
+    entry every five minutes."""
 
     @property
     def sources(self) -> tuple[TableName, ...]:

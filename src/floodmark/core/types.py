@@ -1,7 +1,7 @@
-"""What a SQL Server type becomes in a warehouse: the one table of it, in terms that no engine owns.
+"""The mapping of SQL Server types to the types of a warehouse, in terms that no engine owns.
 
-``warehouse`` renders a ``WarehouseType`` as DDL, ``spark`` as Arrow and Spark types. Where a value cannot come exactly,
-``WarehouseType.loss`` says what is lost: the run reports it, so that nothing is lost silently.
+``warehouse`` renders a ``WarehouseType`` as DDL, ``spark`` as Arrow and Spark types. Where a value cannot be
+represented exactly, ``WarehouseType.loss`` names what is lost, and the run reports it: nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -37,13 +37,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WarehouseType:
-    """precision and scale: of DECIMAL. length: most characters of a bounded TEXT, else 0. loss: "" when exact."""
+    """A type of a warehouse."""
 
     kind: Kind
     precision: int = 0
+    """Of DECIMAL."""
     scale: int = 0
+    """Of DECIMAL."""
     length: int = 0
+    """The most characters of a bounded TEXT, otherwise 0."""
     loss: str = ""
+    """What is lost, "" when the type is exact."""
 
 
 _PLAIN = {
@@ -75,7 +79,10 @@ _BOUNDED_TEXT = frozenset({"char", "varchar", "nchar", "nvarchar"})
 
 
 def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalPolicy) -> WarehouseType:
-    """Raises ConfigError, naming table, column and type, for a type that has no place in a warehouse (sql_variant)."""
+    """Return the type of a column in the warehouse.
+
+    Raises ConfigError, naming table, column and type, for a type that no warehouse can hold (sql_variant).
+    """
     name = column.type_name
     if name in _PLAIN:
         return _PLAIN[name]
@@ -87,7 +94,7 @@ def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalP
         return _temporal_type(_TEMPORAL[name], column, temporal)
     raise ConfigError(
         str(table.name),
-        f"column {column.name} has type {name}, which Floodmark does not carry.",
+        f"column {column.name} has type {name}, which Floodmark does not support.",
         "Leave the column out of the capture instance (@captured_column_list).",
     )
 
@@ -104,6 +111,6 @@ def _temporal_type(kind: Kind, column: SourceColumn, policy: TemporalPolicy) -> 
 
 
 def list_losses(table: SourceTable, temporal: TemporalPolicy) -> tuple[str, ...]:
-    """One sentence per column whose values do not arrive exactly, for the log of a run."""
+    """Return a sentence per column whose values do not arrive exactly, for the log of a run."""
     types = ((column, warehouse_type(table, column, temporal)) for column in table.stored_columns)
     return tuple(f"{column.name} {column.declared_type}: {kind.loss}" for column, kind in types if kind.loss)

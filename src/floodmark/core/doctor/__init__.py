@@ -1,1 +1,1 @@
-"""What a source is examined for."""
+"""The checks of ``floodmark doctor`` on a source."""

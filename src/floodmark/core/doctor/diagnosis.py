@@ -1,7 +1,8 @@
-"""What ``doctor`` finds in a source before it costs rows: each finding with the statement, or the step, that mends it.
+"""The findings of ``doctor`` on a source, each with the statement, or the step, that fixes it.
 
-Pure rules over a snapshot, the verdicts on it and ``ServerFacts``. What a login may not see is said to be unknown, and
-never taken for good. Sources of the rules: SQL Server's documentation of change data capture and its known issues.
+These are pure rules over a snapshot, the verdicts on it and ``ServerFacts``. What a login may not see is reported as
+unknown, and never assumed to be good. Sources of the rules: SQL Server's documentation of change data capture and its
+known issues.
 """
 
 from __future__ import annotations
@@ -28,22 +29,26 @@ START_CAPTURE = "EXEC sys.sp_cdc_start_job @job_type = N'capture';"
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """encrypt and trusts_any: of the connection. interval: the longest between two runs, None on demand. now_utc: of
-    this machine, when the facts were read. planned_stop: of the capture job, the one that is on."""
+    """All that a diagnosis is made from."""
 
     settings: PipelineSettings
     snapshot: SourceSnapshot
     validities: tuple[Validity, ...]
     facts: ServerFacts
     encrypt: str
+    """Of the connection."""
     trusts_any: bool
+    """Whether the connection trusts any certificate."""
     interval: timedelta | None
+    """The longest time between two runs; None on demand."""
     now_utc: datetime
+    """The time of this machine when the facts were read."""
     planned_stop: PlannedStop | None = None
+    """The planned stop of the capture job that is in effect."""
 
 
 def diagnose(examined: Examined) -> tuple[Finding, ...]:
-    """Server first, then the tables in the order of the configuration."""
+    """Return the findings: the server first, then the tables in the order of the configuration."""
     database = examined.facts.database
     found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined)]
     found.extend(_examine_hazards(examined))
@@ -75,10 +80,12 @@ def _examine_server(examined: Examined) -> _Found:
     yield Grade.GOOD, "cdc", f"enabled; SQL Server {examined.facts.product_version}.", ""
     if examined.snapshot.is_replica:
         yield (
-            Grade.NOTE, "replica", "this is a copy that can only be read: its jobs are the primary's, and not seen.",
-            "Let doctor look at the primary as well; after a failover it needs jobs of its own: EXEC sys.sp_cdc_add_job"
+            Grade.NOTE,
+            "replica",
+            "this is a read-only replica: its jobs run on the primary and were not checked.",
+            "Run doctor on the primary as well; after a failover it needs jobs of its own: EXEC sys.sp_cdc_add_job"
             " @job_type = N'capture'; EXEC sys.sp_cdc_add_job @job_type = N'cleanup';",
-        )  # fmt: skip
+        )
     else:
         yield from _jobs(examined)
         yield from _retention(examined)
@@ -86,9 +93,11 @@ def _examine_server(examined: Examined) -> _Found:
     yield from _clock(examined)
     if not examined.facts.may_view_state:
         yield (
-            Grade.NOTE, "permissions", "the login may not see scans and errors of the capture job.",
+            Grade.NOTE,
+            "permissions",
+            "the login may not see scans and errors of the capture job.",
             f"GRANT VIEW DATABASE STATE TO {quote(examined.facts.user)};",
-        )  # fmt: skip
+        )
 
 
 def _tls(examined: Examined) -> _Found:
@@ -96,9 +105,11 @@ def _tls(examined: Examined) -> _Found:
         yield Grade.RISK, "tls", "the connection is not encrypted.", 'Set "encrypt": "yes" in the connection\'s extra.'
     elif examined.trusts_any:
         yield (
-            Grade.RISK, "tls", "the connection is encrypted, but any certificate is trusted.",
+            Grade.RISK,
+            "tls",
+            "the connection is encrypted, but any certificate is trusted.",
             'Name the authority as "ca_file" and remove "trust_server_certificate" from the connection\'s extra.',
-        )  # fmt: skip
+        )
     else:
         yield Grade.GOOD, "tls", f"encrypted ({examined.encrypt}), and the certificate is checked.", ""
 
@@ -106,64 +117,75 @@ def _tls(examined: Examined) -> _Found:
 def _jobs(examined: Examined) -> _Found:
     facts, running = examined.facts, examined.snapshot.capture_running
     if not facts.has_agent:
-        yield Grade.GOOD, "capture job", "the service runs capture and cleanup by itself; there is no Agent.", ""
+        yield Grade.GOOD, "capture job", "the service runs capture and cleanup without an Agent.", ""
         return
     if facts.agent_running is False:
-        yield Grade.PROBLEM, "agent", "SQL Server Agent does not run.", "Start the service SQL Server Agent."
+        yield Grade.PROBLEM, "agent", "SQL Server Agent is not running.", "Start the service SQL Server Agent."
     elif facts.agent_running is None:
         yield (
-            Grade.NOTE, "agent", "whether SQL Server Agent runs cannot be seen.",
+            Grade.NOTE,
+            "agent",
+            "the login may not see whether SQL Server Agent is running.",
             f"USE master; GRANT VIEW SERVER STATE TO {quote(facts.user)};",
-        )  # fmt: skip
+        )
     else:
-        yield Grade.GOOD, "agent", "SQL Server Agent runs.", ""
+        yield Grade.GOOD, "agent", "SQL Server Agent is running.", ""
     if facts.jobs is not None and not facts.jobs.has_capture:
         yield (
-            Grade.PROBLEM, "capture job", "there is none, so nothing is captured.",
+            Grade.PROBLEM,
+            "capture job",
+            "there is no capture job, so nothing is captured.",
             "EXEC sys.sp_cdc_add_job @job_type = N'capture';",
-        )  # fmt: skip
+        )
     elif running is False and examined.planned_stop is not None:
-        yield Grade.GOOD, "capture job", f"it does not run for {examined.planned_stop}.", ""
+        yield Grade.GOOD, "capture job", f"it is not running, because of {examined.planned_stop}.", ""
     elif facts.jobs is not None and not facts.jobs.is_continuous:
         yield (
-            Grade.NOTE, "capture job",
-            "it scans by a schedule of its own (continuous = 0); the newest entry's age tells whether it works.",
+            Grade.NOTE,
+            "capture job",
+            "it scans by a schedule of its own (continuous = 0); the newest entry's age shows whether it works.",
             "Make lag_limit in pipelines.yaml longer than the schedule's interval.",
-        )  # fmt: skip
+        )
     elif running is False:
-        yield Grade.PROBLEM, "capture job", "it does not run.", START_CAPTURE
+        yield Grade.PROBLEM, "capture job", "it is not running.", START_CAPTURE
     elif running is None:
         yield (
-            Grade.NOTE, "capture job", "whether it runs cannot be seen; the age of the log's newest entry tells.",
+            Grade.NOTE,
+            "capture job",
+            "the login may not see whether it is running; the age of the log's newest entry shows it.",
             f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(facts.user)};"
             f" GRANT SELECT ON dbo.sysjobactivity TO {quote(facts.user)};",
-        )  # fmt: skip
+        )
     else:
-        yield Grade.GOOD, "capture job", "it runs.", ""
+        yield Grade.GOOD, "capture job", "it is running.", ""
 
 
 def _retention(examined: Examined) -> _Found:
     jobs = examined.facts.jobs
     if jobs is None:
         fix = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(examined.facts.user)};"
-        yield Grade.NOTE, "retention", "the login may not see it.", fix
+        yield Grade.NOTE, "retention", "the login may not see the retention.", fix
         return
     if jobs.retention_minutes is None:
         yield (
-            Grade.RISK, "retention", "there is no cleanup job: the change tables grow without end.",
+            Grade.RISK,
+            "retention",
+            "there is no cleanup job: the change tables grow without end.",
             "EXEC sys.sp_cdc_add_job @job_type = N'cleanup';",
-        )  # fmt: skip
+        )
         return
     interval = examined.interval
     runs_minutes = interval.total_seconds() / 60 * _RUNS_WITHIN_RETENTION if interval else 0
     needed = max(_ONE_DAY_MINUTES, round(runs_minutes))
     kept = str(timedelta(minutes=jobs.retention_minutes)).removesuffix(", 0:00:00")
     if jobs.retention_minutes < needed:
-        every = f", and a run comes every {interval}" if interval else ""
+        every = f", and a run starts every {interval}" if interval else ""
         yield (
-            Grade.RISK, "retention", f"changes are kept for {kept}{every}: few failed runs lose some.",
+            Grade.RISK,
+            "retention",
+            f"changes are kept for {kept}{every}: after few failed runs, changes are lost.",
             f"EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = {max(needed, 4320)};",
-        )  # fmt: skip
+        )
     else:
         yield Grade.GOOD, "retention", f"changes are kept for {kept}.", ""
 
@@ -171,17 +193,19 @@ def _retention(examined: Examined) -> _Found:
 def _lob_limit(examined: Examined) -> _Found:
     limit = examined.facts.lob_limit_bytes
     tables = [
-        str(table_snapshot.table) for table_snapshot in examined.snapshot.tables
+        str(table_snapshot.table)
+        for table_snapshot in examined.snapshot.tables
         if table_snapshot.instance and any(column.is_lob for column in table_snapshot.instance.table.columns)
-    ]  # fmt: skip
+    ]
     if limit is None:
-        yield Grade.NOTE, "max text repl size", "the login may not see it.", "Ask the DBA: EXEC sp_configure;"
+        yield Grade.NOTE, "max text repl size", "the login may not see the option.", "Ask the DBA: EXEC sp_configure;"
     elif limit >= 0 and tables:
         yield (
-            Grade.RISK, "max text repl size",
-            f"it is {limit} bytes: whoever writes a larger value to {', '.join(tables)} gets error 7139.",
+            Grade.RISK,
+            "max text repl size",
+            f"it is {limit} bytes: a larger value written to {', '.join(tables)} fails with error 7139.",
             "EXEC sp_configure 'max text repl size', -1; RECONFIGURE;",
-        )  # fmt: skip
+        )
     else:
         yield Grade.GOOD, "max text repl size", "no limit." if limit < 0 else "no table has large values.", ""
 
@@ -191,21 +215,24 @@ def _clock(examined: Examined) -> _Found:
     skew = (examined.facts.taken_at_utc - examined.now_utc).total_seconds()
     if abs(skew) > _SKEW_SECONDS:
         yield (
-            Grade.RISK, "clock",
-            f"the server's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} ours.",
-            "Synchronise both by NTP; lag and retention are measured by the server's.",
-        )  # fmt: skip
+            Grade.RISK,
+            "clock",
+            f"the server's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine's.",
+            "Synchronise both by NTP; lag and retention are measured by the server's clock.",
+        )
     sign, minutes = ("+" if offset >= 0 else "-"), abs(offset)
     zone = f"UTC{sign}{minutes // 60:02}:{minutes % 60:02}"
     if offset:
         yield (
-            Grade.NOTE, "time zone",
+            Grade.NOTE,
+            "time zone",
             f"the server's clock is {zone} now: commit times are local, and one hour a year may repeat.",
-            "Let the server's machine run in UTC; or give `floodmark replay` LSNs for what happened in that hour.",
-        )  # fmt: skip
+            "Run the server's machine in UTC, or use LSNs for a `floodmark replay` of that hour.",
+        )
     else:
         yield Grade.GOOD, "time zone", f"the server's clock is {zone} now.", ""
 
 
 def worst(findings: tuple[Finding, ...]) -> Grade:
+    """Return the worst grade, GOOD without findings."""
     return max((finding.grade for finding in findings), default=Grade.GOOD)

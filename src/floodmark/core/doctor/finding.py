@@ -1,4 +1,4 @@
-"""One finding of ``doctor``."""
+"""A finding of ``doctor``, and its grade."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from enum import IntEnum
 
 
 class Grade(IntEnum):
-    """The greater, the worse."""
+    """How serious a finding is: the greater, the worse."""
 
     GOOD = 0
     NOTE = 1
-    """To know of; or what cannot be seen."""
+    """Something to know, or something that cannot be seen."""
     RISK = 2
-    """Works now, and will fail or lose something one day."""
+    """It works now, and will fail or lose something one day."""
     PROBLEM = 3
     """The pipeline cannot run, or not correctly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """check: which question. subject: table, or database. mend: T-SQL or a step; "" where nothing is to be done."""
+    """The answer of one check."""
 
     grade: Grade
     check: str
+    """The name of the check."""
     subject: str
+    """A table or the database."""
     text: str
     fix: str = ""
+    """T-SQL or a step; "" where nothing has to be done."""

@@ -1,4 +1,4 @@
-"""The least rights a login needs at a source, as a script for its DBA."""
+"""The minimum rights of a login at a source, as a script for its DBA."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from floodmark.core.source.scripts import grant_select, literal, quote
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table that a pipeline reads. instance None: its capture instance cannot be seen; default_instance is the name
-    that it has if nobody chose another. uses_net_function: net changes are read from the server's function."""
+    """A table that a pipeline reads."""
 
     table: TableName
     instance: str | None
+    """None: the login cannot see its capture instance."""
     uses_net_function: bool = False
+    """Whether net changes are read from the server's function."""
 
     @property
     def default_instance(self) -> str:
+        """Return the name that the capture instance has if no other was chosen."""
         return f"{self.table.schema}_{self.table.name}"
 
 
 def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: Mapping[str, str]) -> str:
-    """T-SQL; it may be run again. roles: the gating role by capture instance.
+    """Return the script in T-SQL, which may be run repeatedly.
 
-    SELECT on a table is needed even where only its changes are read: the server shows an instance to nobody else.
+    roles: the gating role by capture instance. SELECT on a table is needed even where only its changes are read: the
+    server shows an instance to no other login.
     """
     user = quote(login)
     lines = [
-        f"-- What Floodmark needs with login {login}, and nothing else. To be run by the DBA.",
+        f"-- All rights that Floodmark needs with login {login}. To be run by the DBA.",
         f"USE {quote(database)};",
         _create_user(login),
     ]

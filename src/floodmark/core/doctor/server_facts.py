@@ -1,4 +1,4 @@
-"""What ``doctor`` knows of a server beyond a snapshot. None stands for what the login may not see."""
+"""The facts about a server that ``doctor`` reads in addition to a snapshot. None: the login may not see it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from floodmark.core.source.editions import AZURE_SQL_DATABASE
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The jobs of a database. The retention is that of the cleanup job. is_continuous: of the capture job; where it is
-    not, the job scans by a schedule of its own."""
+    """The capture and cleanup jobs of a database."""
 
     has_capture: bool
     retention_minutes: int | None
+    """Of the cleanup job; None: there is none."""
     is_continuous: bool = True
+    """Of the capture job; False: the job scans by a schedule of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """other_collations: the columns of tracked tables whose non-Unicode texts have another collation than the database.
-    roles: the gating role by capture instance. lob_limit_bytes: ``max text repl size``, -1 for none."""
+    """The facts about a server and a database."""
 
     product_version: str
     engine_edition: int
@@ -33,15 +33,19 @@ class ServerFacts:
     is_db_owner: bool
     collation: str
     lob_limit_bytes: int | None
+    """``max text repl size``, -1 for none."""
     agent_running: bool | None
     may_view_state: bool
     taken_at_utc: datetime
     utc_offset_minutes: int
     jobs: Jobs | None
     other_collations: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    """The columns of tracked tables whose non-Unicode texts have another collation than the database."""
     roles: Mapping[str, str] = field(default_factory=dict)
+    """The gating role by capture instance."""
     hazards: Hazards = field(default_factory=Hazards)
 
     @property
     def has_agent(self) -> bool:
+        """Return whether the edition has SQL Server Agent."""
         return self.engine_edition not in AZURE_SQL_DATABASE

@@ -1,4 +1,4 @@
-"""What ``doctor`` finds in one table of a pipeline: its instance, rights, key, net changes, command ids and columns."""
+"""The checks of ``doctor`` on one table: its instance, rights, key, net changes, command ids and columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from floodmark.core.window.planning import with_key
 def examine_table(
     settings: TableSettings, validity: Validity, table_snapshot: TableSnapshot, facts: ServerFacts
 ) -> Iterator[Finding]:
-    """What the snapshot cannot show of a table without an instance is left out."""
+    """Yield the findings on a table. Without a capture instance, only those that need none."""
     subject = str(settings.source)
     if validity.verdict in INCIDENTS:
         check = "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance"
@@ -29,7 +29,7 @@ def examine_table(
     if instance is None:
         return
     if validity.verdict not in INCIDENTS:
-        # Without the ledger nobody knows what has been read: every table counts as not started here.
+        # Without the ledger, it is unknown what has been read: every table counts as not started here.
         state = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
         yield Finding(Grade.GOOD, "instance", subject, f"{instance.identity.name}: {state}.")
     yield from _role(subject, table_snapshot, facts)
@@ -38,10 +38,12 @@ def examine_table(
     yield from _columns(settings, instance, facts)
     if not instance.has_command_id:
         yield Finding(
-            Grade.RISK, "command id", subject,
-            "its change table has no __$command_id: the order of changes within one transaction is not certain.",
+            Grade.RISK,
+            "command id",
+            subject,
+            "its change table has no __$command_id: the order of changes within a transaction is uncertain.",
             "Install a current cumulative update of SQL Server, then in this database: EXEC sys.sp_cdc_vupgrade;",
-        )  # fmt: skip
+        )
     else:
         yield Finding(Grade.GOOD, "command id", subject, "changes within a transaction have an order.")
 
@@ -57,16 +59,19 @@ def _fix_of_verdict(settings: TableSettings, validity: Validity, facts: ServerFa
 
 
 def _role(subject: str, table_snapshot: TableSnapshot, facts: ServerFacts) -> Iterator[Finding]:
-    """Whoever is told where an instance begins may read it: as a member of its role, or as db_owner
-    (docs/reference/sqlserver_cdc.md, "Scalar functions")."""
-    assert table_snapshot.instance is not None  # noqa: S101  (examine_table saw to it)
+    """Yield the finding on the gating role of the instance.
+
+    A login that can read where an instance begins may read its changes: as a member of its role, or as db_owner
+    (docs/reference/sqlserver_cdc.md, "Scalar functions").
+    """
+    assert table_snapshot.instance is not None  # noqa: S101  (ensured by examine_table)
     name = table_snapshot.instance.identity.name
     role = facts.roles.get(name)
     if role and isinstance(table_snapshot.min_lsn, Lsn):
         text = f"capture instance {name} is gated by role {role}, and the login may read it."
         yield Finding(Grade.GOOD, "permissions", subject, text)
     elif role:
-        text = f"capture instance {name} is gated by role {role}, which the login needs, unless it is in it already."
+        text = f"capture instance {name} is gated by role {role}, which the login must be a member of."
         fix = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
         yield Finding(Grade.NOTE, "permissions", subject, text, fix)
 
@@ -84,13 +89,16 @@ def _key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding
 def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
     subject, name = str(settings.source), instance.identity.name
     if instance.supports_net_changes:
-        yield Finding(Grade.GOOD, "net changes", subject, f"{name} supports them; read by {settings.net.value}.")
+        yield Finding(Grade.GOOD, "net changes", subject, f"{name} supports them; computed by {settings.net.value}.")
     elif settings.net is NetSource.SERVER:
         yield Finding(
-            Grade.PROBLEM, "net changes", subject, f"net: server, but {name} does not support net changes.",
-            "Set net: spark in pipelines.yaml; or make the instance anew, after which the table is loaded again: "
+            Grade.PROBLEM,
+            "net changes",
+            subject,
+            f"net: server, but {name} does not support net changes.",
+            "Set net: spark in pipelines.yaml; or create the instance again, then reload the table: "
             f"{disable_instance(settings.source, name)} {enable_table(settings.source, net_changes=True)}",
-        )  # fmt: skip
+        )
     else:
         yield Finding(Grade.GOOD, "net changes", subject, "computed in Spark; the server has no index for them.")
 
@@ -99,16 +107,18 @@ def _columns(settings: TableSettings, instance: CaptureInstance, facts: ServerFa
     subject, columns = str(settings.source), instance.table.columns
     computed = [column.name for column in columns if column.is_computed]
     if computed:
-        text = f"computed columns ({', '.join(computed)}) are NULL in the change table; the target leaves them out."
+        text = f"computed columns ({', '.join(computed)}) are NULL in the change table; the target does not have them."
         yield Finding(Grade.NOTE, "computed columns", subject, text, "Compute them in the warehouse.")
     others = facts.other_collations.get(settings.source)
     if others:
         yield Finding(
-            Grade.RISK, "collation", subject,
-            f"{', '.join(others)}: not the collation of the database, {facts.collation}, so that signs beyond ASCII may"
-            " arrive wrong in the change table.",
+            Grade.RISK,
+            "collation",
+            subject,
+            f"{', '.join(others)}: not the collation of the database, {facts.collation}; characters beyond ASCII may"
+            " be wrong in the change table.",
             "Change the columns to nvarchar, or to the collation of the database.",
-        )  # fmt: skip
+        )
     for column in instance.table.stored_columns:
         try:
             warehouse_type(instance.table, column, settings.temporal)

@@ -38,9 +38,9 @@ def test_words_of_the_alert_go_before_what_would_be_said_by_default() -> None:
 def test_over_message_says_so_and_since_when() -> None:
     message = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13))
     assert message.is_over
-    assert message.title == "Floodmark: over: run failed: shop, dbo.Orders"
+    assert message.title == "Floodmark: ended: run failed: shop, dbo.Orders"
     assert ("Since", "2026-05-01 12:30:00 UTC") in message.lines
-    assert ("Over since", "2026-05-01 13:30:00 UTC") in message.lines
+    assert ("Ended at", "2026-05-01 13:30:00 UTC") in message.lines
     assert dict(message.lines)["What it was"] == "The run failed."
     assert "How it ended" not in dict(message.lines)
 
@@ -59,5 +59,5 @@ def test_alert_that_lacks_a_part_of_every_message_is_refused(part: str) -> None:
 
 @pytest.mark.parametrize("kind", ["", "Run failed", "run-failed", "1st"])
 def test_kind_that_is_no_word_is_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match="no kind of alert"):
+    with pytest.raises(ValueError, match="is not a kind of alert"):
         replace(ALERT, kind=kind)
