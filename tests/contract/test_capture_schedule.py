@@ -120,7 +120,7 @@ def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytes
     wait_until(lambda: keeper.running is False)
     seen = replace(keeper.control.read_capture(), is_replica=True)
     monkeypatch.setattr(keeper.control, "read_capture", lambda: seen)
-    with pytest.raises(SourceAdminError, match=r"can only be read.*sources\.shop\.capture"):
+    with pytest.raises(SourceAdminError, match=r"read-only replica.*sources\.shop\.capture"):
         keeper.keep()
     monkeypatch.undo()
     assert (keeper.running, keeper.reported.open) == (False, {})
@@ -157,7 +157,7 @@ def test_stop_waits_for_capture_that_is_behind_but_not_beyond_its_limit(keeper: 
     assert (step.action, keeper.running) == (Action.WAIT, True)
     late = keeper.keep(STOP, now=STOP.since + timedelta(seconds=600))
     assert (late.action, keeper.running) == (Action.STOP, False)
-    assert "goes on after it" in late.reason
+    assert "continues after it" in late.reason
 
 
 def test_full_log_ends_a_stop_alerts_and_the_stop_is_not_begun_again(keeper: Keeper) -> None:

@@ -74,7 +74,7 @@ def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
         alerts = session.execute("SELECT kind, times, ended_at IS NULL FROM floodmark.alerts").fetchall()
     assert alerts == [("schema_drift", 1, True)]
     listed = cli.invoke(app, ["drift", "list"]).stdout
-    assert "column Code became another kind of value: int, now nvarchar(20)" in " ".join(listed.split())
+    assert "column Code was changed from int to nvarchar(20), another kind of value" in " ".join(listed.split())
     assert "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)" in listed
     (document,) = json.loads(cli.invoke(app, ["drift", "list", "--json"]).stdout)
     assert (document["kind"], document["column"], document["held"]) == ("type_changed", "Code", ["shop"])

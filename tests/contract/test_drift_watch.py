@@ -236,7 +236,7 @@ def test_the_verdict_of_a_held_table_names_the_drift_and_the_command(watched: Wa
         watched, "SELECT verdict, cause, hint FROM floodmark.verdicts WHERE source_name = 'Orders'"
     )
     assert verdict == "held"
-    assert "column Code became another kind of value: int, now nvarchar(20)" in cause
+    assert "column Code was changed from int to nvarchar(20), another kind of value" in cause
     assert "floodmark drift approve 1" in hint
 
 

@@ -92,7 +92,7 @@ def test_an_hour_that_comes_twice_is_replayed_with_both_its_passes(berlin: Berli
         berlin.between(first_pass - timedelta(days=1), first_pass)
     later = berlin.between(first_pass + timedelta(days=1), first_pass + timedelta(days=2))
     assert isinstance(later, NoInterval)
-    assert f"only to {local[-1]:%Y-%m-%d %H:%M:%S}: what was committed then is not known yet" in later.reason
+    assert f"only to {local[-1]:%Y-%m-%d %H:%M:%S}: its changes are not known yet" in later.reason
 
 
 def test_changes_are_counted_in_their_interval_without_the_images_before_an_update(berlin: Berlin) -> None:

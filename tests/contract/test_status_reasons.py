@@ -85,12 +85,12 @@ def test_status_says_that_a_planned_stop_is_on_and_until_when(
     assert on.planned_stop is not None
     assert (on.planned_stop.since, on.planned_stop.until, on.planned_stop.is_on) == (since, until, True)
     assert (
-        f"a planned stop of the capture job is on, from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+        f"a planned stop of the capture job is in effect, from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
         in shown(on)
     )
     assert f'"until": "{until.isoformat()}"' in status_json([on])
-    # What was committed in it may still be coming.
-    assert "is just over" in shown(status(daily(since, now)))
+    # Changes committed during it may still follow.
+    assert "has just ended" in shown(status(daily(since, now)))
 
     PostgresUpkeepLedger(database).record_ended_stop("shop", since, "the log is full")
     assert status(daily(since, until)).planned_stop is None
@@ -101,7 +101,7 @@ def test_status_of_a_gap_says_who_repairs_it(
 ) -> None:
     spelled = TableName("DBO", "ORDERS")
     read_first(ledger, database, spelled)
-    by_hand = "Load the table anew (floodmark reload shop DBO.ORDERS)."
+    by_hand = "Reload the table (floodmark reload shop DBO.ORDERS)."
     expired = Validity(spelled, Verdict.EXPIRED, "changes after the watermark have been cleaned up.", by_hand)
     ledger.record_verdicts("shop", [expired])
     found = status()
@@ -135,7 +135,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
         )
         return orders.switch.step, orders.switch.what
 
-    assert step() == ("make", "the next run of cdc_drift_shop makes second; first is read until then, without Note.")
+    assert step() == ("make", "the next run of cdc_drift_shop creates second; first is read until then, without Note.")
     switches.mark_made(switch.switch_id, NEW)
     assert step()[0] == "switch_pipeline"
     (made,) = switches.list_switches("shop")

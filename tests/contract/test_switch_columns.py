@@ -55,13 +55,13 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
     reported = {alert.what: alert for alert in rig.alerts.open.values()}
     for column, why in (
         ("Twice int", "it is computed, and change tables hold no values of computed columns"),
-        ("Anything sql_variant", "it has type sql_variant, which has no place in a warehouse"),
-        (f"{long} int", "it is longer than the 63 bytes of PostgreSQL's names"),
-        ("__lsn int", "it has a name that the warehouse keeps for itself"),
+        ("Anything sql_variant", "it has type sql_variant, which no warehouse can hold"),
+        (f"{long} int", "it has a name longer than the 63 bytes that PostgreSQL allows"),
+        ("__lsn int", "it has a name that is reserved in the warehouse"),
     ):
         (alert,) = [
             alert for what, alert in reported.items()
-            if f"column {column} was added, and cannot be carried, because {why}." in what
+            if f"column {column} was added and cannot be loaded, because {why}." in what
         ]  # fmt: skip
         assert "can never reach the target" in alert.means
         assert "sp_cdc_enable_table" not in alert.do

@@ -224,8 +224,8 @@ def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: Switc
     ((cause, hint),) = rig.rows("SELECT cause, hint FROM floodmark.verdicts")
     assert "capture instance dbo_Orders_2 " in cause
     assert "floodmark drift approve" in hint
-    (alert,) = [alert for alert in rig.alerts.open.values() if "is gone" in alert.what]
-    assert "under the name of the instance that is gone" in alert.do
+    (alert,) = [alert for alert in rig.alerts.open.values() if "no longer exists" in alert.what]
+    assert "with the name of the dropped instance" in alert.do
     event = next(each for each in rig.drift.list_events("shop")
                  if each.explained.difference.kind is DriftClass.CDC_DISABLED)  # fmt: skip
     rig.drift.approve(event.event_id, "somebody")

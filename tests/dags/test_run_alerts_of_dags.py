@@ -202,7 +202,7 @@ def test_error_of_a_task_is_not_hidden_by_an_api_server_that_fails(
     with pytest.raises(AirflowFailException, match="does not run"), explained():
         raise STOPPED
     fail(dags["cdc_shop"], task)
-    assert "without a word of its own" in posts.texts[0]
+    assert "without reporting an error" in posts.texts[0]
 
 
 def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> None:

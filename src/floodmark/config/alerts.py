@@ -38,6 +38,7 @@ class _Channel(BaseModel):
 
     @property
     def label(self) -> str:
+        """Return the name, or else the connection's."""
         return self.name or self.conn_id
 
 

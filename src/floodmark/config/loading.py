@@ -101,6 +101,7 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Return the mapping of a node. Raises ConstructorError for a duplicate key."""
         seen = set()
         for key_node in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key_node.value in seen:

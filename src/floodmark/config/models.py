@@ -64,7 +64,7 @@ class RuleConfig(_Frozen):
 
 
 class FirstLoadConfig(_Frozen):
-    """How a whole table is loaded."""
+    """The section ``first_load``: how a whole table is loaded."""
 
     chunk_rows: PositiveInt = 500_000
     """How many rows of the table one statement reads."""

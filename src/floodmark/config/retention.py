@@ -13,7 +13,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class RetentionConfig(BaseModel):
-    """How long a source keeps its changes, and what is done when that is too short."""
+    """The section ``retention`` of a source: how long it keeps its changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 

@@ -46,7 +46,7 @@ class CaptureJobConfig(_Frozen):
 
 
 class CaptureConfig(_Frozen):
-    """How the capture job of a source is maintained."""
+    """The section ``capture`` of a source: how its capture job is maintained."""
 
     schedule: Cron = "*/5 * * * *"
     """How often the job is brought to the wanted state, in UTC."""

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Deletes(Enum):
-    """What a delete at the source does to the row of the target."""
+    """The effect of a delete at the source on the row of the target."""
 
     SOFT = "soft"
     """The row stays and is marked as deleted."""
@@ -26,14 +26,14 @@ class NetSource(Enum):
 
 
 class TemporalPolicy(Enum):
-    """What a fraction finer than a microsecond becomes (datetime2(7), time(7), datetimeoffset(7))."""
+    """The treatment of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
 
     TRUNCATE = "truncate"
     TEXT = "text"
 
 
 class OnFailure(Enum):
-    """What a broken rule does."""
+    """The effect of a broken rule."""
 
     QUARANTINE = "quarantine"
     """The row goes to quarantine."""
@@ -54,7 +54,7 @@ class Rule:
 
 
 class OnGap(Enum):
-    """What happens to a table with a gap. The table is left out, and the others go on."""
+    """The handling of a table with a gap. The table is left out, and the others go on."""
 
     FAIL = "fail"
     """The table waits until the operator has it reloaded; runs end as failed with its verdict."""
@@ -72,7 +72,7 @@ class Backfill(Enum):
 
 
 class DriftClass(Enum):
-    """What happened to the table."""
+    """A kind of change to a table."""
 
     COLUMN_ADDED = "column_added"
     COLUMN_DROPPED = "column_dropped"
@@ -90,7 +90,7 @@ class DriftClass(Enum):
 
 
 class DriftPolicy(Enum):
-    """What Floodmark does about a drift. Every event is recorded in the ledger, whatever the policy."""
+    """The reaction of Floodmark to a drift. Every event is recorded in the ledger, whatever the policy."""
 
     IGNORE = "ignore"
     ALERT = "alert"
@@ -148,7 +148,7 @@ DEFAULT_POLICIES = DriftPolicies()
 
 
 class WhenAdded(Enum):
-    """How a table that is added to a pipeline is loaded."""
+    """The way in which a table that is added to a pipeline is loaded."""
 
     IN_WINDOW = "in_window"
     """By the next window: the table joins the others at one position of the log, and they wait for it."""

@@ -58,4 +58,5 @@ class PipelineSettings:
 
     @property
     def sources(self) -> tuple[TableName, ...]:
+        """Return the names of the source tables."""
         return tuple(table.source for table in self.tables)

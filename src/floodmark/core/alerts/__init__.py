@@ -1,1 +1,1 @@
-"""Alerts: their texts and what is told apart."""
+"""The alerts and their texts."""

@@ -1,4 +1,4 @@
-"""What the person on call is told about runs: one that failed, one that does not end, and data that are late."""
+"""Alerts about runs: one that failed, one that does not end, and data that are late."""
 
 from __future__ import annotations
 
@@ -28,39 +28,42 @@ RETENTION_RUN_FAILED = "retention_run_failed"
 SWITCH_RUN_FAILED = "switch_run_failed"
 _MEANS = {
     RUN_FAILED: "No new rows arrive until a run succeeds. Nothing is lost as long as the source keeps its changes.",
-    REPLAY_FAILED: "What was to be merged once more of the run's data interval has not been. Watermarks do not move "
+    REPLAY_FAILED: "The run's data interval has not been merged again. Watermarks do not move "
     "in a backfill: the scheduled runs go on, and no table is late because of it.",
-    CAPTURE_RUN_FAILED: "Nobody keeps the source's capture job, or looks whether it is alive, until a run succeeds.",
-    RETENTION_RUN_FAILED: "Nobody looks whether cleanup is about to pass a watermark until a run succeeds.",
-    LOAD_RUN_FAILED: "A table that is loaded anew shows what it had until a run succeeds. What is staged is kept.",
-    DRIFT_RUN_FAILED: "Schema drift is only seen by the runs of the pipelines until a run succeeds.",
-    SWITCH_RUN_FAILED: "A switch of capture instances stays where it is. Pipelines go on with the instance they read.",
+    CAPTURE_RUN_FAILED: "The source's capture job is neither maintained nor checked until a run succeeds.",
+    RETENTION_RUN_FAILED: "No one checks whether cleanup is about to pass a watermark until a run succeeds.",
+    LOAD_RUN_FAILED: "A table that is reloaded keeps its old rows until a run succeeds. Staged rows are kept.",
+    DRIFT_RUN_FAILED: "Schema drift is detected only by the runs of the pipelines until a run succeeds.",
+    SWITCH_RUN_FAILED: "A switch of capture instances is suspended. Pipelines continue with the instance they read.",
 }
 _GAPS = {WindowExpiredError.__name__, InstanceReplacedError.__name__, SourceRewoundError.__name__}
-_GAP_MEANS = "No new rows arrive in the tables that are named until they have been loaded anew. The others go on."
+_GAP_MEANS = "No new rows arrive in the named tables until they have been reloaded. The others go on."
 _NAMED_TABLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """Why a task failed, in words that may leave the house. error: the name of its class, subject: whom it is about."""
+    """The reason why a task failed, in words that may leave the organisation."""
 
     error: str
+    """The name of its class."""
     subject: str
+    """The table, pipeline or source that it is about."""
     message: str
     hint: str
 
     @classmethod
     def of(cls, error: FloodmarkError) -> RunFailure:
+        """Return the failure for an error."""
         message = error.message
         if isinstance(error, DataQualityError):
-            # Its own words name keys and values.
-            message = "a rule or an expectation is broken; the log of the task says which, and by what."
+            # The message of the error contains keys and values.
+            message = "a rule or an expectation is broken; the log of the task contains the details."
         return cls(type(error).__name__, error.subject, message, error.hint)
 
     @classmethod
     def parse(cls, value: object) -> RunFailure | None:
-        """What a task left behind; None where it left nothing that can be read."""
+        """Return the failure that a task left behind; None where it left nothing that can be read."""
         if not isinstance(value, Mapping) or not all(isinstance(value.get(name), str) for name in cls.__slots__):
             return None
         return cls(*(value[name] for name in cls.__slots__))
@@ -68,47 +71,57 @@ class RunFailure:
 
 def run_failed(
     kind: str, subject: str, failure: RunFailure | None, *, dag_id: str, run_id: str, task_id: str, part: str = ""
-) -> Alert:  # fmt: skip
-    """One per cause, until a run succeeds. kind: of those above that end in ``failed``. failure None: the task had no
-    time to say why. part: what ``data_interval`` made of that of a backfill; the alert is over when every interval that
-    failed for the cause has been done."""
+) -> Alert:
+    """Return the alert that a run failed: one per cause, until a run succeeds.
+
+    kind: one of the above that end in ``failed``. failure None: the task ended before it could report a reason. part:
+    of a backfill, its interval as ``data_interval`` returns it; the alert ends when every interval that failed for the
+    cause has succeeded.
+    """
     if failure is None:
-        what = "The task ended without a word of its own: it was killed, or met an error that Floodmark does not know."
-        do = "See the log of the task in Airflow. "
-        do += "Then clear the run." if kind == REPLAY_FAILED else "The next run goes on where this one ended."
+        what = "The task ended without reporting an error: it was killed, or met an error that Floodmark does not know."
+        do = "Check the log of the task in Airflow. "
+        do += "Then clear the run." if kind == REPLAY_FAILED else "The next run continues where this one ended."
         cause = f"silent:{task_id}"
     else:
         what = f"{failure.subject}: {failure.message}"
-        do, cause = failure.hint or "See the log of the task in Airflow.", f"{failure.error}:{failure.subject}"
+        do, cause = failure.hint or "Check the log of the task in Airflow.", f"{failure.error}:{failure.subject}"
     gap = kind == RUN_FAILED and failure is not None and failure.error in _GAPS
     return Alert(
-        kind=kind, subject=subject, what=what, means=_GAP_MEANS if gap else _MEANS[kind], do=do,
+        kind=kind,
+        subject=subject,
+        what=what,
+        means=_GAP_MEANS if gap else _MEANS[kind],
+        do=do,
         event_key=f"{kind}:{subject}:{cause}",
         where=f"DAG {dag_id}, run {run_id}" + (f", task {task_id}" if task_id else ""),
         part=part,
-    )  # fmt: skip
+    )
 
 
 def data_interval(begin: datetime, end: datetime) -> str:
-    """The same for the same two moments, whatever zone they are given in."""
+    """Return the same text for the same two moments, whatever zone they are given in."""
     return f"{begin.astimezone(UTC).isoformat()}/{end.astimezone(UTC).isoformat()}"
 
 
 def parse_data_interval(part: str) -> tuple[datetime, datetime]:
-    """What ``data_interval`` was made of. Raises ValueError."""
+    """Return the moments of a text of ``data_interval``. Raises ValueError."""
     begin, end = part.split("/")
     return datetime.fromisoformat(begin), datetime.fromisoformat(end)
 
 
 def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -> Alert:
-    """queued_at: for a person, with its zone."""
+    """Return the alert that a run does not end.
+
+    queued_at: for a person, with its zone.
+    """
     return Alert(
         kind=RUN_LATE,
         subject=pipeline,
         what=f"Run {run_id} has not ended within {format_duration(limit_seconds)} (`max_lag`) of being queued.",
         means="The rows that it carries are late. Runs of a pipeline follow one another: the next one waits for it.",
-        do="See in Airflow where it is: waiting for a free slot, being tried again, left half way because the DAG was "
-        "paused, or loading much. A load shows its progress in the log of its task.",
+        do="Check in Airflow whether it waits for a free slot, is being retried, was interrupted because the DAG was "
+        "paused, or loads many rows. A load reports its progress in the log of its task.",
         event_key=f"{RUN_LATE}:{pipeline}",
         where=f"pipeline {pipeline}, run {run_id}",
         since=queued_at,
@@ -116,7 +129,10 @@ def run_late(pipeline: str, run_id: str, queued_at: str, limit_seconds: float) -
 
 
 def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken_at: datetime) -> Alert:
-    """late: the tables beyond the limit, at least one. taken_at: local time of the source."""
+    """Return the alert that tables are late.
+
+    late: the tables beyond the limit, at least one. taken_at: local time of the source.
+    """
     worst_first = sorted(late, key=lambda each: each.lag_seconds or 0.0, reverse=True)
     named = ", ".join(
         f"{each.table} by {format_duration(each.lag_seconds or 0.0)}" for each in worst_first[:_NAMED_TABLES]
@@ -126,9 +142,9 @@ def lag(pipeline: str, late: Sequence[TableMeasure], limit_seconds: float, taken
         kind=LAG,
         subject=pipeline,
         what=f"Behind the source: {named}{more}; the limit is {format_duration(limit_seconds)} (`max_lag`).",
-        means="Whoever reads these tables in the warehouse sees them as they were.",
-        do=f"See `floodmark status {pipeline} --live`. A table that is held waits for somebody to decide. Where the "
-        "verdict is about capture, look after the capture job. Otherwise runs fail, are too rare, or take too long.",
+        means="Readers of these tables in the warehouse see old rows.",
+        do=f"Run `floodmark status {pipeline} --live`. A table that is held waits for a decision. Where the verdict is "
+        "about capture, check the capture job. Otherwise runs fail, are too rare, or take too long.",
         event_key=f"{LAG}:{pipeline}",
         where=f"pipeline {pipeline}",
         since=f"{taken_at:%Y-%m-%d %H:%M:%S}, by the source's clock",

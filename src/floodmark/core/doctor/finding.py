@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Grade(IntEnum):
-    """How serious a finding is: the greater, the worse."""
+    """The severity of a finding: the greater, the worse."""
 
     GOOD = 0
     NOTE = 1

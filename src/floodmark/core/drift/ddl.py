@@ -1,7 +1,7 @@
-"""The DDL history of a capture instance, and which of its statements stand behind which difference.
+"""The DDL history of a capture instance, and the statements that explain a difference.
 
-The texts are whatever somebody typed. They are never parsed for what they do (the shapes tell that): only the words
-that connect a statement with a column are looked for, and a statement that connects with nothing is reported as such.
+The texts are written by users of the source. They are not parsed for their effect, which the shapes show: they are only
+searched for the words that connect a statement with a column. A statement without a connection is reported as such.
 """
 
 from __future__ import annotations
@@ -21,33 +21,37 @@ _ACTIONS = {
     DriftClass.COLUMN_DROPPED: re.compile(r"\bDROP\b", re.IGNORECASE),
     **dict.fromkeys(
         (
-            DriftClass.TYPE_WIDENED, DriftClass.TYPE_NARROWED, DriftClass.TYPE_CHANGED,
+            DriftClass.TYPE_WIDENED,
+            DriftClass.TYPE_NARROWED,
+            DriftClass.TYPE_CHANGED,
             DriftClass.NULLABILITY_CHANGED,
         ),
         re.compile(r"\bALTER\s+COLUMN\b", re.IGNORECASE),
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
 class DdlEntry:
-    """A row of ``sys.sp_cdc_get_ddl_history``. at: local time of the server, in whole minutes on some versions."""
+    """A row of ``sys.sp_cdc_get_ddl_history``."""
 
     lsn: Lsn
     at: datetime
+    """Local time of the server, in whole minutes on some versions."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A difference with the statements that may have made it, oldest first; () while the history tells of none."""
+    """A difference with the statements that explain it."""
 
     difference: Difference
     entries: tuple[DdlEntry, ...] = ()
+    """Oldest first; () while the history has none."""
 
 
 def explain(differences: Sequence[Difference], entries: Sequence[DdlEntry]) -> tuple[Explained, ...]:
-    """Each difference with its DDL, then one of class unknown for each statement that stands behind none."""
+    """Return each difference with its DDL, then one of class unknown for each statement that explains none."""
     ordered = sorted(entries, key=lambda entry: entry.lsn)
     explained = [
         Explained(difference, tuple(entry for entry in ordered if is_behind(entry, difference)))
@@ -59,7 +63,7 @@ def explain(differences: Sequence[Difference], entries: Sequence[DdlEntry]) -> t
 
 
 def is_behind(entry: DdlEntry, difference: Difference) -> bool:
-    """Whether the statement names the column and does the kind of thing that was found."""
+    """Return whether the statement names the column and has the kind of action that was found."""
     action = _ACTIONS.get(difference.kind)
     if action is None or difference.column is None:
         return False
@@ -68,7 +72,7 @@ def is_behind(entry: DdlEntry, difference: Difference) -> bool:
 
 
 def mentions(text: str, column: str) -> bool:
-    """Whether a statement names the column, in brackets, in quotation marks or as a word of its own."""
+    """Return whether a statement names the column, in brackets, in quotation marks or as a word of its own."""
     name = re.escape(column)
     bracketed = re.escape(column.replace("]", "]]"))
     pattern = rf'\[{bracketed}\]|"{re.escape(column.replace(chr(34), chr(34) * 2))}"|(?<![\w@#$]){name}(?![\w@#$])'

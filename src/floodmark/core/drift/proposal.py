@@ -1,7 +1,7 @@
-"""The second capture instance that a table needs to have more of its columns captured, and the T-SQL that makes it.
+"""The second capture instance that a table needs to capture more columns, and the T-SQL that creates it.
 
-What the first instance was made with (gating role, index, filegroup, net changes) is taken over, so that nothing else
-changes with it. Floodmark runs the text when somebody has approved it (see ``sync.switch``).
+The options of the first instance (gating role, index, filegroup, net changes) are kept, so that nothing else changes
+with it. Floodmark runs the text when the operator has approved it (see ``sync.drift.switch``).
 """
 
 from __future__ import annotations
@@ -15,39 +15,49 @@ from floodmark.core.source.scripts import literal, quote
 from floodmark.core.source.snapshot import InstanceIdentity
 
 MOST_INSTANCES = 2
-"""Of one table (error 22962)."""
+"""The most instances that a table can have (error 22962)."""
 _NAME_LENGTH = 100
 _LINE_LENGTH = 72
 
 
 @dataclass(frozen=True, slots=True)
 class LivingInstance:
-    """A capture instance as the server lists it. table: as it is called now. role, index, filegroup: None for none."""
+    """A capture instance as the server lists it."""
 
     identity: InstanceIdentity
     table: TableName
+    """The current name of the table."""
     supports_net_changes: bool = False
     role: str | None = None
+    """None for none."""
     index: str | None = None
+    """None for none."""
     filegroup: str | None = None
+    """None for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """old: the instance that is read. name: of the second one. added: the columns that it has more. columns: all that
-    it captures, in their order. drops: the instance that has its place now. is_there: it needs not be made. explained:
-    how each of ``added`` came."""
+    """A second capture instance for a table."""
 
     old: LivingInstance
+    """The instance that is read."""
     name: str
+    """The name of the second instance."""
     added: tuple[str, ...]
+    """The columns that it captures in addition."""
     columns: tuple[str, ...]
+    """All columns that it captures, in order."""
     drops: LivingInstance | None = None
+    """The instance that must be dropped first to make room; None for none."""
     is_there: bool = False
+    """Whether the instance exists already."""
     explained: tuple[Explained, ...] = ()
+    """How each column of ``added`` was added."""
 
     @property
     def enabling(self) -> str:
+        """Return the T-SQL that creates the second instance."""
         table, old = self.old.table, self.old
         lines = _broken(self.columns)
         declared = [f"DECLARE @columns nvarchar(max) = {literal(lines[0])};"]
@@ -68,38 +78,46 @@ class Proposal:
 
     @property
     def text(self) -> str:
-        """All of it, for a person."""
-        lines = [f"-- {self.name} is there and captures them." if self.is_there else self.enabling]
+        """Return all statements, for a person to read."""
+        lines = [f"-- {self.name} exists and captures them." if self.is_there else self.enabling]
         if self.drops is not None:
             lines = [
-                "-- A table has at most two capture instances: the other one goes first. See that nobody reads it.",
+                "-- A table has at most two capture instances: the other one goes first. Check that no one reads it.",
                 _dropping(self.drops),
                 *lines,
             ]
         lines += [
-            f"-- When every pipeline of Floodmark reads {self.name}, {self.old.identity.name} goes:",
+            f"-- When every pipeline of Floodmark reads {self.name}, {self.old.identity.name} is dropped:",
             _dropping(self.old),
         ]
         return "\n".join(lines)
 
 
 def takes_along(proposal: str, column: str) -> bool:
-    """Whether a second instance that somebody has read the T-SQL of captures the column. proposal: not of one that is
-    there already."""
+    """Return whether the second instance of a proposal captures the column.
+
+    proposal: its T-SQL, for an instance that does not exist yet.
+    """
     return literal(quote(column))[2:-1] in proposal
 
 
 def spelled_by_server(name: TableName, living: Sequence[LivingInstance]) -> TableName:
-    """The table of a configuration as the server has it: the exact name before one that differs in case, as when a
-    snapshot is taken; the name itself where no such table has a capture instance."""
+    """Return the name of a configured table as the server spells it.
+
+    The exact name has precedence over one that differs in case, as in a snapshot; without a capture instance of such a
+    table, the name is returned as it is.
+    """
     tables = [each.table for each in living]
     alike = [table for table in tables if table.folded == name.folded]
     return name if name in tables or not alike else alike[0]
 
 
 def _broken(columns: Sequence[str]) -> list[str]:
-    """The list of the columns in pieces that fit on a line, so that all of it is in sight. A variable takes them
-    together: one literal over several lines would have line breaks, which are not known to be allowed in this list."""
+    """Return the list of columns in pieces that fit on a line, so that all of it is visible.
+
+    A variable joins them: one literal over several lines would have line breaks, which are not known to be allowed in
+    this list.
+    """
     lines = [""]
     for number, column in enumerate(columns, 1):
         text = quote(column) + (", " if number < len(columns) else "")
@@ -110,7 +128,7 @@ def _broken(columns: Sequence[str]) -> list[str]:
 
 
 def _dropping(instance: LivingInstance) -> str:
-    """An argument a line, so that all of it is in sight where it is shown."""
+    """Return the statement that drops an instance, with an argument per line."""
     table = instance.table
     return "\n".join(
         [
@@ -128,8 +146,11 @@ def build_proposal(
     living: Sequence[LivingInstance],
     able: LivingInstance | None = None,
 ) -> Proposal:
-    """captured: the columns to go on with, in their order. added: those to take along. living: of the database. able:
-    one of them that captures all of these."""
+    """Return the proposal for a table.
+
+    captured: the columns to keep, in order. added: the columns to include. living: the instances of the database. able:
+    one of them that captures all of these.
+    """
     names = {other.identity.name.casefold() for other in living}
     siblings = [other for other in living if other.table == instance.table and other != instance]
     more = tuple(name for name in added if name not in captured)
@@ -141,7 +162,7 @@ def build_proposal(
 
 
 def _new_name(table: TableName, taken: set[str]) -> str:
-    """The server's own name for it with the first number that is free."""
+    """Return the server's default name with the first number that is free."""
     number = 2
     while True:
         ending = f"_{number}"

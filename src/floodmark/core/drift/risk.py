@@ -1,24 +1,25 @@
-"""How many rows an added column may lack in the target, for the person who decides about it."""
+"""The number of rows that an added column may lack in the target, for the decision about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 COUNTED_CHANGES = 100_000
-"""More are not counted: that they are many is what matters."""
+"""The most changes that are counted; the exact number of more does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsAtRisk:
-    """table_rows: all of the table's, None where they cannot be seen. change_rows: inserts and updates captured since
-    the DDL, which are without the column; counted to one more than ``COUNTED_CHANGES``, None while the DDL's LSN is not
-    known."""
+    """The rows whose values of an added column may be missing."""
 
     table_rows: int | None
+    """All rows of the table; None where the login may not see them."""
     change_rows: int | None = None
+    """Inserts and updates captured since the DDL, which lack the column; counted to one more than ``COUNTED_CHANGES``.
+    None while the DDL's LSN is unknown."""
 
     def __str__(self) -> str:
-        """A sentence, "" where nothing is known."""
+        """Return a sentence, "" where nothing is known."""
         known = []
         if self.change_rows is not None:
             more = "more than " if self.change_rows > COUNTED_CHANGES else ""

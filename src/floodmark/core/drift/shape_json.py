@@ -1,4 +1,4 @@
-"""A table's shape as JSON: how the ledger remembers what was last seen. Fields are only ever added."""
+"""A table's shape as JSON, in which the ledger stores the last known one. Fields are only ever added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from floodmark.core.source.snapshot import InstanceIdentity
 
 
 def shape_to_json(shape: TableShape) -> dict[str, Any]:
-    """Nothing but dicts, lists, strings, numbers, booleans and None."""
+    """Return a document of dicts, lists, strings, numbers, booleans and None only."""
     return {
         "name": [shape.name.schema, shape.name.name],
         "instance": {
@@ -32,7 +32,7 @@ def shape_to_json(shape: TableShape) -> dict[str, Any]:
 
 
 def shape_from_json(document: Mapping[str, Any]) -> TableShape:
-    """Raises KeyError for a document that is no shape."""
+    """Return the shape of a document. Raises KeyError for a document that is not a shape."""
     instance = document["instance"]
     created_at = datetime.fromisoformat(instance["created_at"])
     return TableShape(

@@ -1,7 +1,7 @@
-"""Schema drift: how a tracked table came to differ from what was known of it, and what is to be done about it.
+"""Schema drift: how a tracked table differs from its last known shape, and which policy applies.
 
-Owns the classes, their policies, and the comparison of two shapes. Which type holds which is in ``drift_types``, the
-DDL behind a difference in ``ddl``, the sentences for people in ``drift_words``.
+The module owns the comparison of two shapes. Which type can hold which is in ``types``, the DDL behind a difference in
+``ddl``, the sentences for people in ``messages``.
 """
 
 from __future__ import annotations
@@ -19,51 +19,53 @@ from floodmark.core.source.snapshot import InstanceIdentity, TableSnapshot
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table and its capture instance as they were seen at one moment.
-
-    name: of the source table. captured: columns that reach the target. lost: captured columns that the source has
-    dropped, also when a column of the same name has been added since. uncaptured: columns of the source that the
-    instance does not capture; their ordinal is the source's column_id. key: the server's. ddl_lsn: up to where the DDL
-    history has been looked through, None for not at all.
-    """
+    """A table and its capture instance at one moment."""
 
     name: TableName
+    """Of the source table."""
     identity: InstanceIdentity
     captured: tuple[SourceColumn, ...]
+    """The columns that reach the target."""
     lost: tuple[str, ...]
+    """Captured columns that the source has dropped, also when a column of the same name has been added since."""
     uncaptured: tuple[SourceColumn, ...]
+    """Columns of the source that the instance does not capture; their ordinal is the source's column_id."""
     key: tuple[str, ...]
+    """The server's."""
     max_column_id: int
     ddl_lsn: Lsn | None = None
+    """Up to where the DDL history has been read; None for not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that changed. column None: the table as a whole. before, after: in words, "" where there is none.
-
-    is_captured False: the column has never reached the target, so that there is nothing to stop for. obstacle: why a
-    column that was added can never reach it, "" where it can.
-    """
+    """One thing that changed."""
 
     kind: DriftClass
     column: str | None = None
+    """None: the table as a whole."""
     before: str = ""
+    """In words, "" where there is none."""
     after: str = ""
+    """In words, "" where there is none."""
     is_captured: bool = True
+    """False: the column has never reached the target, so that nothing has to be held."""
     obstacle: str = ""
+    """Why an added column can never reach the target, "" where it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why a table that was known could not be seen. renamed_to: where its capture instance has gone."""
+    """The reason why a known table could not be found."""
 
     cdc_enabled: bool
     exists: bool
     renamed_to: TableName | None = None
+    """The table that its capture instance belongs to now."""
 
 
 def stored(table: SourceTable, lost: tuple[str, ...]) -> SourceTable:
-    """The table without the columns it has lost: their NULLs must not overwrite what the target has."""
+    """Return the table without the columns it has lost: their NULLs must not overwrite values of the target."""
     if not lost:
         return table
     columns = tuple(column for column in table.columns if column.name not in lost)
@@ -71,21 +73,25 @@ def stored(table: SourceTable, lost: tuple[str, ...]) -> SourceTable:
 
 
 def is_as_known(table_snapshot: TableSnapshot, shape: TableShape) -> bool:
-    """Whether one look shows the table as it is known, so that nobody needs to look closer.
+    """Return whether a snapshot shows the table as it is known, so that no closer check is needed.
 
-    The highest column_id tells a column that was dropped and added again from one that stayed: ids are never reused.
+    The highest column_id distinguishes a column that was dropped and added again from one that stayed: ids are never
+    reused.
     """
     instance = table_snapshot.instance
     if instance is None or instance.identity != shape.identity:
         return False
     table = stored(instance.table, shape.lost)
     return (table.columns, table.key, table.name, table_snapshot.max_column_id) == (
-        shape.captured, shape.key, shape.name, shape.max_column_id
-    )  # fmt: skip
+        shape.captured,
+        shape.key,
+        shape.name,
+        shape.max_column_id,
+    )
 
 
 def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> tuple[Difference, ...]:
-    """Everything that differs, in the order in which somebody should read it."""
+    """Return all differences, in the order in which the operator should read them."""
     if known.identity != seen.identity:
         before, after = _instance(known.identity), _instance(seen.identity)
         return (Difference(DriftClass.INSTANCE_REPLACED, None, before, after),)
@@ -93,15 +99,22 @@ def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy
 
 
 def added_column(column: SourceColumn) -> Difference:
-    """A column of the source that the capture instance does not capture."""
+    """Return the difference for a column of the source that the capture instance does not capture."""
     return Difference(
-        DriftClass.COLUMN_ADDED, column.name, "", column.declared_type, is_captured=False,
+        DriftClass.COLUMN_ADDED,
+        column.name,
+        "",
+        column.declared_type,
+        is_captured=False,
         obstacle=unsupported_reason(column),
-    )  # fmt: skip
+    )
 
 
 def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
-    """The columns that both instances capture as the other one was last seen with them; the rest as it is now."""
+    """Return a shape whose columns are those of the other instance, as far as both capture them.
+
+    The rest is as it is now.
+    """
     before = {column.name: column for column in elsewhere.captured}
     captured = tuple(
         replace(before[column.name], ordinal=column.ordinal) if column.name in before else column
@@ -111,7 +124,10 @@ def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
 
 
 def classify_absence(known: TableShape, absence: Absence) -> Difference:
-    """Why the table is not to be seen any more. A right that was taken away is no drift; the caller knows of it."""
+    """Return why a table can no longer be found.
+
+    A right that was revoked is no drift; the caller handles it.
+    """
     if not absence.cdc_enabled or (absence.exists and absence.renamed_to is None):
         return Difference(DriftClass.CDC_DISABLED, None, _instance(known.identity), "no capture instance")
     if absence.renamed_to is not None:
@@ -120,7 +136,10 @@ def classify_absence(known: TableShape, absence: Absence) -> Difference:
 
 
 def select_policy(policies: DriftPolicies, difference: Difference, *, declares_key: bool = False) -> DriftPolicy:
-    """The policy for a difference. declares_key: the configuration names the key, so the server's does not matter."""
+    """Return the policy for a difference.
+
+    declares_key: the configuration names the key, so the server's does not matter.
+    """
     policy = policies.of(difference.kind)
     harmless = not difference.is_captured or (difference.kind is DriftClass.KEY_CHANGED and declares_key)
     if harmless and policy in (DriftPolicy.HOLD, DriftPolicy.EVOLVE):

@@ -1,8 +1,8 @@
-"""A switch of capture instances: from the one that lacks a column to a second one that has it, without a change lost.
+"""A switch of capture instances: from the one that lacks a column to a second one that has it, without loss.
 
 Both instances capture every change from their own start on, under the same LSNs (docs/reference/sqlserver_cdc.md, "Two
-instances"). So a pipeline may go over as soon as its watermark has reached the start of the second: what comes after it
-is in both.
+instances"). So a pipeline may switch as soon as its watermark has reached the start of the second: later changes are in
+both.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ KIND = "instance_switch"
 
 
 class SwitchState(Enum):
-    """APPROVED: the second instance is to be made. MADE: it is there. DONE: the first one is gone."""
+    """The state of a switch."""
 
     APPROVED = "approved"
+    """The second instance has to be created."""
     MADE = "made"
+    """The second instance exists."""
     DONE = "done"
+    """The first instance has been dropped."""
     GIVEN_UP = "given_up"
-    """The first instance went away before every pipeline had gone over."""
+    """The first instance was dropped before every pipeline had switched."""
 
 
 class SwitchStep(Enum):
-    """What comes next for a pipeline."""
+    """The next step for a pipeline."""
 
     MAKE = "make"
     SWITCH = "switch_pipeline"
@@ -44,74 +47,87 @@ class SwitchStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchedPipeline:
-    """A pipeline that reads the second instance, after ``watermark``. window_id: of the load of its new columns, None
-    until that is opened; window_state None: there is no such window any more."""
+    """A pipeline that reads the second instance, after ``watermark``."""
 
     pipeline: str
     watermark: Lsn
     window_id: int | None = None
+    """The window that loads its new columns; None until that is opened."""
     window_state: WindowState | None = None
+    """None: the window no longer exists."""
 
     @property
     def is_filled(self) -> bool:
+        """Return whether the new columns have been loaded."""
         return self.window_state is WindowState.ADVANCED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSwitch:
-    """A proposal that somebody approves. table: as the source spells it. old, name: the two instances. added: the new
-    columns; columns: all that the second one must capture. enabling: the T-SQL that makes it. drops: the name of the
-    instance whose place it takes, "" for none. since: of the oldest DDL behind it, None where the history does not
-    tell."""
+    """A proposal for the operator to approve."""
 
     source: str
     table: TableName
+    """As the source spells it."""
     old: InstanceIdentity
+    """The first instance."""
     name: str
+    """The name of the second instance."""
     added: tuple[str, ...]
+    """The new columns."""
     columns: tuple[str, ...]
+    """All columns that the second instance must capture."""
     enabling: str
+    """The T-SQL that creates it."""
     drops: str
+    """The name of the instance that is dropped to make room, "" for none."""
     since: Lsn | None
+    """The LSN of the oldest DDL behind it; None where the history does not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSwitch(PlannedSwitch):
-    """As the ledger has it. new: the second instance, None until it is made; it may have another name than planned."""
+    """A switch in the ledger."""
 
     switch_id: int
     state: SwitchState
     approved_by: str
     approved_at: datetime
     new: InstanceIdentity | None = None
+    """The second instance; None until it is created. It may have another name than planned."""
     pipelines: tuple[SwitchedPipeline, ...] = ()
 
     def of(self, pipeline: str) -> SwitchedPipeline | None:
+        """Return the state of a pipeline that has switched, None for one that has not."""
         return next((each for each in self.pipelines if each.pipeline == pipeline), None)
 
 
 def rows_to_fill(
-    switch: InstanceSwitch, added: tuple[str, ...], key: tuple[str, ...], backfill: Backfill, *,
-    there: Collection[str] = (), has_all_changes: bool = True,
-) -> str:  # fmt: skip
-    """The condition, in T-SQL, of the rows to load after the switch.
+    switch: InstanceSwitch,
+    added: tuple[str, ...],
+    key: tuple[str, ...],
+    backfill: Backfill,
+    *,
+    there: Collection[str] = (),
+    has_all_changes: bool = True,
+) -> str:
+    """Return the condition, in T-SQL, for the rows to load after the switch.
 
-    added: of the new columns those that are left. there: the columns that the target has: where one of the new ones is
-    among them, it was dropped once and has values of that time, which every row must lose. Else a row that holds
-    nothing in them is right as it is: so does the target. has_all_changes: whether the change tables tell all that was
-    touched.
+    added: the new columns that are left. there: the columns that the target has: where a new one is among them, it was
+    dropped once and has values of that time, which every row must lose. Otherwise a row without a value in them needs
+    no load: the target has none either. has_all_changes: whether the change tables have all changes since then.
     """
     if not set(added).isdisjoint(there):
         return EVERY_ROW
     if backfill is Backfill.ALL or not has_all_changes:
         return filled_rows(added)
-    # An update of a new column alone is only in the second one, and no window reads what lies below its beginning.
+    # An update of a new column alone is only in the second one, and no window reads changes below its start.
     changed = [(switch.old.name, switch.since), (switch.new.name if switch.new else switch.name, None)]
     return " OR ".join(touched_rows(switch.table, key, name, since) for name, since in changed)
 
 
 def step_of(switch: InstanceSwitch, pipeline: str) -> SwitchStep:
-    """As far as the ledger knows."""
+    """Return the next step, as far as the ledger knows."""
     if switch.new is None:
         return SwitchStep.MAKE
     switched = switch.of(pipeline)
@@ -121,15 +137,17 @@ def step_of(switch: InstanceSwitch, pipeline: str) -> SwitchStep:
 
 
 def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
-    """What comes next, who does it, and what is there for the pipeline until then."""
+    """Return the next step, who does it, and what the pipeline reads until then."""
     old, new = switch.old.name, switch.new.name if switch.new else switch.name
     added = ", ".join(switch.added)
     switched = switch.of(pipeline)
     match step_of(switch, pipeline):
         case SwitchStep.MAKE:
-            return f"the next run of cdc_drift_{switch.source} makes {new}; {old} is read until then, without {added}."
+            return (
+                f"the next run of cdc_drift_{switch.source} creates {new}; {old} is read until then, without {added}."
+            )
         case SwitchStep.SWITCH:
-            return f"{new} is made; {old} is read, without {added}, until the watermark has reached its start."
+            return f"{new} exists; {old} is read, without {added}, until the watermark has reached its start."
         case SwitchStep.LOAD:
             window = f"window {switched.window_id} loads" if switched and switched.window_id else "a window will load"
             return f"{new} is read; {window} what {added} held before."
@@ -137,31 +155,34 @@ def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
 
 
 def asks_changes(where: str) -> bool:
-    """Whether a condition of ``rows_to_fill`` is about the rows that the change tables tell of."""
+    """Return whether a condition of ``rows_to_fill`` depends on the change tables."""
     return where.startswith(TOUCHED)
 
 
 def may_switch(watermark: Lsn, start: Lsn) -> bool:
-    """start: ``sys.fn_cdc_get_min_lsn`` of the second instance, which the capture job has come to know."""
+    """Return whether a pipeline may read the second instance.
+
+    start: ``sys.fn_cdc_get_min_lsn`` of that instance, once the capture job has processed it.
+    """
     return watermark.next() >= start
 
 
 def switch_key(switch_id: int) -> str:
-    """The event key of the alert."""
+    """Return the event key of the alert."""
     return f"{KIND}:{switch_id}"
 
 
 def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Alert:
-    """A switch that cannot go on by itself."""
+    """Return the alert for a switch that cannot continue by itself."""
     return Alert(
         kind=KIND,
         subject=switch.source,
         table=switch.table,
-        what=f"The switch of {switch.table} from capture instance {switch.old.name} to {switch.name} does not go on: "
+        what=f"The switch of {switch.table} from capture instance {switch.old.name} to {switch.name} is blocked: "
         f"{problem}",
         where=f"source {switch.source}, table {switch.table}, switch {switch.switch_id}",
         means=f"What {', '.join(switch.added)} holds does not reach the target yet; all other columns do, and no "
         "change is lost.",
-        do=f"{advice} The drift DAG, or floodmark drift switch {switch.source}, then goes on where it was.",
+        do=f"{advice} The drift DAG, or floodmark drift switch {switch.source}, then continues it.",
         event_key=switch_key(switch.switch_id),
     )

@@ -1,4 +1,4 @@
-"""Whether a column's new type holds what its old one held, told by what both become in a warehouse."""
+"""The comparison of a column's old and new type: which one can hold the values of the other in a warehouse."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ _NOWHERE = SourceTable(TableName("-", "-"), (), ())
 
 
 class TypeChange(Enum):
-    """widened: every old value is a value of the new type. narrowed: the other way round. changed: neither."""
+    """The relation between the values of a new type and those of the old one."""
 
     WIDENED = "widened"
+    """Every old value is a value of the new type."""
     NARROWED = "narrowed"
+    """Every new value is a value of the old type."""
     CHANGED = "changed"
+    """Neither."""
 
 
 def classify_type(before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy) -> TypeChange | None:
-    """None where the declared types are the same."""
+    """Return how a type changed, None where the declared types are the same."""
     if before.declared_type == after.declared_type:
         return None
     try:
         old, new = (warehouse_type(_NOWHERE, column, temporal) for column in (before, after))
-    except ConfigError:  # a type that Floodmark does not carry
+    except ConfigError:  # a type that Floodmark does not support
         return TypeChange.CHANGED
     grows, shrinks = holds(new, old), holds(old, new)
     if grows and before.type_name in _UNICODE and after.type_name in _OF_ONE_CODE_PAGE:
-        # What the code page does not have, the source has written as a question mark.
+        # The source has written a question mark for each character that the code page lacks.
         return TypeChange.NARROWED
     if grows and shrinks:
-        # One type in the warehouse. What got smaller at the source may have been cut there.
+        # It is one type in the warehouse. Values of a smaller type may have been truncated at the source.
         return TypeChange.NARROWED if _size(after) < _size(before) else TypeChange.WIDENED
     if grows:
         return TypeChange.WIDENED
@@ -45,7 +48,7 @@ def classify_type(before: SourceColumn, after: SourceColumn, temporal: TemporalP
 
 
 def holds(wide: WarehouseType, narrow: WarehouseType) -> bool:
-    """Whether every value of ``narrow`` is a value of ``wide``, as a target's column may become one of it."""
+    """Return whether every value of ``narrow`` is a value of ``wide``, as a target's column may be changed to it."""
     if wide.kind is narrow.kind is Kind.TEXT:
         return not wide.length or 0 < narrow.length <= wide.length
     if wide.kind is Kind.DECIMAL:
@@ -68,7 +71,7 @@ def _decimal_holds(wide: WarehouseType, narrow: WarehouseType) -> bool:
 
 
 def _size(column: SourceColumn) -> tuple[float, int]:
-    """Of two types that are one in the warehouse, the smaller one has the smaller size."""
+    """Return a size that orders two types that are one in the warehouse."""
     if column.type_name in _INTEGER_BITS:
         return (_INTEGER_BITS[column.type_name], 0)
     length = float("inf") if column.max_length == MAX_LENGTH or column.is_lob else float(column.max_length)

@@ -1,1 +1,1 @@
-"""What is done about changes that are gone or wanted once more: gaps and replays."""
+"""The recovery of changes that were lost or are needed again: gaps and replays."""

@@ -1,7 +1,7 @@
-"""Gaps: stretches of the log whose changes can no longer be read, and what becomes of a table that has one.
+"""Gaps: stretches of the log whose changes can no longer be read, and the repair of a table that has one.
 
-The changes are lost, the rows are not: the table itself still has them. A repair reads the whole table once more and
-then sweeps rows that are gone.
+The changes are lost, the rows are not: the table itself still has them. A repair reads the whole table again and then
+deletes rows that no longer exist.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validi
 from floodmark.core.source.state import TableState
 
 REPAIR = "repair"
-"""The kind of the alert that a table is loaded anew because of a gap."""
+"""The kind of the alert that a table is reloaded because of a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What was lost: changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
+    """The lost changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
 
-    Of a source that was rewound it is the stretch that the target has and the source has no more. Once the source has
-    written on beyond it, it is not known any more where it begins.
+    After a rewind it is the stretch that the target has and the source no longer has. Once the source has written on
+    beyond it, its beginning is unknown.
     """
 
     table: TableName
@@ -39,7 +39,10 @@ class Gap:
 def build_gap(
     validity: Validity, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
 ) -> Gap:
-    """validity: one of ``GAPS``."""
+    """Return the gap of a table.
+
+    validity: its verdict is one of ``GAPS``.
+    """
     at = state.watermark_at if state else None
     gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
     if validity.verdict is Verdict.AHEAD_OF_SOURCE:
@@ -53,19 +56,20 @@ def build_gap(
 
 
 def repairing(validity: Validity, cause: str, *, is_first: bool = False) -> Validity:
-    """The verdict on a table that is being loaded beside the others, anew or for the first time."""
-    hint = "Its old rows are served meanwhile; when the load has been published, it goes on with the others."
+    """Return the verdict on a table that is loaded in parallel to the others, again or for the first time."""
+    hint = "Its old rows stay readable; when the load has been published, it joins the others."
     if is_first:
-        hint = "The others go on meanwhile; when the load has been published, it goes on with them."
+        hint = "The others go on; when the load has been published, it joins them."
     return replace(validity, verdict=Verdict.REPAIRING, cause=cause, hint=hint)
 
 
 def repair_key(pipeline: str, table: TableName) -> str:
-    """The event key of the alert."""
+    """Return the event key of the alert."""
     return f"repair:{pipeline}:{table}"
 
 
 def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
+    """Return the alert that a table is being reloaded because of a gap."""
     lost = f"({gap.after_lsn or 'an unknown beginning'}, {gap.to_lsn or 'unknown'}]"
     known = gap.after_at or gap.to_at
     times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if known else ""
@@ -73,10 +77,10 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
         kind=REPAIR,
         subject=pipeline,
         table=gap.table,
-        what=f"{gap.verdict.value}: {gap.cause} Window {window_id} loads the table anew.",
-        means=f"The changes in {lost}{times} cannot be read one by one any more. Until the load has been published, "
+        what=f"{gap.verdict.value}: {gap.cause} Window {window_id} reloads the table.",
+        means=f"The changes in {lost}{times} can no longer be read one by one. Until the load has been published, "
         "the target shows the table as it was; the other tables of the pipeline go on.",
-        do=f"See that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
+        do=f"Make sure that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
         + _PREVENT[gap.verdict],
         event_key=repair_key(pipeline, gap.table),
     )

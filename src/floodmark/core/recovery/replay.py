@@ -1,13 +1,14 @@
-"""A replay: an interval of the log that was examined before, merged once more. What of it may be merged into which
-table; which interval is meant is found in ``core.replay_interval``.
+"""A replay: an interval of the log that was read before, merged again; which part of it for which table.
 
-What a window brought can be merged again, because each key that it touched has a row or a tombstone in the target, with
-the LSN of its last change. Of changes that never went through a window that is not so: a row that came and went before
-the first load, or in a stretch that a reload jumped over, has left nothing, and its insert alone would bring it to life
-for ever. A load of a whole table stands at L0: it read the rows as of L0 or later, and every change after L0 goes
-through windows. So of each table only what comes after the newest L0 is replayed. L0 is the right bound, and
-not the end of the read: of what the load read too early, the change comes in a window after L0, which leaves a row or a
-tombstone. And nothing is missed below L0 in a table as the load left it.
+``core.recovery.replay_interval`` finds the interval.
+
+The changes of a window can be merged again, because each key that it touched has a row or a tombstone in the target,
+with the LSN of its last change. This does not hold for changes that never went through a window: a row that was
+inserted and deleted before the first load, or in a stretch that a reload skipped, has left nothing, and its insert
+alone would create it forever. A load of a whole table has a position L0: it read the rows as of L0 or later, and every
+change after L0 goes through windows. So only changes after the newest L0 of a table are replayed. L0 is the right
+bound, and not the end of the read: a change that the load read too early comes in a window after L0, which leaves a row
+or a tombstone. And nothing below L0 is missing in a table as the load left it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_RE
 
 @dataclass(frozen=True, slots=True)
 class WholeLoad:
-    """The newest published load of all rows of a table: a first load, a reload, a repair. Rows are stamped with to_lsn;
-    to_lsn_at: its commit time, local time of the source, None where it is not known."""
+    """The newest published load of all rows of a table: a first load, a reload, a repair."""
 
     window_id: int
     to_lsn: Lsn
+    """The LSN that the rows are stamped with."""
     to_lsn_at: datetime | None = None
+    """Its commit time, local time of the source; None where it is unknown."""
 
     def __str__(self) -> str:
         return f"{self.to_lsn}" + (f" ({self.to_lsn_at:%Y-%m-%d %H:%M:%S})" if self.to_lsn_at else "")
@@ -44,55 +46,60 @@ class WholeLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRecords:
-    """What the ledger says of the tables beside their states. left_out: why a table must not be touched now.
-
-    server_net_ends: where the window ends that the interval's end lies inside of, if its net changes are the server's.
-    They leave out a row that came and went in one window, so that there is no tombstone, and the insert must not be
-    replayed without the delete.
-    """
+    """The ledger's records on the tables, in addition to their states."""
 
     left_out: Mapping[TableName, str] = field(default_factory=dict)
+    """Why a table must not be touched now."""
     whole_loads: Mapping[TableName, WholeLoad] = field(default_factory=dict)
     server_net_ends: Mapping[TableName, Lsn] = field(default_factory=dict)
+    """The end of the window that the end of the interval is inside of, if the server computed its net changes. They
+    omit a row that was inserted and deleted in one window, so that there is no tombstone, and the insert must not be
+    replayed without the delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """tables: each with the part of the interval that is replayed. left_out: a sentence for each that is not, or not
-    wholly. records: what it was planned on."""
+    """The plan of a replay."""
 
     interval: Interval
     tables: tuple[TablePlan, ...]
+    """Each table with its part of the interval."""
     left_out: tuple[str, ...]
+    """A sentence for each table that is not replayed, or not completely."""
     records: ReplayRecords
+    """The records that the plan is based on."""
 
     @property
     def to_lsn(self) -> Lsn:
-        """The end of what is replayed."""
+        """Return the end of the part that is replayed."""
         return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
 
 
 def plan_replay(
-    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState], interval: Interval,
+    settings: PipelineSettings,
+    snapshot: SourceSnapshot,
+    states: Mapping[TableName, TableState],
+    interval: Interval,
     records: ReplayRecords,
-) -> ReplayPlan:  # fmt: skip
-    """Only what lies up to a table's watermark is replayed: a LOB that a change left out is right only when windows are
-    merged for the first time in their order, and what lies above is for the normal runs. Raises the error of the
-    gravest verdict; where a table's validity interval begins inside its part of the interval, nothing is replayed of
-    any.
+) -> ReplayPlan:
+    """Return the plan of a replay.
+
+    Only the part up to a table's watermark is replayed: a LOB that a change omitted is right only when windows are
+    merged for the first time in order, and the part above is for the normal runs. Raises the error of the gravest
+    verdict; where a table's validity interval begins inside its part of the interval, no table is replayed.
     """
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
-    said = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
+    notes = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
     plans, refused = [], []
     for table in settings.tables:
         state = states.get(table.source)
         if table.source in records.left_out:
             continue
         if state is None or state.watermark is None:
-            said.append(f"{table.source}: it has not been loaded yet.")
+            notes.append(f"{table.source}: it has not been loaded yet.")
             continue
         part, sentences = _part_of(table.source, interval, state.watermark, records)
-        said += [f"{table.source}: {sentence}" for sentence in sentences]
+        notes += [f"{table.source}: {sentence}" for sentence in sentences]
         if part is None:
             continue
         table_snapshot = table_snapshots[table.source]
@@ -102,11 +109,11 @@ def plan_replay(
         plans.append(_plan(table, table_snapshot, snapshot, state, part))
     if error := incident(settings.name, tuple(refused)):
         raise error
-    return ReplayPlan(interval, tuple(plans), tuple(said), records)
+    return ReplayPlan(interval, tuple(plans), tuple(notes), records)
 
 
 def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
-    """Why an unfinished replay can no longer be finished as it was planned; None where it can.
+    """Return why an unfinished replay can no longer be finished as it was planned; None where it can.
 
     plan: of the same interval, as it would be planned now.
     """
@@ -114,14 +121,14 @@ def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
     for table in window.tables:
         planned, load = now.get(table.source), plan.records.whole_loads.get(table.source)
         if planned is None:
-            said = (line for line in plan.left_out if line.startswith(f"{table.source}: "))
-            return next(said, f"{table.source}: it does not belong to the pipeline any more.")
+            notes = (line for line in plan.left_out if line.startswith(f"{table.source}: "))
+            return next(notes, f"{table.source}: it no longer belongs to the pipeline.")
         if load is not None and load.window_id > window.window_id:
-            return f"{table.source}: the whole table was read since, at {load}."
+            return f"{table.source}: the whole table has been read since, at {load}."
         if planned.feed.identity != table.feed.identity:
-            return f"{table.source}: it is read from capture instance {planned.feed.identity.name} now."
+            return f"{table.source}: it is now read from capture instance {planned.feed.identity.name}."
         if not _covers(planned.interval, table.interval):
-            return f"{table.source}: of {table.interval} only {planned.interval} can be replayed now."
+            return f"{table.source}: only {planned.interval} of {table.interval} can still be replayed."
     return None
 
 
@@ -134,26 +141,26 @@ def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
 def _part_of(
     table: TableName, interval: Interval, watermark: Lsn, records: ReplayRecords
 ) -> tuple[Interval | None, list[str]]:
-    """What of the interval is replayed of a table, and sentences on where that differs."""
+    """Return the part of the interval that is replayed of a table, and sentences on where it differs."""
     load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
-    after, to, said = interval.after_lsn, interval.to_lsn, []
+    after, to, notes = interval.after_lsn, interval.to_lsn, []
     if load is not None and to <= load.to_lsn:
         return None, [
             f"nothing to replay: the whole table was read at {load}, and is complete from there on (if rows were lost "
-            "since: floodmark reload, with --where for some of them)."
+            "since then: floodmark reload, with --where for some of them)."
         ]
     if load is not None and after < load.to_lsn:
         after = load.to_lsn
-        said.append(f"from {load} on, at which the whole table was read.")
+        notes.append(f"from {load} on, at which the whole table was read.")
     if watermark <= after:
-        return None, [*said, f"all of it lies above the watermark {watermark}, for the normal runs."]
+        return None, [*notes, f"all of it lies above the watermark {watermark}, for the normal runs."]
     if watermark < to:
         to = watermark
-        said.append(f"up to the watermark {watermark}; what lies above is for the normal runs.")
+        notes.append(f"up to the watermark {watermark}; what lies above is for the normal runs.")
     elif net_end is not None and to < min(net_end, watermark):
         to = min(net_end, watermark)
-        said.append(f"up to {to}, the end of a window whose net changes the server computed.")
-    return Interval(after, to), said
+        notes.append(f"up to {to}, the end of a window whose net changes the server computed.")
+    return Interval(after, to), notes
 
 
 def _plan(
@@ -167,19 +174,24 @@ def _plan(
 
 def _refusal(
     table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState, part: Interval
-) -> Validity | None:  # fmt: skip
-    """A verdict that forbids it. That capture stands still, or has cleaned up elsewhere, is no matter here."""
+) -> Validity | None:
+    """Return a verdict that forbids the replay.
+
+    It does not matter that capture does not run, or has cleaned up elsewhere.
+    """
     validity = classify(table_snapshot, snapshot, state)
     if validity.verdict in _REFUSED:
         return validity
     low = table_snapshot.min_lsn
-    assert isinstance(low, Lsn)  # noqa: S101  (else classify finds a right missing, or the source set back)
+    assert isinstance(low, Lsn)  # noqa: S101  (otherwise classify reports a missing right, or a rewind)
     if low <= part.after_lsn.next():
         return None
     return Validity(
-        table_snapshot.table, Verdict.EXPIRED,
+        table_snapshot.table,
+        Verdict.EXPIRED,
         f"the interval {part} begins below the low end of the capture instance, "
         f"{describe_low_end(table_snapshot)}: changes in it were cleaned up or never captured.",
-        "Choose a later beginning, or load the table anew.",
-        state.watermark, low,
-    )  # fmt: skip
+        "Choose a later beginning, or reload the table.",
+        state.watermark,
+        low,
+    )

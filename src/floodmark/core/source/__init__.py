@@ -1,1 +1,1 @@
-"""The source as it was found: its snapshot, the verdict on each table, its history of positions."""
+"""The source as the runs find it: its snapshot, the verdict on each table, its history of positions."""

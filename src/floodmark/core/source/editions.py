@@ -1,4 +1,4 @@
-"""The editions of SQL Server that behave in ways of their own."""
+"""The editions of SQL Server that behave differently."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ AZURE_SQL_DATABASE = frozenset({5, 12})
 
 
 AZURE = AZURE_SQL_DATABASE | {8}
-"""And of Azure SQL Managed Instance, which has one."""
+"""The same with Azure SQL Managed Instance, which has an Agent."""

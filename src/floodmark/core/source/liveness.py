@@ -1,8 +1,9 @@
-"""Whether capture is alive, and on which evidence that is said.
+"""The check whether capture is alive, with its evidence.
 
-Three grades, the best that is there decides: a heartbeat, a row that is written at the source so that its change must
-arrive; the newest log scan, which proves that the job works; the age of the newest entry of ``cdc.lsn_time_mapping``,
-which an idle source still makes every five minutes, so that silence means a job that does not run.
+There are three kinds of evidence; the best that is available decides. A heartbeat is a row that is written at the
+source so that its change must arrive. The newest log scan proves that the job works. The age of the newest entry of
+``cdc.lsn_time_mapping`` is the weakest: an idle source makes one every five minutes, so that silence means a job that
+does not run.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from floodmark.core.source.capture_status import CaptureJobStatus
 
 
 class Evidence(Enum):
-    """The grade that a judgement rests on."""
+    """The kind of evidence that a judgement rests on."""
 
     HEARTBEAT = "heartbeat"
     SCANS = "scan sessions"
     ACTIVITY = "job activity"
-    """What the Agent says: it tells that a job runs, and not that it brings anything."""
+    """The status of the Agent: it shows that a job runs, and not that it captures anything."""
     ENTRIES = "age of the newest entry of the log"
     NONE = "no evidence"
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """alive: None where there is nothing to judge by. ``str()`` is the sentence for a log."""
+    """A judgement on capture. ``str()`` is the sentence for a log."""
 
     alive: bool | None
+    """None where there is no evidence."""
     evidence: Evidence
     words: str
 
@@ -40,25 +42,29 @@ class Liveness:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One look at the heartbeat table; moments are local time of the source. beat: the one that was written last, at
-    ``beaten_at``; arrived_beat: the newest in the change table, None while there is none. waiting_since: when the first
-    beat was written that may not have arrived."""
+    """The heartbeat table at one moment; times are local time of the source."""
 
     beat: int
+    """The number that was written last."""
     beaten_at: datetime
+    """When ``beat`` was written."""
     waiting_since: datetime
+    """When the first beat was written that may not have arrived."""
     arrived_beat: int | None
+    """The newest in the change table; None while there is none."""
     taken_at: datetime
 
     @property
     def has_arrived(self) -> bool:
+        """Return whether the last beat is in the change table."""
         return self.arrived_beat is not None and self.arrived_beat >= self.beat
 
 
-def judge_liveness(
-    status: CaptureJobStatus, lag_limit_seconds: float, heartbeat: Heartbeat | None = None
-) -> Liveness:  # fmt: skip
-    """lag_limit_seconds: older evidence than this says that nothing is captured any more."""
+def judge_liveness(status: CaptureJobStatus, lag_limit_seconds: float, heartbeat: Heartbeat | None = None) -> Liveness:
+    """Return whether capture is alive, by the best evidence there is.
+
+    lag_limit_seconds: evidence older than this means that nothing is being captured.
+    """
     return (
         _judge_heartbeat(heartbeat, status.clock_ahead_seconds, lag_limit_seconds)
         or _judge_scan(status, lag_limit_seconds)
@@ -68,8 +74,8 @@ def judge_liveness(
 
 def _judge_heartbeat(
     heartbeat: Heartbeat | None, clock_ahead_seconds: float, lag_limit_seconds: float
-) -> Liveness | None:  # fmt: skip
-    """None where it proves nothing: the last beat is on its way, or long ago."""
+) -> Liveness | None:
+    """Return the judgement, None where the last beat is still on its way, or too long ago, to prove anything."""
     if heartbeat is None:
         return None
     beaten, waited = (
@@ -80,7 +86,7 @@ def _judge_heartbeat(
         words = f"the beat written {beaten:.0f} s ago has arrived."
         return Liveness(True, Evidence.HEARTBEAT, words) if beaten <= lag_limit_seconds else None
     if waited > lag_limit_seconds:
-        return Liveness(False, Evidence.HEARTBEAT, f"no beat has arrived of those written in the last {waited:.0f} s.")
+        return Liveness(False, Evidence.HEARTBEAT, f"none of the beats written in the last {waited:.0f} s has arrived.")
     return None
 
 
@@ -89,9 +95,11 @@ def _judge_scan(status: CaptureJobStatus, lag_limit_seconds: float) -> Liveness 
     if scan is None:
         return None
     if scan.errors:
-        return Liveness(False, Evidence.SCANS, f"the newest log scan failed: {status.error or 'the error is gone'}.")
+        return Liveness(
+            False, Evidence.SCANS, f"the newest log scan failed: {status.error or 'its error is no longer listed'}."
+        )
     if scan.ended_at is None:
-        return None  # in the middle of a scan: how old the newest entry is tells whether it gets anywhere
+        return None  # a scan is running: the age of the newest entry shows its progress
     age = status.age_seconds(scan.ended_at)
     if age > lag_limit_seconds:
         return Liveness(False, Evidence.SCANS, f"the newest log scan ended {age:.0f} s ago.")

@@ -1,4 +1,4 @@
-"""T-SQL that people are shown, to read and to run themselves. Floodmark runs of it only what somebody has approved."""
+"""T-SQL for people to read and to run themselves. Floodmark only runs what the operator has approved."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from floodmark.core.schema import TableName
 
 
 def quote(identifier: str) -> str:
-    """In brackets."""
+    """Return an identifier in brackets."""
     return "[" + identifier.replace("]", "]]") + "]"
 
 
 def literal(text: str) -> str:
+    """Return a Unicode string literal."""
     return "N'" + text.replace("'", "''") + "'"
 
 
 def enable_table(table: TableName, *, net_changes: bool = False, partition_switch: bool = True) -> str:
-    """partition_switch: whether partitions may be switched in and out, which is not captured; the server's default."""
+    """Return the statement that creates a capture instance.
+
+    partition_switch: whether partitions may be switched in and out, which is not captured; the server's default.
+    """
     switching = "" if partition_switch else ", @allow_partition_switch = 0"
     return (
         f"EXEC sys.sp_cdc_enable_table @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},"
@@ -27,6 +31,7 @@ def enable_table(table: TableName, *, net_changes: bool = False, partition_switc
 
 
 def disable_instance(table: TableName, instance: str) -> str:
+    """Return the statement that drops a capture instance."""
     return (
         f"EXEC sys.sp_cdc_disable_table @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},"
         f" @capture_instance = {literal(instance)};"
@@ -34,19 +39,22 @@ def disable_instance(table: TableName, instance: str) -> str:
 
 
 EVERY_ROW = "1 = 1"
-"""A condition."""
+"""A condition that is true for every row."""
 TOUCHED = "EXISTS ("
 """The beginning of a condition of ``touched_rows``."""
 
 
 def filled_rows(columns: Sequence[str]) -> str:
-    """The condition of the rows that have something in one of the columns."""
+    """Return the condition for the rows that have a value in one of the columns."""
     return " OR ".join(f"{quote(column)} IS NOT NULL" for column in columns)
 
 
 def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn | None) -> str:
-    """The condition of the rows that a capture instance has a change of, from an LSN on; None: of all its changes."""
-    # Within, the alias would hide a table of the same name.
+    """Return the condition for the rows with a change in a capture instance.
+
+    since: the first LSN that counts; None: all changes of the instance.
+    """
+    # Inside the subquery, the alias would hide a table of the same name.
     alias = "c" if table.name.casefold() != "c" else "d"
     conditions = [f"{alias}.{quote(column)} = {quote(table.name)}.{quote(column)}" for column in key]
     if since is not None:
@@ -56,11 +64,12 @@ def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn
 
 
 def grant_select(schema: str, name: str, user: str) -> str:
+    """Return the statement that grants SELECT on an object."""
     return f"GRANT SELECT ON {quote(schema)}.{quote(name)} TO {quote(user)};"
 
 
 def make_heartbeat(table: TableName) -> str:
-    """The table whose changes prove that capture works, tracked."""
+    """Return the statements that create and track the table whose changes prove that capture works."""
     name = f"{quote(table.schema)}.{quote(table.name)}"
     return (
         f"CREATE TABLE {name} (id tinyint NOT NULL PRIMARY KEY, beat bigint NOT NULL, beaten_at datetime NOT NULL,"
@@ -69,6 +78,6 @@ def make_heartbeat(table: TableName) -> str:
 
 
 def insert_heartbeat(table: TableName) -> str:
-    """Its only row."""
+    """Return the statement that inserts the only row of the heartbeat table."""
     name = f"{quote(table.schema)}.{quote(table.name)}"
     return f"INSERT INTO {name} (id, beat, beaten_at, waiting_since) VALUES (1, 0, GETDATE(), GETDATE());"  # noqa: S608

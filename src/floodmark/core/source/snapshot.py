@@ -1,4 +1,4 @@
-"""Capture instances, what the source said of them in one look, and the verdict on reading from one."""
+"""Capture instances, the snapshot of a source, and the verdict on reading a table."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from floodmark.core.schema import SourceTable, TableName
 
 @dataclass(frozen=True, slots=True)
 class InstanceIdentity:
-    """What makes a capture instance this one and not a successor of the same name.
+    """The identity of a capture instance, which no successor of the same name shares.
 
-    start_lsn is not part of it: cleanup raises that. ``created_at`` is the server's local time.
+    start_lsn is not part of it, because cleanup raises it.
     """
 
     name: str
     object_id: int
     created_at: datetime
+    """The server's local time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,67 +37,72 @@ class CaptureInstance:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """One table in a ``SourceSnapshot``. ``instance`` None: no instance, no such table or no right (see the flags).
-
-    min_lsn: ``sys.fn_cdc_get_min_lsn`` of the instance. last_change_lsn: the highest ``__$start_lsn`` in its change
-    table, ``LsnAbsence.NULL`` when that is empty, None when the login may not look. It must be asked for after max_lsn:
-    a table counts as quiet when its last change is not above the watermark, and no change captured in between may be
-    missed. min_lsn_at: commit time of min_lsn, server local time. max_column_id: the table's highest column_id; ids are
-    never used again, so it tells an added column. looked_for: the name of the instance that was asked for, None for
-    any; others: those that the table has in its place, where there is none of that name. server_name: as the source
-    spells the table, None where there is none.
-    """
+    """One table in a ``SourceSnapshot``."""
 
     table: TableName
     exists: bool
     instance: CaptureInstance | None
+    """None: no instance, no such table or no right (see the flags)."""
     min_lsn: Lsn | LsnAbsence
+    """``sys.fn_cdc_get_min_lsn`` of the instance."""
     permitted: bool = True
     last_change_lsn: Lsn | LsnAbsence | None = None
+    """The highest ``__$start_lsn`` in the change table; ``LsnAbsence.NULL`` when that is empty, None when the login may
+    not see it. It must be read after max_lsn: a table counts as quiet when its last change is not above the watermark,
+    and no change captured in between may be missed."""
     max_column_id: int = 0
+    """The table's highest column_id; ids are never reused, so that it shows an added column."""
     min_lsn_at: datetime | None = None
+    """The commit time of min_lsn, server local time."""
     searched_for: str | None = None
+    """The name of the instance that was searched for; None for any."""
     others: tuple[str, ...] = ()
+    """The instances that the table has instead, where it has none of that name."""
     server_name: TableName | None = None
+    """The name as the source spells it; None where there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
-    """What the source said in one round trip. ``scan`` fields are None where the login may not see them.
-
-    max_lsn_at: commit time of max_lsn; taken_at: when the server answered; both server local time.
-    seconds_behind: age of the newest lsn_time_mapping entry; at least so much, where the server's clock was set since.
-    capture_running: whether the capture job runs, None when that cannot be known, or when the job has a schedule of its
-    own and stands still between two scans. has_agent: whether there is a job that can be stopped at all.
-    clock_ahead_seconds, clock_back_seconds: by how much the server's clock was set forward, or back, in the last two
-    hours. is_replica: it is a copy that only can be read, and what its server says of jobs says nothing of those of the
-    primary.
-    entries: of each position that was asked about, the commit time that the log has for exactly that LSN, None where it
-    has none. They must be asked for before the low ends (see ``core.history``).
-    """
+    """The state of the source as one round trip returned it. Times are server local time."""
 
     database: str
     cdc_enabled: bool
     max_lsn: Lsn | LsnAbsence
     max_lsn_at: datetime | None
+    """The commit time of max_lsn."""
     taken_at: datetime
+    """The time at which the server answered."""
     seconds_behind: float | None
+    """The age of the newest lsn_time_mapping entry; a lower bound, where the server's clock was set since. None: the
+    login may not see it."""
     capture_running: bool | None
+    """Whether the capture job runs; None when that is unknown, or when the job has a schedule of its own and is idle
+    between two scans."""
     tables: tuple[TableSnapshot, ...]
     entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
+    """For each position that was asked for, the commit time that the log has for exactly that LSN, None where it has
+    none. They must be read before the low ends (see ``core.source.history``)."""
     has_agent: bool = True
+    """Whether there is a job that can be stopped at all."""
     clock_ahead_seconds: float = 0.0
+    """By how much the server's clock was set forward in the last two hours."""
     clock_back_seconds: float = 0.0
+    """By how much the server's clock was set back in the last two hours."""
     is_replica: bool = False
+    """The source is a read-only replica: what its server reports about jobs is not about those of the primary."""
 
     @property
     def latest_commit_at(self) -> datetime:
-        """No commit until now has a later time. Where the clock was set back, those of before may seem yet to come."""
+        """Return a time that no commit until now is later than.
+
+        Where the clock was set back, earlier commits may have times in the future.
+        """
         return self.taken_at + timedelta(seconds=self.clock_back_seconds)
 
 
 class Verdict(Enum):
-    """Whether a table's next window may be read, and if not, why. Only READY moves rows."""
+    """The answer to whether the next window of a table may be read, and if not, why. Only READY moves rows."""
 
     READY = "ready"
     CAUGHT_UP = "caught_up"
@@ -111,14 +117,14 @@ class Verdict(Enum):
     CAPTURE_STOPPED = "capture_stopped"
     CAPTURE_LAGGING = "capture_lagging"
     HELD = "held"
-    """Left out of the pipeline's windows because of a schema drift, until somebody ends the hold."""
+    """Left out of the pipeline's windows because of a schema drift, until the operator ends the hold."""
     REPAIRING = "repairing"
-    """Left out of the pipeline's windows while another window loads it anew; the old rows stay readable."""
+    """Left out of the pipeline's windows while another window reloads it; the old rows stay readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """A verdict with its cause, the numbers behind it, and what to do. ``str()`` is the sentence for a log."""
+    """A verdict with its cause, the positions behind it, and what to do. ``str()`` is the sentence for a log."""
 
     table: TableName
     verdict: Verdict
@@ -133,7 +139,7 @@ class Validity:
 
 
 def join_verdicts(validities: Iterable[Validity]) -> str:
-    """Their sentences in one, where what is the same for several tables is said once."""
+    """Return all sentences as one, where the same sentence about several tables appears once."""
     alike: dict[str, list[str]] = {}
     for each in validities:
         alike.setdefault(f"{each.verdict.value}: {each.cause} {each.hint}".rstrip(), []).append(str(each.table))

@@ -1,4 +1,4 @@
-"""What the ledger knows of a table."""
+"""The ledger's state of a table."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from floodmark.core.source.snapshot import InstanceIdentity
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What the ledger knows of a table of a pipeline. ``watermark`` None: the first load has not been published.
-
-    watermark_at: its commit time, local time of the source. consistent: a window whose end was committed after
-    the first load's read has been merged. read_lsn: the source's newest, committed at read_lsn_at, when the newest load
-    had been read. Its rows may be as new, so that until the table is consistent the log must still have that position.
-    """
+    """The ledger's state of a table of a pipeline."""
 
     source: TableName
     watermark: Lsn | None
+    """None: the first load has not been published."""
     identity: InstanceIdentity | None
     consistent: bool
+    """Whether a window has been merged whose end was committed after the first load's read."""
     watermark_at: datetime | None = None
+    """The commit time of the watermark, local time of the source."""
     read_lsn: Lsn | None = None
+    """The source's newest LSN when the newest load had been read. Its rows may be as new, so that until the table is
+    consistent the log must still have that position."""
     read_lsn_at: datetime | None = None
+    """The commit time of read_lsn."""

@@ -1,1 +1,1 @@
-"""How late tables are, and how far a source has come."""
+"""The status of a pipeline and its tables: progress, measures and the report."""

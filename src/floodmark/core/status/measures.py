@@ -1,6 +1,6 @@
-"""How late each table of a pipeline is, how long it may stay so, and what room its changes take at the source.
+"""The lag of each table of a pipeline, its headroom, and the space of its changes at the source.
 
-For alerts and metrics.
+Alerts and metrics use them.
 """
 
 from __future__ import annotations
@@ -20,44 +20,54 @@ _NOTHING_COMES = (Verdict.CAPTURE_STOPPED, Verdict.CAPTURE_LAGGING)
 
 @dataclass(frozen=True, slots=True)
 class TableMark:
-    """What the ledger knows of a table. watermark_at: local time of the source. verdict: of the last run."""
+    """The ledger's state of a table."""
 
     table: TableName
     watermark: Lsn | None
     watermark_at: datetime | None
+    """Local time of the source."""
     verdict: Verdict | None
+    """Of the last run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableMeasure:
-    """None is what cannot be known: without a watermark, or where the login may not see the retention, or the change
-    tables. change_rows, change_bytes: of all its capture instances."""
+    """The measures of a table. None: unknown, without a watermark or because the login may not see it."""
 
     table: TableName
     lag_seconds: float | None
     headroom_seconds: float | None
     change_rows: int | None = None
+    """Of all its capture instances."""
     change_bytes: int | None = None
+    """Of all its capture instances."""
 
 
 def measure_tables(
     marks: Sequence[TableMark], snapshot: SourceSnapshot, progress: SourceProgress
-) -> tuple[TableMeasure, ...]:  # fmt: skip
-    """One each. Where capture brings nothing, the age of the watermark is the lag: that the source has nothing newer
-    is then no proof that the target has everything."""
+) -> tuple[TableMeasure, ...]:
+    """Return the measures of each table.
+
+    Where capture delivers nothing, the age of the watermark is the lag: that the source has nothing newer does not
+    prove then that the target has everything.
+    """
     measures = []
     for mark in marks:
         sizes = sizes_of(mark.table, progress.sizes)
         measures.append(
             TableMeasure(
-                mark.table, lag_of(mark, snapshot), _headroom(mark, snapshot, progress.retention_minutes),
-                total([size.rows for size in sizes]), total([size.size_bytes for size in sizes]),
+                mark.table,
+                lag_of(mark, snapshot),
+                _headroom(mark, snapshot, progress.retention_minutes),
+                total([size.rows for size in sizes]),
+                total([size.size_bytes for size in sizes]),
             )
-        )  # fmt: skip
+        )
     return tuple(measures)
 
 
 def lag_of(mark: TableMark, snapshot: SourceSnapshot) -> float | None:
+    """Return the lag of a table in seconds, None where it is unknown."""
     if mark.verdict in _NOTHING_COMES and mark.watermark_at is not None:
         age = (snapshot.taken_at - mark.watermark_at).total_seconds()
         return max(age - snapshot.clock_ahead_seconds, 0.0)

@@ -1,6 +1,6 @@
-"""How a table stands: how far it lags, how much time is left before cleanup passes it, and whether somebody must look.
+"""The progress of a table: its lag, the time until cleanup passes it, and whether the operator must act.
 
-All moments are local time of the source, which is the clock that commits, cleanup and lag are measured by.
+All times are local time of the source, the clock that commits, cleanup and lag are measured by.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ _SHORT_OF_RETENTION = 0.25
 
 
 class Standing(IntEnum):
-    """The greater, the worse."""
+    """The condition of a table or a pipeline: the greater, the worse."""
 
     FINE = 0
     ATTENTION = 1
-    """Nothing is lost and it may mend itself, but somebody should look before long."""
+    """Nothing is lost, and it may resolve itself, but the operator should check it soon."""
     INCIDENT = 2
-    """The table gets no new rows until somebody acts."""
+    """The table gets no new rows until the operator acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """transactions_behind: committed after a watermark, in the whole database, by watermark. retention_minutes: of the
-    cleanup job, None where there is none or the login may not see it. sizes: of the change tables it may see."""
+    """The progress of a source."""
 
     transactions_behind: Mapping[Lsn, int]
+    """The transactions committed after a watermark, in the whole database, by watermark."""
     retention_minutes: int | None
+    """Of the cleanup job; None where there is none or the login may not see it."""
     sizes: tuple[ChangeTableSize, ...] = ()
+    """Of the change tables that the login may see."""
 
 
 def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:
-    """Age of the watermark; 0 when the source has nothing newer, None where there is no watermark. At least so much,
-    where the source's clock was set since."""
+    """Return the age of the watermark; 0 when the source has nothing newer, None without a watermark.
+
+    It is a lower bound where the source's clock was set since.
+    """
     if watermark is None or watermark_at is None:
         return None
     if isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn <= watermark:
@@ -51,8 +55,8 @@ def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: 
 
 def headroom_seconds(
     watermark_at: datetime | None, taken_at: datetime, retention_minutes: int | None, verdict: Verdict
-) -> float | None:  # fmt: skip
-    """Until cleanup may delete what comes after the watermark, if the watermark stays where it is; 0 when it has.
+) -> float | None:
+    """Return the time until cleanup may delete changes after the watermark, if that does not move; 0 when it has.
 
     Cleanup keeps what is younger than the retention, counted from the newest entry of cdc.lsn_time_mapping, which is
     not after ``taken_at``: the true headroom is not smaller. None without a watermark or a known retention.
@@ -65,15 +69,23 @@ def headroom_seconds(
 
 
 def judge(
-    verdict: Verdict | None, lag: float | None, headroom: float | None, *, lag_limit_seconds: float,
-    retention_minutes: int | None = None, repairs_itself: bool = False,
-) -> tuple[Standing, str]:  # fmt: skip
-    """With the reason, "" where it is fine. verdict None: no run has looked at the table yet. mends_itself: the next
-    run begins to load the table anew for this verdict."""
+    verdict: Verdict | None,
+    lag: float | None,
+    headroom: float | None,
+    *,
+    lag_limit_seconds: float,
+    retention_minutes: int | None = None,
+    repairs_itself: bool = False,
+) -> tuple[Standing, str]:
+    """Return the standing of a table and the reason, "" where it is fine.
+
+    verdict None: no run has checked the table yet. repairs_itself: the next run begins to reload the table for this
+    verdict.
+    """
     is_resolved = verdict is Verdict.REPAIRING or repairs_itself
     if not is_resolved and (verdict in INCIDENTS or verdict is Verdict.HELD):
         return Standing.INCIDENT, verdict.value
-    # What is loaded anew needs nothing of what cleanup takes.
+    # A reload does not need the changes that cleanup deletes.
     if not is_resolved and headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"
     if verdict and (is_resolved or verdict in (Verdict.NOT_CAPTURED_YET, Verdict.CAPTURE_LAGGING)):

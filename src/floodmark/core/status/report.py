@@ -1,4 +1,4 @@
-"""What ``floodmark status`` reports of a pipeline and its tables, as plain values."""
+"""The status of a pipeline and its tables, as ``floodmark status`` reports it, in plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER_RUN = "never_run"
 
 @dataclass(frozen=True, slots=True)
 class LastWindow:
-    """What the last published window did to a table, in rows."""
+    """The rows that the last published window changed in a table."""
 
     window_id: int
     read_rows: int
@@ -36,7 +36,7 @@ class ChangeTableStatus:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table of a pipeline. What only the source knows is None or empty unless the source was asked."""
+    """A table of a pipeline. Values that only the source knows are None or empty unless the source was asked."""
 
     source: str
     target: str
@@ -47,7 +47,7 @@ class TableStatus:
     verdict: str = NEVER_RUN
     cause: str = ""
     windows: int = 0
-    """Published windows; the rows below are theirs, too."""
+    """Published windows; the rows below are of all of them."""
     read_rows: int = 0
     inserted_rows: int = 0
     updated_rows: int = 0
@@ -55,29 +55,30 @@ class TableStatus:
     quarantined_rows: int = 0
     advanced_at: datetime | None = None
     lag_seconds: float | None = None
-    """How old the watermark is; of the source."""
+    """The age of the watermark; from the source."""
     state: str = NEVER_RUN
     """never_run, first_load, settling (loaded, and consistent with the others after a window or two) or consistent."""
     hint: str = ""
     verdict_since: datetime | None = None
     verdict_seen_at: datetime | None = None
     transactions_behind: int | None = None
-    """Of the whole database; of the source."""
+    """In the whole database; from the source."""
     headroom_seconds: float | None = None
-    """Until cleanup passes the watermark; of the source. None also where the login may not see the retention."""
+    """The time until cleanup passes the watermark; from the source. None also where the login may not see the
+    retention."""
     last_window: LastWindow | None = None
     standing: str = Standing.FINE.name.lower()
     """fine, attention or incident."""
     reason: str = ""
-    """Of the standing."""
+    """The reason for the standing."""
     load_percent: int | None = None
     load_rows: int | None = None
     drift: tuple[str, ...] = ()
-    """What is not decided yet, in words, with the numbers of the events."""
+    """Undecided events, in words, with their numbers."""
     change_tables: tuple[ChangeTableStatus, ...] = ()
-    """Those of the table's capture instances; of the source."""
+    """The change tables of the table's capture instances; from the source."""
     switch: SwitchStatus | None = None
-    """The approved one that is under way."""
+    """The approved switch that is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,11 @@ class PipelineStatus:
 
     pipeline: str
     unfinished_window_id: int | None
-    """Of the window that the next run finishes."""
+    """The window that the next run finishes."""
     unfinished_state: str | None
     tables: tuple[TableStatus, ...]
     alerts: tuple[AlertStatus, ...] = ()
     standing: str = Standing.FINE.name.lower()
-    """The worst of its tables, at least attention while an alert is open, and incident while its runs fail."""
+    """The worst of its tables; at least attention while an alert is open, and incident while its runs fail."""
     planned_stop: StopStatus | None = None
     """Of the capture job of its source; None where there is none now, or it was ended early."""

@@ -1,4 +1,4 @@
-"""What makes a pipeline late on purpose, for its status: a planned stop of the capture job, a switch of instances."""
+"""Planned causes of lag, for the status of a pipeline: a stop of the capture job, a switch of instances."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from floodmark.core.source.snapshot import InstanceIdentity
 
 @dataclass(frozen=True, slots=True)
 class StopStatus:
-    """since, until: with the zone of the schedule. is_on: False shortly after it, while capture may be catching up.
-    job_runs: None unless the source was asked, and told."""
+    """A planned stop of the capture job, with the time zone of its schedule."""
 
     since: datetime
     until: datetime
     is_on: bool
+    """False shortly after it, while capture may be catching up."""
     job_runs: bool | None = None
+    """None: the source was not asked, or did not answer."""
 
     def __str__(self) -> str:
         planned = f"from {self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M %Z}"
         if not self.is_on:
-            return f"a planned stop of the capture job, {planned}, is just over: what was committed in it is coming."
+            return f"a planned stop of the capture job, {planned}, has just ended: its changes will follow."
         if self.job_runs:
             return (
-                f"a stop of the capture job is planned {planned}, and the job still runs: it catches up first, or its "
-                "DAG has not looked yet."
+                f"a stop of the capture job is planned {planned}, and the job is still running: it catches up first, "
+                "or its DAG has not run yet."
             )
         return (
-            f"a planned stop of the capture job is on, {planned}: what is committed in it reaches the target "
-            "afterwards. That is no incident."
+            f"a planned stop of the capture job is in effect, {planned}: changes committed during it reach the target "
+            "afterwards. This is not an incident."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchStatus:
-    """Of a table that an approved switch takes from one capture instance to another. step: what comes next for the
-    pipeline, a value of ``SwitchStep``, and in words."""
+    """The status of a table in an approved switch of capture instances."""
 
     switch_id: int
     old: str
     new: str
     columns: tuple[str, ...]
     step: str
+    """The next step for the pipeline, a value of ``SwitchStep``."""
     what: str
+    """The next step in words."""
     approved_by: str
     approved_at: datetime
 
@@ -56,20 +58,31 @@ class SwitchStatus:
 
 
 def stop_status(stop: PlannedStop | None, now: datetime, *, job_runs: bool | None = None) -> StopStatus | None:
-    """now: with a zone."""
+    """Return the status of a planned stop.
+
+    now: with a zone.
+    """
     return None if stop is None else StopStatus(stop.since, stop.until, now < stop.until, job_runs)
 
 
 def switch_status(
     switches: Iterable[InstanceSwitch], pipeline: str, table: TableName, identity: InstanceIdentity | None
 ) -> SwitchStatus | None:
-    """identity: of the capture instance that the pipeline reads, None before its first load. It tells also where the
-    pipeline spells the table in another way than the server does, or reads an instance that stays."""
+    """Return the status of the switch that a table is in, None where it is in none.
+
+    identity: of the capture instance that the pipeline reads, None before its first load. It finds the switch also
+    where the pipeline spells the table differently from the server, and none where it reads an instance that stays.
+    """
     for switch in switches:
         if identity in (switch.old, switch.new) if identity else switch.table == table:
             return SwitchStatus(
-                switch.switch_id, switch.old.name, switch.new.name if switch.new else switch.name, switch.added,
-                step_of(switch, pipeline).value, describe_step(switch, pipeline), switch.approved_by,
+                switch.switch_id,
+                switch.old.name,
+                switch.new.name if switch.new else switch.name,
+                switch.added,
+                step_of(switch, pipeline).value,
+                describe_step(switch, pipeline),
+                switch.approved_by,
                 switch.approved_at,
-            )  # fmt: skip
+            )
     return None

@@ -1,4 +1,4 @@
-"""How large the change tables of a source are: what its capture costs in rows and bytes, until cleanup deletes it."""
+"""The sizes of the change tables of a source: the rows and bytes of its captured changes until cleanup deletes them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _STEP = 1024
 
 @dataclass(frozen=True, slots=True)
 class ChangeTableSize:
-    """Of one capture instance. table: whose changes it has, under its name of now. rows, size_bytes: None where the
-    login may not see them. low_end: where its validity begins, None where that is not known yet."""
+    """The size of the change table of a capture instance."""
 
     instance: str
     table: TableName
+    """The tracked table, under its current name."""
     rows: int | None
+    """None where the login may not see it."""
     size_bytes: int | None
+    """None where the login may not see it."""
     low_end: Lsn | None = None
+    """Where its validity begins; None where that is not known yet."""
 
     def __str__(self) -> str:
         rows = "-" if self.rows is None else f"{self.rows:,}"
@@ -29,7 +32,7 @@ class ChangeTableSize:
 
 
 def format_bytes(size: int | None) -> str:
-    """For people, in powers of 1024."""
+    """Return a size as text, in powers of 1024."""
     if size is None:
         return "-"
     value, unit = float(size), 0
@@ -39,18 +42,21 @@ def format_bytes(size: int | None) -> str:
 
 
 def largest_first(sizes: Iterable[ChangeTableSize]) -> list[ChangeTableSize]:
+    """Return the sizes, largest first."""
     return sorted(sizes, key=lambda size: (-(size.size_bytes or 0), size.instance))
 
 
 def sizes_of(table: TableName, sizes: Iterable[ChangeTableSize]) -> tuple[ChangeTableSize, ...]:
-    """Of its capture instances, by their names. A table whose name differs in case alone counts where there is none of
-    exactly that name."""
+    """Return the sizes for the capture instances of a table, by their names.
+
+    Tables whose name differs in case alone count where there is none of exactly that name.
+    """
     found = [size for size in sizes if size.table.folded == table.folded]
     exact = [size for size in found if size.table == table]
     return tuple(sorted(exact or found, key=lambda size: size.instance))
 
 
 def total(values: Sequence[int | None]) -> int | None:
-    """None where one is not known, or there is none at all."""
+    """Return the sum, None where a value is unknown or there is none."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

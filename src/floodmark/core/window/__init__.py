@@ -1,1 +1,1 @@
-"""Windows: the plan of one, its chunks, lanes and states."""
+"""Windows: their plan, chunks, lanes and states."""

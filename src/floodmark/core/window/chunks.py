@@ -1,7 +1,7 @@
-"""The chunks of a first load: ranges of the key whose bounds the server chose, and how far their reading has come.
+"""The chunks of a first load: ranges of the key with bounds that the server chose, and how many have been read.
 
 Bounds go back to the server as the values they came as and are compared by the server alone: its order of a
-uniqueidentifier, or of a text, is no order of ours.
+uniqueidentifier, or of a text, is not Python's.
 """
 
 from __future__ import annotations
@@ -17,32 +17,38 @@ Bound = tuple[int | str | bytes | Decimal, ...]
 
 @dataclass(frozen=True, slots=True)
 class LoadChunk:
-    """Keys after ``after`` up to and including ``to``; None: no bound on that side. number: 0-based, in key order."""
+    """The keys after ``after`` up to and including ``to``; None: no bound on that side."""
 
     number: int
+    """0-based, in key order."""
     after: Bound | None
     to: Bound | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk in the ledger. staged_rows None: not staged yet."""
+    """A chunk in the ledger."""
 
     chunk: LoadChunk
     staged_rows: int | None = None
+    """None: not staged yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a table's chunks have come. rows: in staging."""
+    """The progress of a table's chunks."""
 
     chunks: int
     staged_chunks: int
     rows: int
+    """The rows in staging."""
 
     @property
     def percent(self) -> int:
-        """Of the chunks, which hold the same number of rows each, but for the last one. 100 when all are staged."""
+        """Return the percentage of chunks that are staged, 100 when all are.
+
+        All chunks have the same number of rows, except the last one.
+        """
         return 100 * self.staged_chunks // self.chunks if self.chunks else 0
 
     def __str__(self) -> str:
@@ -50,14 +56,16 @@ class LoadProgress:
 
 
 def plan_chunks(bounds: Sequence[Bound]) -> tuple[LoadChunk, ...]:
-    """The whole table, cut at ``bounds`` (in the server's order). The first and the last chunk are open."""
+    """Return the chunks of the whole table, cut at ``bounds`` (in the server's order). The first and last are open."""
     ends: list[Bound | None] = [None, *bounds, None]
     return tuple(LoadChunk(number, ends[number], ends[number + 1]) for number in range(len(ends) - 1))
 
 
 def select_lost(stored: Sequence[StoredChunk], found_rows: Mapping[int, int]) -> tuple[int, ...]:
-    """The numbers of chunks that count as staged and are not in staging as they were: a crash of the warehouse empties
-    tables that are not logged. found_rows: rows in staging, by number of the chunk."""
+    """Return the numbers of the chunks that count as staged and are not complete in staging.
+
+    A crash of the warehouse empties tables that are not logged. found_rows: rows in staging, by number of the chunk.
+    """
     return tuple(
         each.chunk.number
         for each in stored
@@ -66,24 +74,28 @@ def select_lost(stored: Sequence[StoredChunk], found_rows: Mapping[int, int]) ->
 
 
 def progress_of(stored: Sequence[StoredChunk]) -> LoadProgress:
+    """Return the progress of the chunks of a table."""
     staged = [each.staged_rows for each in stored if each.staged_rows is not None]
     return LoadProgress(len(stored), len(staged), sum(staged))
 
 
 def bound_to_json(bound: Bound | None) -> list[Any] | None:
-    """Of a form that JSON can hold and ``bound_from_json`` reads back to the same values."""
+    """Return a form that JSON can hold and ``bound_from_json`` reads back to the same values."""
     return None if bound is None else [_value_to_json(value) for value in bound]
 
 
 def bound_from_json(document: Sequence[Any] | None) -> Bound | None:
+    """Return the bound of a JSON document."""
     return None if document is None else tuple(_value_from_json(value) for value in document)
 
 
 def chunk_to_json(chunk: LoadChunk) -> dict[str, Any]:
+    """Return a form that JSON can hold and ``chunk_from_json`` reads back."""
     return {"number": chunk.number, "after": bound_to_json(chunk.after), "to": bound_to_json(chunk.to)}
 
 
 def chunk_from_json(document: Mapping[str, Any]) -> LoadChunk:
+    """Return the chunk of a JSON document."""
     return LoadChunk(document["number"], bound_from_json(document["after"]), bound_from_json(document["to"]))
 
 

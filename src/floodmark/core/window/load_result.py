@@ -1,7 +1,7 @@
-"""What a load job says to the process that started it: one line on standard output when it begins, and one at its end.
+"""The lines that a load job writes to standard output: one when it begins, and one with its result.
 
 ``spark_jobs/load_window.py`` prints them; the last one is success or error, never both. Airflow's operator and the CLI
-read them. An error arrives as the error it was, so that retry or fail is decided by its class and not by a message.
+read them. An error arrives with its class, so that the class decides between retry and failure, and not a message.
 """
 
 from __future__ import annotations
@@ -21,29 +21,37 @@ PREFIX = "FLOODMARK_RESULT "
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """error None: the window is merged. counts: source table as text -> rows."""
+    """The result of a load job."""
 
     window_id: int
     counts: Mapping[str, TableCounts] = field(default_factory=dict)
+    """The rows by source table, as text."""
     error: FloodmarkError | None = None
+    """None: the window is merged."""
 
 
 def format_load_result(result: LoadResult) -> str:
-    """One line without its end."""
+    """Return one line, without the newline."""
     document: dict[str, object] = {"window_id": result.window_id}
     if result.error is None:
         document["tables"] = {table: asdict(counts) for table, counts in result.counts.items()}
     else:
         error = result.error
         document["error"] = {
-            "type": type(error).__name__, "subject": error.subject, "message": error.message, "hint": error.hint,
+            "type": type(error).__name__,
+            "subject": error.subject,
+            "message": error.message,
+            "hint": error.hint,
             "detail": error.detail,
-        }  # fmt: skip
+        }
     return PREFIX + json.dumps(document, ensure_ascii=False)
 
 
 def parse_load_result(line: str) -> LoadResult | None:
-    """None for any other line. A line that begins like a result and is none raises FloodmarkBugError."""
+    """Return the result in a line of output, None for any other line.
+
+    Raises FloodmarkBugError for a line that begins like a result and is not one.
+    """
     if not line.startswith(PREFIX):
         return None
     try:
@@ -53,7 +61,7 @@ def parse_load_result(line: str) -> LoadResult | None:
         return LoadResult(document["window_id"], counts, _error(found) if found else None)
     except (ValueError, TypeError, KeyError) as problem:
         raise FloodmarkBugError(
-            "load", "the job's result cannot be read.", "", f"{problem}: {line.strip()}"
+            "load", "the job's result could not be read.", "", f"{problem}: {line.strip()}"
         ) from problem
 
 

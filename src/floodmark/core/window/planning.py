@@ -1,4 +1,4 @@
-"""What a run does next, decided from what the source and the ledger said. Pure: the step does it, and logs why."""
+"""The decision on what a run does next, from the snapshot of the source and the state in the ledger."""
 
 from __future__ import annotations
 
@@ -45,18 +45,19 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceQuiet:
-    """The log moved on without a change of these tables: only their watermarks move. watermarks: where they stand;
-    instances: where changes were looked for."""
+    """The log moved on without a change of these tables: only their watermarks move."""
 
     to_lsn: Lsn
     to_lsn_at: datetime | None
     watermarks: Mapping[TableName, Lsn]
+    """The current watermarks."""
     instances: Mapping[TableName, InstanceIdentity]
+    """The instances that were checked for changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A window is to be opened."""
+    """A window must be opened."""
 
     to_lsn: Lsn
     to_lsn_at: datetime | None
@@ -67,7 +68,7 @@ Decision = Fail | Skip | AdvanceQuiet | Open
 
 
 def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
-    """The capture instances to ask for by name: the configured one, else the one that was read before."""
+    """Return the capture instances to ask for by name: the configured one, else the one that was read before."""
     pinned = {}
     for table in settings.tables:
         state = states.get(table.source)
@@ -78,34 +79,48 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
 
 
 def known_positions(states: Mapping[TableName, TableState]) -> list[Lsn]:
-    """The watermarks whose commit times are known, and up to where loads have read that are not consistent yet, to ask
-    the source whether it still says the same of them."""
+    """Return the positions with a known commit time, to check whether the source still has them.
+
+    These are the watermarks, and the ends of the reads of loads that are not consistent yet.
+    """
     watermarks = {state.watermark for state in states.values() if state.watermark and state.watermark_at}
     reads = {state.read_lsn for state in states.values() if state.read_lsn and not state.consistent}
     return sorted(watermarks | reads)
 
 
 def classify_tables(
-    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    settings: PipelineSettings,
+    snapshot: SourceSnapshot,
+    states: Mapping[TableName, TableState],
     planned_stop: PlannedStop | None = None,
-) -> tuple[Validity, ...]:  # fmt: skip
-    """The verdict on each table of the snapshot. planned_stop: of the capture job, the one that is on."""
+) -> tuple[Validity, ...]:
+    """Return the verdict on each table of the snapshot.
+
+    planned_stop: the stop of the capture job that is in effect.
+    """
     return tuple(
         classify(
-            table_snapshot, snapshot, states.get(table_snapshot.table), settings.lag_limit_seconds, planned_stop,
+            table_snapshot,
+            snapshot,
+            states.get(table_snapshot.table),
+            settings.lag_limit_seconds,
+            planned_stop,
             pipeline=settings.name,
         )
         for table_snapshot in snapshot.tables
-    )  # fmt: skip
+    )
 
 
 def decide(
-    settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState],
+    settings: PipelineSettings,
+    snapshot: SourceSnapshot,
+    states: Mapping[TableName, TableState],
     validities: tuple[Validity, ...],
-) -> Decision:  # fmt: skip
-    """Tables with a gap are left out, and must be told of when the others have been published.
+) -> Decision:
+    """Return what the run does.
 
-    Raises ConfigError or NoKeyError, naming the table, for a table that can never be loaded as configured.
+    Tables with a gap are left out, and must be reported when the others have been published. Raises ConfigError or
+    NoKeyError, naming the table, for a table that can never be loaded as configured.
     """
     incidents = incident(settings.name, validities)
     if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
@@ -131,8 +146,8 @@ def decide(
 def plan_table(
     settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
 ) -> TablePlan:
-    """One table of the next window; its verdict must be READY or NOT_STARTED."""
-    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (classify saw to it)
+    """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED."""
+    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     instance = with_key(settings, table_snapshot.instance)
     _check_net(settings, instance, table_snapshot.instance.table.key)
@@ -157,18 +172,24 @@ def plan_table(
 
 
 def _net_source(settings: TableSettings, state: TableState | None) -> NetSource:
-    """The server's net changes leave out a row that came and went in one window. A load that read it in between has
-    brought it to the target; so until the table is consistent net changes are computed here, where deletes stay."""
+    """Return who computes net changes.
+
+    The server's net changes omit a row that was inserted and deleted in one window. A load that read it in between has
+    brought it to the target; so until the table is consistent, Spark computes them, which keeps deletes.
+    """
     return settings.net if state is not None and state.consistent else NetSource.SPARK
 
 
 def plan_reload(
-    settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None,
+    settings: TableSettings,
+    table_snapshot: TableSnapshot,
+    snapshot: SourceSnapshot,
+    state: TableState | None,
     where: str = "",
-) -> TablePlan | Validity:  # fmt: skip
-    """A load of the whole table anew, or of the rows for which ``where`` is true, whatever the watermark is.
+) -> TablePlan | Validity:
+    """Return the plan to reload the whole table, or the rows for which ``where`` is true, whatever the watermark is.
 
-    A verdict where the table cannot be loaded (yet).
+    Returns a verdict where the table cannot be loaded (yet).
     """
     validity = classify(table_snapshot, snapshot, None)
     if validity.verdict is not Verdict.NOT_STARTED:
@@ -178,8 +199,10 @@ def plan_reload(
 
 
 def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:
-    """Whether a table that was to be read itself has other columns by now, or is to be merged by another key: the
-    statement that was planned would fail, or bring values of another type. Change tables keep their columns."""
+    """Return whether a table that is read itself has changed since it was planned: other columns, or another key.
+
+    The planned statement would fail, or return values of another type. Change tables keep their columns.
+    """
     if table.kind is not LoadKind.FIRST_LOAD:
         return False
     table_snapshots = {table_snapshot.table: table_snapshot.instance for table_snapshot in snapshot.tables}
@@ -197,7 +220,7 @@ def _typed(instance: Feed) -> list[tuple[str, str]]:
 
 
 def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
-    """The instance with the declared key in the place of the server's, if one is declared."""
+    """Return the instance with the declared key instead of the server's, if one is declared."""
     spelling = {column.name.casefold(): column for column in instance.table.columns}
     key = []
     for name in settings.key or instance.table.key:
@@ -205,33 +228,40 @@ def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInsta
         if column is None or column.is_computed or column.is_lob:
             kind = "not captured" if column is None else "computed" if column.is_computed else column.declared_type
             raise NoKeyError(
-                str(settings.source), f"key column {name} is {kind}, so rows cannot be merged by it.",
+                str(settings.source),
+                f"key column {name} is {kind}, so rows cannot be merged by it.",
                 "Declare another key (key: [..] in pipelines.yaml), or capture the column.",
-            )  # fmt: skip
+            )
         key.append(column.name)
     if not key:
         raise NoKeyError(
-            str(settings.source), "it has neither a primary key nor a declared key, so its rows cannot be merged.",
+            str(settings.source),
+            "the table has neither a primary key nor a declared key, so its rows cannot be merged.",
             "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
-        )  # fmt: skip
+        )
     return replace(instance, table=replace(instance.table, key=tuple(key)))
 
 
 def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
-    """server_key: by which the server computes net changes, and so the only one by which they can be merged."""
+    """Raise ConfigError where the server's net changes cannot be merged.
+
+    server_key: the key by which the server computes net changes, and so the only one by which they can be merged.
+    """
     if settings.net is not NetSource.SERVER:
         return
     if not instance.supports_net_changes:
         raise ConfigError(
-            str(settings.source), f"net: server, but capture instance {instance.identity.name} has no net changes.",
+            str(settings.source),
+            f"net: server, but capture instance {instance.identity.name} has no net changes.",
             "Use net: spark, or enable the instance with @supports_net_changes = 1.",
-        )  # fmt: skip
+        )
     if set(instance.table.key) != set(server_key):
         raise ConfigError(
-            str(settings.source), f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
+            str(settings.source),
+            f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
             f"instance {instance.identity.name} has net changes by ({', '.join(server_key)}).",
             "Use net: spark, or enable an instance whose @index_name is an index of the key.",
-        )  # fmt: skip
+        )
 
 
 def _reason(validities: tuple[Validity, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What a published window did."""
+"""The results of a published window."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from floodmark.core.window.plan import LoadKind, TableCounts
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """One table of a finished window, for who tells the world. after_lsn None: a first load."""
+    """One table of a published window, for logs and notifications."""
 
     source: TableName
     target: TableName
     kind: LoadKind
     after_lsn: Lsn | None
+    """None: a first load."""
     to_lsn: Lsn
     counts: TableCounts
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceResult:
-    """is_replay: no watermark moved."""
+    """The result of advancing a window."""
 
     window_id: int
     pipeline: str
     to_lsn: Lsn
     tables: tuple[PublishedTable, ...]
     is_replay: bool = False
+    """Whether the window was a replay: no watermark moved."""

@@ -1,4 +1,4 @@
-"""The names of staging tables, on which writers, merge and checks agree."""
+"""The names of staging tables, shared by writers, merge and checks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from floodmark.core.window.plan import LoadKind, WindowPlan
 
 
 def staging_table(plan: WindowPlan, index: int) -> TableName:
-    """Where table ``index`` of the plan is staged. Changes have tables of their own in each attempt: a load that was
-    believed dead cannot write into those of its successor. The chunks of a first load outlast the attempts, and are
-    fenced one by one; the name does not depend on which tables stand beside it in the plan."""
+    """Return the staging table of table ``index`` of the plan.
+
+    Changes have tables of their own in each attempt: a load that was assumed dead cannot write into those of its
+    successor. The chunks of a first load outlast the attempts, and are fenced one by one; the name does not depend on
+    the other tables of the plan.
+    """
     prefix = staging_prefix(plan.window_id)
     table = plan.tables[index]
     if table.kind is LoadKind.FIRST_LOAD:
@@ -21,5 +24,5 @@ def staging_table(plan: WindowPlan, index: int) -> TableName:
 
 
 def staging_prefix(window_id: int) -> str:
-    """What the names of all staging tables of a window begin with."""
+    """Return the prefix of the names of all staging tables of a window."""
     return f"w{window_id}_"

@@ -122,7 +122,7 @@ def test_guard_says_which_reason_the_log_names() -> None:
     hidden = status(running=False, log_used_percent=99.0, log_reuse_wait="LOG_BACKUP")
     guard = decide_step(hidden, WANTED, STOP, NOW).guard
     assert "99 % full (limit 70 %); it names LOG_BACKUP" in guard
-    assert "every writer of the database fails (error 9002)" in guard
+    assert "every write to the database fails (error 9002)" in guard
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from floodmark.core.schema import SourceColumn
 
 @pytest.mark.parametrize("name", ["__lsn", "__deleted", OPERATION_COLUMN, PART_COLUMN, keep_column("Notes"), "CTID"])
 def test_name_that_the_warehouse_keeps_for_itself_is_refused(name: str) -> None:
-    assert why_not_named(name) == "has a name that the warehouse keeps for itself"
-    assert "keeps for itself" in unsupported_reason(SourceColumn(name, "int", 1))
+    assert why_not_named(name) == "has a name that is reserved in the warehouse"
+    assert "is reserved" in unsupported_reason(SourceColumn(name, "int", 1))
 
 
 @pytest.mark.parametrize("name", ["Notes", "part", "keep_Notes", "__row", "__$seqval", "ä" * 31])

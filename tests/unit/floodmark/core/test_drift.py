@@ -155,8 +155,8 @@ def test_a_hold_needs_something_to_stop_for() -> None:
     ("added", "why"),
     [
         (SourceColumn("Twice", "int", 3, is_computed=True), "computed"), (SourceColumn("V", "sql_variant", 3), "type"),
-        (SourceColumn("ä" * 32, "int", 3), "63 bytes"), (SourceColumn("__lsn", "int", 3), "keeps for itself"),
-        (SourceColumn("__part", "int", 3), "keeps for itself"), (SourceColumn("XMIN", "int", 3), "keeps for itself"),
+        (SourceColumn("ä" * 32, "int", 3), "63 bytes"), (SourceColumn("__lsn", "int", 3), "is reserved"),
+        (SourceColumn("__part", "int", 3), "is reserved"), (SourceColumn("XMIN", "int", 3), "is reserved"),
         (SourceColumn("ä" * 31, "int", 3), ""), (SourceColumn("datetimes", "datetimeoffset", 3, scale=7), ""),
     ],
 )  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_column_that_can_never_arrive_is_not_proposed_and_says_why(added: Sour
     assert (why in difference.obstacle) if why else not difference.obstacle
     expected = DriftPolicy.ALERT if why else DriftPolicy.PROPOSE
     assert select_policy(DriftPolicies(), difference) is expected
-    assert ("cannot be carried" in describe(difference)) is bool(why)
+    assert ("cannot be loaded" in describe(difference)) is bool(why)
 
 
 def test_a_column_dropped_and_added_again_is_seen_by_the_highest_column_id() -> None:
@@ -234,7 +234,7 @@ def test_an_instance_that_captures_the_columns_already_is_not_made() -> None:
     first = LivingInstance(IDENTITY, ORDERS)
     other = LivingInstance(replace(IDENTITY, name="by_hand"), ORDERS)
     text = build_proposal(first, ["Id"], ["Colour"], [first, other], other).text
-    assert text.splitlines()[0] == "-- by_hand is there and captures them."
+    assert text.splitlines()[0] == "-- by_hand exists and captures them."
     assert "sp_cdc_enable_table" not in text
 
 

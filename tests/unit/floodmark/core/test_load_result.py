@@ -42,5 +42,5 @@ def test_any_other_line_is_no_result() -> None:
 
 
 def test_a_broken_result_raises() -> None:
-    with pytest.raises(FloodmarkBugError, match="cannot be read"):
+    with pytest.raises(FloodmarkBugError, match="could not be read"):
         parse_load_result("FLOODMARK_RESULT {")

@@ -130,7 +130,7 @@ def test_of_a_time_that_capture_has_not_reached_nothing_is_known() -> None:
     begin, end = newest + timedelta(minutes=1), newest + timedelta(hours=1)
     found = interval_of("shop", begin, end, map_times([(newest, lsn(1))], begin, end))
     assert isinstance(found, NoInterval)
-    assert "only to 2026-03-29 01:59:00: what was committed then is not known yet" in found.reason
+    assert "only to 2026-03-29 01:59:00: its changes are not known yet" in found.reason
 
 
 def test_times_in_the_wrong_order_are_refused() -> None:

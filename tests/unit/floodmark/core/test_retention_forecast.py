@@ -148,7 +148,7 @@ def test_held_cleanup_is_given_back() -> None:
     held = decide_retention(seen(3 * DAY), hold, [mark(60)])
     assert held.retention_minutes == HOLD_MINUTES
     assert str(held.forecast) == (
-        "cleanup does not pass the watermark of dbo.Orders in pipeline shop, as changes are kept without end"
+        "cleanup does not pass the watermark of dbo.Orders in pipeline shop, as changes are kept forever"
     )
     said = retention_low("shop", held)
     assert said.what.endswith("Now cleanup is held, because it would soon pass a watermark.")
@@ -161,8 +161,8 @@ def test_retention_that_was_raised_is_told_with_how_long_it_lasts() -> None:
     step = decide_retention(seen(3 * DAY), RAISE, [mark(60)])
     assert retention_low("shop", step).what == (
         "The headroom is below `headroom_limit`. With the usual retention cleanup passes the watermark of dbo.Orders "
-        "in pipeline shop in 12.0 h at its pace (12.0 h if it stands still). Now the retention is 3.75 days, so that "
-        "cleanup does not pass a watermark. That leaves 30.0 h at its pace (30.0 h if it stands still)."
+        "in pipeline shop in 12.0 h at its pace (12.0 h if it does not move). Now the retention is 3.75 days, so that "
+        "cleanup does not pass a watermark. That leaves 30.0 h at its pace (30.0 h if it does not move)."
     )
 
 

@@ -103,9 +103,9 @@ def test_every_verdict_is_in_the_truth_table() -> None:
 @pytest.mark.parametrize(
     ("source", "evidence"),
     [
-        (STOPPED, "does not run (evidence: job activity)"),
-        (UNKNOWN_AND_SILENT, "seems not to run (evidence: age of the newest entry of the log)"),
-        (SILENT, "runs (evidence: job activity)"),
+        (STOPPED, "is not running (evidence: job activity)"),
+        (UNKNOWN_AND_SILENT, "seems not to be running (evidence: age of the newest entry of the log)"),
+        (SILENT, "is running (evidence: job activity)"),
     ],
 )
 def test_verdict_on_capture_says_what_it_rests_on(source: dict[str, object], evidence: str) -> None:
@@ -155,7 +155,7 @@ def test_missing_instance_is_to_be_made_by_the_name_that_is_looked_for() -> None
     verdict = classify(seen, snapshot(seen), known)
     assert "the table has dbo_Orders, but not the capture instance dbo_Orders_2" in verdict.cause
     assert "sys.sp_cdc_enable_table for it with @capture_instance = N'dbo_Orders_2'" in verdict.hint
-    assert "have dbo_Orders read: capture_instance: dbo_Orders in pipelines.yaml" in verdict.hint
+    assert "set capture_instance: dbo_Orders in pipelines.yaml" in verdict.hint
     never = table_seen(**NO_INSTANCE)
     assert "@capture_instance" not in classify(never, snapshot(never), None).hint
 
