@@ -38,7 +38,7 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
-from floodmark.spark.session import open_session
+from floodmark.spark.session import open_spark_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.run.advance import advance_window
@@ -94,7 +94,7 @@ def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
             " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
             " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
         )
-        session = open_session("tests", table_rows(open_cdc_reader))
+        session = open_spark_session("tests", table_rows(open_cdc_reader))
         yield session
         session.stop()
 

@@ -19,5 +19,5 @@ def stager(_session: Any, open_reader: OpenReader) -> InProcessStager:
 
 
 if __name__ == "__main__":
-    job.open_session, job.SparkStager = no_session, stager  # type: ignore[assignment,misc]
+    job.open_spark_session, job.SparkStager = no_session, stager  # type: ignore[assignment,misc]
     raise SystemExit(job.main())

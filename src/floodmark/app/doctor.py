@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import likely_stop
-from floodmark.core.doctor.diagnosis import Examined, diagnose
+from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.grants import ReadTable, build_grants
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
@@ -40,7 +40,7 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     pinned = pinned_instances(wiring.settings, {})
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
     found = diagnose(
-        Examined(
+        DiagnosisInput(
             wiring.settings,
             snapshot,
             classify_tables(wiring.settings, snapshot, {}, stop),

@@ -53,7 +53,7 @@ OpenRows = Callable[[WindowPlan, int, TableCounts], CheckedRows]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FailedCheck:
     """A check that found something. ``seen`` is what, in words."""
 
     batch: Batch
@@ -111,7 +111,7 @@ class GreatExpectationsQuality:
             batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
         return batches
 
-    def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[Finding]) -> None:
+    def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[FailedCheck]) -> None:
         for finding in findings:
             if finding.check.severity is Severity.WARNING:
                 _log.warning("%s", finding)
@@ -148,7 +148,7 @@ class GreatExpectationsQuality:
         return context
 
 
-def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[Finding]:
+def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[FailedCheck]:
     import great_expectations as gx  # noqa: PLC0415
 
     definitions = []
@@ -194,7 +194,7 @@ def _as_template(query: str) -> str:
     return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
 
 
-def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
+def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck]:
     """The results come in an order of their own: the description tells which check is which."""
     by_description = {check.description: check for check in batch.checks}
     for result in results:
@@ -202,7 +202,7 @@ def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
         if failure := _exception_message(result.exception_info):
             _raise_unanswered(batch, check, failure)
         if not result.success:
-            yield Finding(batch, check, _describe(check, result.result))
+            yield FailedCheck(batch, check, _describe(check, result.result))
 
 
 def _describe(check: Check, result: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from floodmark.sources.cdc.change_reader import SOURCE_VARIABLE, open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
-from floodmark.spark.session import open_session
+from floodmark.spark.session import open_spark_session
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.run.load import load_window
 
@@ -53,7 +53,7 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
     subject = f"window {window_id}"
     source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
-    session = open_session(f"floodmark {subject}", table_rows(open_cdc_reader))
+    session = open_spark_session(f"floodmark {subject}", table_rows(open_cdc_reader))
     began = time.monotonic()
     try:
         return load_window(

@@ -1,7 +1,7 @@
 """The Spark session of a load, with its workers started and its classes loaded.
 
 Half of what a small load takes is Spark getting ready: Python processes that import, classes that load, code that is
-generated. One after the other they make a load wait; ``open_session`` has them done at once, on all cores.
+generated. One after the other they make a load wait; ``open_spark_session`` has them done at once, on all cores.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WARM_UP_ROWS = (
 )
 
 
-def open_session(application: str, rows: type[TableRows]) -> SparkSession:
+def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
     """Return the session of spark-submit with our settings; without spark-submit, a local one on all cores.
 
     rows: the data source to register.

@@ -18,7 +18,7 @@ from floodmark.core.doctor.tables import examine_table
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.source.editions import AZURE
-from floodmark.core.source.scripts import quote
+from floodmark.core.source.scripts import bracket
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 
 _ONE_DAY_MINUTES = 24 * 60
@@ -28,7 +28,7 @@ START_CAPTURE = "EXEC sys.sp_cdc_start_job @job_type = N'capture';"
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class DiagnosisInput:
     """All that a diagnosis is made from."""
 
     settings: PipelineSettings
@@ -47,7 +47,7 @@ class Examined:
     """The planned stop of the capture job that is in effect."""
 
 
-def diagnose(examined: Examined) -> tuple[Finding, ...]:
+def diagnose(examined: DiagnosisInput) -> tuple[Finding, ...]:
     """Return the findings: the server first, then the tables in the order of the configuration."""
     database = examined.facts.database
     found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined)]
@@ -60,7 +60,7 @@ def diagnose(examined: Examined) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _examine_hazards(examined: Examined) -> Iterator[Finding]:
+def _examine_hazards(examined: DiagnosisInput) -> Iterator[Finding]:
     facts = examined.facts
     if not examined.snapshot.cdc_enabled:
         return examine_taken_names(facts.hazards, facts.database)
@@ -72,7 +72,7 @@ def _examine_hazards(examined: Examined) -> Iterator[Finding]:
 _Found = Iterator[tuple[Grade, str, str, str]]
 
 
-def _examine_server(examined: Examined) -> _Found:
+def _examine_server(examined: DiagnosisInput) -> _Found:
     yield from _tls(examined)
     if not examined.snapshot.cdc_enabled:
         yield Grade.PROBLEM, "cdc", "change data capture is not enabled.", "EXEC sys.sp_cdc_enable_db;"
@@ -96,11 +96,11 @@ def _examine_server(examined: Examined) -> _Found:
             Grade.NOTE,
             "permissions",
             "the login may not see scans and errors of the capture job.",
-            f"GRANT VIEW DATABASE STATE TO {quote(examined.facts.user)};",
+            f"GRANT VIEW DATABASE STATE TO {bracket(examined.facts.user)};",
         )
 
 
-def _tls(examined: Examined) -> _Found:
+def _tls(examined: DiagnosisInput) -> _Found:
     if examined.encrypt == "no":
         yield Grade.RISK, "tls", "the connection is not encrypted.", 'Set "encrypt": "yes" in the connection\'s extra.'
     elif examined.trusts_any:
@@ -114,7 +114,7 @@ def _tls(examined: Examined) -> _Found:
         yield Grade.GOOD, "tls", f"encrypted ({examined.encrypt}), and the certificate is checked.", ""
 
 
-def _jobs(examined: Examined) -> _Found:
+def _jobs(examined: DiagnosisInput) -> _Found:
     facts, running = examined.facts, examined.snapshot.capture_running
     if not facts.has_agent:
         yield Grade.GOOD, "capture job", "the service runs capture and cleanup without an Agent.", ""
@@ -126,7 +126,7 @@ def _jobs(examined: Examined) -> _Found:
             Grade.NOTE,
             "agent",
             "the login may not see whether SQL Server Agent is running.",
-            f"USE master; GRANT VIEW SERVER STATE TO {quote(facts.user)};",
+            f"USE master; GRANT VIEW SERVER STATE TO {bracket(facts.user)};",
         )
     else:
         yield Grade.GOOD, "agent", "SQL Server Agent is running.", ""
@@ -153,17 +153,17 @@ def _jobs(examined: Examined) -> _Found:
             Grade.NOTE,
             "capture job",
             "the login may not see whether it is running; the age of the log's newest entry shows it.",
-            f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(facts.user)};"
-            f" GRANT SELECT ON dbo.sysjobactivity TO {quote(facts.user)};",
+            f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {bracket(facts.user)};"
+            f" GRANT SELECT ON dbo.sysjobactivity TO {bracket(facts.user)};",
         )
     else:
         yield Grade.GOOD, "capture job", "it is running.", ""
 
 
-def _retention(examined: Examined) -> _Found:
+def _retention(examined: DiagnosisInput) -> _Found:
     jobs = examined.facts.jobs
     if jobs is None:
-        fix = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {quote(examined.facts.user)};"
+        fix = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {bracket(examined.facts.user)};"
         yield Grade.NOTE, "retention", "the login may not see the retention.", fix
         return
     if jobs.retention_minutes is None:
@@ -190,7 +190,7 @@ def _retention(examined: Examined) -> _Found:
         yield Grade.GOOD, "retention", f"changes are kept for {kept}.", ""
 
 
-def _lob_limit(examined: Examined) -> _Found:
+def _lob_limit(examined: DiagnosisInput) -> _Found:
     limit = examined.facts.lob_limit_bytes
     tables = [
         str(table_snapshot.table)
@@ -210,7 +210,7 @@ def _lob_limit(examined: Examined) -> _Found:
         yield Grade.GOOD, "max text repl size", "no limit." if limit < 0 else "no table has large values.", ""
 
 
-def _clock(examined: Examined) -> _Found:
+def _clock(examined: DiagnosisInput) -> _Found:
     offset = examined.facts.utc_offset_minutes
     skew = (examined.facts.taken_at_utc - examined.now_utc).total_seconds()
     if abs(skew) > _SKEW_SECONDS:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import grant_select, literal, quote
+from floodmark.core.source.scripts import bracket, grant_select, literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: 
     roles: the gating role by capture instance. SELECT on a table is needed even where only its changes are read: the
     server shows an instance to no other login.
     """
-    user = quote(login)
+    user = bracket(login)
     lines = [
         f"-- All rights that Floodmark needs with login {login}. To be run by the DBA.",
-        f"USE {quote(database)};",
+        f"USE {bracket(database)};",
         _create_user(login),
     ]
     for each in sorted(set(tables), key=lambda each: each.table):
@@ -46,7 +46,7 @@ def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: 
         if each.uses_net_function:
             lines.append(grant_select("cdc", f"fn_cdc_get_net_changes_{instance}", login))
         if role := roles.get(instance):
-            lines.append(f"ALTER ROLE {quote(role)} ADD MEMBER {user};")
+            lines.append(f"ALTER ROLE {bracket(role)} ADD MEMBER {user};")
     lines += [
         "-- To see whether the capture job runs, and how long changes are kept. Not on Azure SQL Database.",
         "USE msdb;",
@@ -58,5 +58,5 @@ def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: 
 
 
 def _create_user(login: str) -> str:
-    name = quote(login)
+    name = bracket(login)
     return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import disable_instance, enable_table, quote
+from floodmark.core.source.scripts import bracket, disable_instance, enable_table
 from floodmark.core.source.snapshot import TableSnapshot
 
 CLR_TYPES = frozenset({"hierarchyid", "geography", "geometry"})
@@ -92,7 +92,7 @@ def examine_database(hazards: Hazards, database: str, *, chooses_recovery: bool,
             database,
             "accelerated database recovery is on, which is not supported together with change data capture: the log is"
             " no longer truncated early, and fills up.",
-            f"ALTER DATABASE {quote(database)} SET ACCELERATED_DATABASE_RECOVERY = OFF;",
+            f"ALTER DATABASE {bracket(database)} SET ACCELERATED_DATABASE_RECOVERY = OFF;",
         )
     if not sees_users:
         return

@@ -10,7 +10,7 @@ from floodmark.core.errors import FloodmarkError, NoKeyError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.settings import TableSettings
-from floodmark.core.source.scripts import disable_instance, enable_table, grant_select, quote
+from floodmark.core.source.scripts import bracket, disable_instance, enable_table, grant_select
 from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.types import warehouse_type
@@ -72,7 +72,7 @@ def _role(subject: str, table_snapshot: TableSnapshot, facts: ServerFacts) -> It
         yield Finding(Grade.GOOD, "permissions", subject, text)
     elif role:
         text = f"capture instance {name} is gated by role {role}, which the login must be a member of."
-        fix = f"ALTER ROLE {quote(role)} ADD MEMBER {quote(facts.user)};"
+        fix = f"ALTER ROLE {bracket(role)} ADD MEMBER {bracket(facts.user)};"
         yield Finding(Grade.NOTE, "permissions", subject, text, fix)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from floodmark.core.drift.ddl import Explained
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import literal, quote
+from floodmark.core.source.scripts import bracket, literal
 from floodmark.core.source.snapshot import InstanceIdentity
 
 MOST_INSTANCES = 2
@@ -98,7 +98,7 @@ def takes_along(proposal: str, column: str) -> bool:
 
     proposal: its T-SQL, for an instance that does not exist yet.
     """
-    return literal(quote(column))[2:-1] in proposal
+    return literal(bracket(column))[2:-1] in proposal
 
 
 def spelled_by_server(name: TableName, living: Sequence[LivingInstance]) -> TableName:
@@ -120,7 +120,7 @@ def _broken(columns: Sequence[str]) -> list[str]:
     """
     lines = [""]
     for number, column in enumerate(columns, 1):
-        text = quote(column) + (", " if number < len(columns) else "")
+        text = bracket(column) + (", " if number < len(columns) else "")
         if lines[-1] and len(lines[-1]) + len(text) > _LINE_LENGTH:
             lines.append("")
         lines[-1] += text

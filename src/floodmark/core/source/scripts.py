@@ -8,7 +8,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 
 
-def quote(identifier: str) -> str:
+def bracket(identifier: str) -> str:
     """Return an identifier in brackets."""
     return "[" + identifier.replace("]", "]]") + "]"
 
@@ -46,7 +46,7 @@ TOUCHED = "EXISTS ("
 
 def filled_rows(columns: Sequence[str]) -> str:
     """Return the condition for the rows that have a value in one of the columns."""
-    return " OR ".join(f"{quote(column)} IS NOT NULL" for column in columns)
+    return " OR ".join(f"{bracket(column)} IS NOT NULL" for column in columns)
 
 
 def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn | None) -> str:
@@ -56,21 +56,21 @@ def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn
     """
     # Inside the subquery, the alias would hide a table of the same name.
     alias = "c" if table.name.casefold() != "c" else "d"
-    conditions = [f"{alias}.{quote(column)} = {quote(table.name)}.{quote(column)}" for column in key]
+    conditions = [f"{alias}.{bracket(column)} = {bracket(table.name)}.{bracket(column)}" for column in key]
     if since is not None:
         conditions.insert(0, f"{alias}.[__$start_lsn] >= {since}")
-    changes = f"[cdc].{quote(instance + '_CT')} AS {alias}"
+    changes = f"[cdc].{bracket(instance + '_CT')} AS {alias}"
     return f"{TOUCHED}SELECT 1 FROM {changes} WHERE {' AND '.join(conditions)})"  # noqa: S608
 
 
 def grant_select(schema: str, name: str, user: str) -> str:
     """Return the statement that grants SELECT on an object."""
-    return f"GRANT SELECT ON {quote(schema)}.{quote(name)} TO {quote(user)};"
+    return f"GRANT SELECT ON {bracket(schema)}.{bracket(name)} TO {bracket(user)};"
 
 
 def make_heartbeat(table: TableName) -> str:
     """Return the statements that create and track the table whose changes prove that capture works."""
-    name = f"{quote(table.schema)}.{quote(table.name)}"
+    name = f"{bracket(table.schema)}.{bracket(table.name)}"
     return (
         f"CREATE TABLE {name} (id tinyint NOT NULL PRIMARY KEY, beat bigint NOT NULL, beaten_at datetime NOT NULL,"
         f" waiting_since datetime NOT NULL); {insert_heartbeat(table)} {enable_table(table)}"
@@ -79,5 +79,5 @@ def make_heartbeat(table: TableName) -> str:
 
 def insert_heartbeat(table: TableName) -> str:
     """Return the statement that inserts the only row of the heartbeat table."""
-    name = f"{quote(table.schema)}.{quote(table.name)}"
+    name = f"{bracket(table.schema)}.{bracket(table.name)}"
     return f"INSERT INTO {name} (id, beat, beaten_at, waiting_since) VALUES (1, 0, GETDATE(), GETDATE());"  # noqa: S608

@@ -24,7 +24,7 @@ from floodmark.postgres.ledger.readers import list_readers
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ports.drift import DriftEvent, Finding, Hold, KnownTable
+from floodmark.sync.ports.drift import DriftEvent, DriftFinding, Hold, KnownTable
 
 _BACK = "the source: the table is back"
 
@@ -47,7 +47,7 @@ class PostgresDriftLedger:
         table: TableName,
         known: KnownTable | None,
         seen: KnownTable,
-        findings: Sequence[Finding],
+        findings: Sequence[DriftFinding],
     ) -> bool:
         named = {"source": source, **_names(table), "instance_name": seen.shape.identity.name}
         with open_transaction(self._at, str(table)) as session:
@@ -143,7 +143,7 @@ def _replace(session: psycopg.Connection, known: KnownTable | None, seen: KnownT
 
 
 def _insert_event(
-    session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: Finding
+    session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
 ) -> None:
     parameters = event_parameters(source, table, identity, finding)
     event_id = _query(session, "insert_drift_event", **parameters)[0]["event_id"]

@@ -14,11 +14,11 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass, DriftPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import InstanceIdentity
-from floodmark.sync.ports.drift import DriftEvent, Finding
+from floodmark.sync.ports.drift import DriftEvent, DriftFinding
 
 
 def event_parameters(
-    source: str, table: TableName, identity: InstanceIdentity, finding: Finding
+    source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
 ) -> dict[str, Any]:  # fmt: skip
     """For ``insert_drift_event.sql``."""
     difference, entries = finding.explained.difference, finding.explained.entries

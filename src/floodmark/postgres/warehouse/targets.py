@@ -23,7 +23,7 @@ from floodmark.core.types import warehouse_type
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.types import holds, postgres_type
+from floodmark.postgres.warehouse.types import postgres_type, type_holds
 
 OWN_TYPES = {
     LSN_COLUMN: "bytea",
@@ -75,7 +75,7 @@ def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
         if name not in found:
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
             done.append(f"{table.target}: column {name} {type_name} added")
-        elif not holds(found[name].type_name, type_name):
+        elif not type_holds(found[name].type_name, type_name):
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
     return done
@@ -141,7 +141,9 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, Targ
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
             raise _in_the_way(table, name, "is NOT NULL, has no default, and does not come from the source")
-        if name in wanted and not (holds(column.type_name, wanted[name]) or holds(wanted[name], column.type_name)):
+        if name in wanted and not (
+            type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
+        ):
             raise _in_the_way(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceTable
+from floodmark.core.source.scripts import bracket
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.core.window.columns import ValueColumn, value_columns
-from floodmark.sources.sqlserver.tsql import quote
 
 _ODBC_CANONICAL_STYLE = 121
 """CONVERT's style that prints every digit a temporal value has, and the offset of a datetimeoffset."""
@@ -23,7 +23,7 @@ def select_expressions(table: SourceTable, temporal: TemporalPolicy) -> tuple[st
 
 
 def _select_expression(table: SourceTable, column: ValueColumn) -> str:
-    name, type_name = quote(column.name), table.column(column.name).type_name
+    name, type_name = bracket(column.name), table.column(column.name).type_name
     if type_name in _TEMPORAL_TYPES and column.type.kind is Kind.TEXT:
         return f"CONVERT(varchar({_TEMPORAL_TEXT_LENGTH}), {name}, {_ODBC_CANONICAL_STYLE}) AS {name}"
     if type_name in _CLR_TYPES:

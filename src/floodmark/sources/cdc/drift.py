@@ -20,7 +20,7 @@ from floodmark.sources.cdc.catalog import Row, read_source_column
 from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-from floodmark.sources.sqlserver.tsql import change_table, quote_table
+from floodmark.sources.sqlserver.tsql import bracket_table, change_table
 from floodmark.sync.ports.drift import DriftFacts, TableDetails
 
 _CAPTURED_NAME, _CAPTURED_ID = 3, 4
@@ -51,13 +51,13 @@ class SqlServerDriftSource:
             session.limit_lock_waits()
             # After the last of all LSNs nothing is counted.
             after = since.value if since else b"\xff" * 10
-            ((table_rows, change_rows),) = session.fetch(text, (quote_table(table), after))
+            ((table_rows, change_rows),) = session.fetch(text, (bracket_table(table), after))
         return RowsAtRisk(None if table_rows is None else int(table_rows), int(change_rows) if since else None)
 
 
 def _read_details(session: SourceSession, instance: str, table: TableName) -> TableDetails | None:
     try:
-        captured, history, columns = session.fetch_sets(read_sql("read_drift"), [instance, quote_table(table)])
+        captured, history, columns = session.fetch_sets(read_sql("read_drift"), [instance, bracket_table(table)])
     except (SourcePermissionError, CdcNotEnabledError):
         # The instance went away since it was seen, or a right did: the next look says which.
         return None

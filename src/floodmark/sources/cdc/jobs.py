@@ -15,7 +15,7 @@ from floodmark.core.source.scripts import enable_table, insert_heartbeat, make_h
 from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-from floodmark.sources.sqlserver.tsql import change_table, quote_table
+from floodmark.sources.sqlserver.tsql import bracket_table, change_table
 
 _CAPTURE = "capture"
 _JOB_COLUMNS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
@@ -47,7 +47,7 @@ class SqlServerJobs:
             change_job(session, _CAPTURE, changes)
 
     def read_heartbeat(self, table: TableName) -> Heartbeat:
-        name = quote_table(table)
+        name = bracket_table(table)
         with self._connect() as session:
             instance = session.fetch(read_sql("read_heartbeat_instance"), (name, name))[0]
             if instance[0] is None:
@@ -62,7 +62,7 @@ class SqlServerJobs:
 
     def beat(self, table: TableName, *, afresh: bool) -> None:
         with self._connect() as session:
-            session.fetch_sets(read_sql("beat").format(table=quote_table(table)), (int(afresh),))
+            session.fetch_sets(read_sql("beat").format(table=bracket_table(table)), (int(afresh),))
 
     def _connect(self) -> SourceSession:
         return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from floodmark.core.change import Operation, bits_by_byte
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
+from floodmark.core.source.scripts import bracket
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.columns import select_expressions
-from floodmark.sources.cdc.feed import instance_of
-from floodmark.sources.sqlserver.tsql import change_table, net_changes_function, quote, quote_table
+from floodmark.sources.sqlserver.tsql import bracket_table, change_table, net_changes_function
 
 START_LSN = "__$start_lsn"
 COMMAND_ID = "__$command_id"
@@ -60,12 +60,12 @@ def select_changes(plan: TablePlan) -> str:
     declared the server does not know.
     """
     moved = _has_new_key(plan.feed.table)
-    operation = quote(OPERATION)
+    operation = bracket(OPERATION)
     is_update = f"{operation} = {Operation.UPDATE.value}"
     kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
     return (
         f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
-        f" WHERE {quote(START_LSN)} > ? AND {quote(START_LSN)} <= ?"
+        f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
     )
 
@@ -82,7 +82,7 @@ def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
     conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
     conditions += _where(plan)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {_select_list(plan)} FROM {quote_table(table.name)}{where}"  # noqa: S608
+    return f"SELECT {_select_list(plan)} FROM {bracket_table(table.name)}{where}"  # noqa: S608
 
 
 def select_chunk_bounds(plan: TablePlan) -> str:
@@ -91,12 +91,12 @@ def select_chunk_bounds(plan: TablePlan) -> str:
     The last row of the table is never a bound: the last chunk is open.
     """
     table = plan.feed.table
-    key = [quote(name) for name in table.key]
+    key = [bracket(name) for name in table.key]
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     return (
         f"SELECT {columns} FROM ("  # noqa: S608
         f"SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [{_ROW_NUMBER}]"
-        f" FROM {quote_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [{_ROW_NUMBER}] % ? = 0"
+        f" FROM {bracket_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [{_ROW_NUMBER}] % ? = 0"
         f" ORDER BY [{_ROW_NUMBER}]"
     )
 
@@ -109,20 +109,20 @@ def nullable_key(plan: TablePlan) -> tuple[str, ...]:
 
 def count_null_keys(plan: TablePlan) -> str:
     """One row: of each of ``nullable_key`` the number of rows where it is NULL."""
-    names = [quote(name) for name in nullable_key(plan)]
+    names = [bracket(name) for name in nullable_key(plan)]
     counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
     any_null = " OR ".join(f"{name} IS NULL" for name in names)
     where = " AND ".join([f"({any_null})", *_where(plan)])
-    return f"SELECT {counts} FROM {quote_table(plan.feed.table.name)} WHERE {where}"  # noqa: S608
+    return f"SELECT {counts} FROM {bracket_table(plan.feed.table.name)} WHERE {where}"  # noqa: S608
 
 
 def select_double_key(plan: TablePlan) -> str:
     """A key that more than one row has, as a bound, and their number; no row where there is none."""
     table = plan.feed.table
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
-    key = ", ".join(quote(name) for name in table.key)
+    key = ", ".join(bracket(name) for name in table.key)
     return (
-        f"SELECT TOP (1) {columns}, COUNT_BIG(*) AS [{_ROW_NUMBER}] FROM {quote_table(table.name)}"  # noqa: S608
+        f"SELECT TOP (1) {columns}, COUNT_BIG(*) AS [{_ROW_NUMBER}] FROM {bracket_table(table.name)}"  # noqa: S608
         f"{' WHERE '.join(['', *_where(plan)])} GROUP BY {key} HAVING COUNT_BIG(*) > 1"
     )
 
@@ -130,9 +130,9 @@ def select_double_key(plan: TablePlan) -> str:
 def count_key(plan: TablePlan) -> str:
     """How many rows have a key. Parameters: the bound."""
     table = plan.feed.table
-    equal = [f"{quote(name)} = {_bound_parameter(table, name)}" for name in table.key]
+    equal = [f"{bracket(name)} = {_bound_parameter(table, name)}" for name in table.key]
     where = " AND ".join([*equal, *_where(plan)])
-    return f"SELECT COUNT_BIG(*) FROM {quote_table(table.name)} WHERE {where}"  # noqa: S608
+    return f"SELECT COUNT_BIG(*) FROM {bracket_table(table.name)} WHERE {where}"  # noqa: S608
 
 
 def select_cuts() -> str:
@@ -164,7 +164,7 @@ def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
 
 def _has_new_key(table: SourceTable) -> str:
     """Whether the update mask has the bit of a key column. Not by ``sys.fn_cdc_is_bit_set``, a call for each row."""
-    mask = quote(UPDATE_MASK)
+    mask = bracket(UPDATE_MASK)
     tests = [
         f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
         for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
@@ -176,9 +176,9 @@ def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
     """(a, b) > (x, y), spelled out: T-SQL compares no rows."""
     branches = []
     for last, name in enumerate(table.key):
-        equal = [f"{quote(before)} = {_bound_parameter(table, before)}" for before in table.key[:last]]
+        equal = [f"{bracket(before)} = {_bound_parameter(table, before)}" for before in table.key[:last]]
         operator = comparison + ("=" if inclusive and last == len(table.key) - 1 else "")
-        branches.append(" AND ".join([*equal, f"{quote(name)} {operator} {_bound_parameter(table, name)}"]))
+        branches.append(" AND ".join([*equal, f"{bracket(name)} {operator} {_bound_parameter(table, name)}"]))
     return "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
 
 
@@ -198,10 +198,10 @@ def _bound_parameter(table: SourceTable, name: str) -> str:
 
 def _bound_expression(table: SourceTable, name: str) -> str:
     style = _TEXT_STYLES.get(table.column(name).type_name)
-    return quote(name) if style is None else f"CONVERT(varchar(34), {quote(name)}, {style}) AS {quote(name)}"
+    return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style}) AS {bracket(name)}"
 
 
-def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
+def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
     """operation: what stands in the place of the column of that name."""
-    own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
+    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
     return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])

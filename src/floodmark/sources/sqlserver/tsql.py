@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from floodmark.core.schema import TableName
+from floodmark.core.source.scripts import bracket
 
 CDC_SCHEMA = "cdc"
 
 
-def quote(identifier: str) -> str:
-    """In brackets."""
-    return "[" + identifier.replace("]", "]]") + "]"
-
-
-def quote_table(name: TableName) -> str:
-    return f"{quote(name.schema)}.{quote(name.name)}"
+def bracket_table(name: TableName) -> str:
+    """Return the two-part name in brackets."""
+    return f"{bracket(name.schema)}.{bracket(name.name)}"
 
 
 def change_table(instance: str) -> str:
     """The quoted name of an instance's change table."""
-    return quote_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
+    return bracket_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
 
 
 def net_changes_function(instance: str) -> str:
     """The quoted name of an instance's net changes function."""
-    return quote_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))
+    return bracket_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))

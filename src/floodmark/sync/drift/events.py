@@ -25,7 +25,7 @@ from floodmark.core.policies import DriftClass, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftLedger, Finding, KnownTable
+from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftFinding, DriftLedger, KnownTable
 
 KIND = "schema_drift"
 
@@ -47,13 +47,12 @@ class Findings:
 
     def of_absence(
         self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot, facts: DriftFacts
-    ) -> Finding:
-        """Return the finding about a table that no longer exists or is no longer captured."""
+    ) -> DriftFinding:
         moved = [living.table for living in facts.instances if living.identity == known.identity]
         absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
         explained = Explained(classify_absence(known, absence))
         policies = self._policies(explained.difference, known.identity.name)
-        return Finding(explained, policies, spelled=self._spelled())
+        return DriftFinding(explained, policies, spelled=self._spelled())
 
     def of_change(
         self,
@@ -62,9 +61,8 @@ class Findings:
         history: Sequence[DdlEntry],
         facts: DriftFacts,
         elsewhere: TableShape | None = None,
-    ) -> list[Finding]:
-        """Return the findings about a table that exists. elsewhere: its last known shape under another capture
-        instance."""
+    ) -> list[DriftFinding]:  # fmt: skip
+        """elsewhere: how the table was last seen under another capture instance."""
         if known is None:
             return self._of_first_comparison(seen, history, facts, elsewhere)
         before = known.shape
@@ -76,12 +74,10 @@ class Findings:
 
     def _of_first_comparison(
         self, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts, elsewhere: TableShape | None
-    ) -> list[Finding]:
-        """Return the findings that the DDL history and the column ids show of the time before the first comparison.
-
-        A column that was left out on purpose when the instance was created is no drift. Earlier types are known only
-        where the table was read from another instance; a target that is created now has the current types.
-        """
+    ) -> list[DriftFinding]:
+        """What the history and the column ids still tell of the time before. A column left out on purpose, when the
+        instance was made, is no drift; types before are known only of a table that was read from another instance, and
+        a target made now has those of now."""
         reported = self._reported_columns()
         added = [
             added_column(column)
@@ -127,12 +123,14 @@ class Findings:
             if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
         }
 
-    def _finding(self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> Finding:
+    def _finding(
+        self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts
+    ) -> DriftFinding:  # fmt: skip
         policies = self._policies(each.difference, seen.identity.name)
         proposal = ""
         if DriftPolicy.PROPOSE in policies.values():
             proposal = self._proposal(seen, found, facts)
-        return Finding(each, policies, proposal, self._spelled())
+        return DriftFinding(each, policies, proposal, self._spelled())
 
     def _proposal(self, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> str:
         """Return the proposal for all added columns that are not captured yet: one second instance captures all."""

@@ -100,8 +100,9 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A difference to be recorded, with the policy of each pipeline that reads the table."""
+class DriftFinding:
+    """A difference to be written down, with the policy of each pipeline that reads the table. spelled: how each of them
+    spells its name, by which it is held."""
 
     explained: Explained
     policies: Mapping[str, DriftPolicy] = field(default_factory=dict)
@@ -123,7 +124,7 @@ class DriftLedger(Protocol):
         table: TableName,
         known: KnownTable | None,
         seen: KnownTable,
-        findings: Sequence[Finding],
+        findings: Sequence[DriftFinding],
     ) -> bool:
         """Replace the known shape by the seen one, record the events, and hold the tables that they hold.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
 
-from floodmark.core.doctor.diagnosis import Examined, diagnose, worst
+from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose, worst
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.grants import ReadTable, build_grants
 from floodmark.core.doctor.server_facts import Jobs, ServerFacts
@@ -28,7 +28,7 @@ FACTS = ServerFacts(
 def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
     chosen = settings(ORDERS)
     seen = seen or snapshot(table_seen())
-    made = Examined(
+    made = DiagnosisInput(
         chosen, seen, classify_tables(chosen, seen, {}), facts, "yes", False, timedelta(minutes=5), NOON
     )  # fmt: skip
     return diagnose(replace(made, **other))

@@ -29,8 +29,7 @@ from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPol
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.postgres.warehouse.types import holds as postgres_holds
-from floodmark.postgres.warehouse.types import postgres_type
+from floodmark.postgres.warehouse.types import postgres_type, type_holds
 
 ORDERS = TableName("dbo", "Orders")
 IDENTITY = InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))
@@ -94,7 +93,7 @@ warehouse_types = st.one_of(
 
 @given(warehouse_types, warehouse_types)
 def test_what_counts_as_wider_is_what_the_target_can_be_widened_to(wide: WarehouseType, narrow: WarehouseType) -> None:
-    assert holds(wide, narrow) == postgres_holds(postgres_type(wide), postgres_type(narrow))
+    assert holds(wide, narrow) == type_holds(postgres_type(wide), postgres_type(narrow))
 
 
 @given(st.sampled_from(list(DriftClass)), st.sampled_from(list(DriftPolicy)))

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.postgres.warehouse.types import holds, postgres_type
+from floodmark.postgres.warehouse.types import postgres_type, type_holds
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from floodmark.postgres.warehouse.types import holds, postgres_type
     ],
 )  # fmt: skip
 def test_wider_type_holds_the_narrower_and_not_the_other_way(wide: str, narrow: str) -> None:
-    assert holds(wide, narrow)
-    assert not holds(narrow, wide) or wide.startswith("timestamp")
+    assert type_holds(wide, narrow)
+    assert not type_holds(narrow, wide) or wide.startswith("timestamp")
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_wider_type_holds_the_narrower_and_not_the_other_way(wide: str, narrow: 
     ],
 )  # fmt: skip
 def test_type_that_could_lose_a_value_does_not_hold_it(one: str, other: str) -> None:
-    assert not holds(one, other)
+    assert not type_holds(one, other)
 
 
 @given(st.sampled_from(Kind), st.integers(1, 38), st.integers(0, 9), st.integers(0, 4000))
 def test_every_type_holds_itself(kind: Kind, precision: int, scale: int, length: int) -> None:
     name = postgres_type(WarehouseType(kind, precision, min(scale, precision), length))
-    assert holds(name, name)
+    assert type_holds(name, name)
