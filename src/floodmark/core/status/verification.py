@@ -1,4 +1,4 @@
-"""What the comparison of a source table with its target found."""
+"""The result of comparing a source table with its target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RowDifference:
     kind: str
     """Either "missing" in the target, "extra" in it, or "different"."""
     columns: tuple[str, ...] = ()
-    """Those that differ, for "different"."""
+    """The columns that differ, for "different"."""
 
     def __str__(self) -> str:
         key = ", ".join(map(str, self.key))
@@ -25,7 +25,7 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True)
 class TableVerification:
-    """The comparison of one table, in rows. Those of the target leave out rows that are marked as deleted."""
+    """The comparison of one table. Rows of the target that are marked as deleted do not count."""
 
     source: TableName
     target: TableName
@@ -39,14 +39,17 @@ class TableVerification:
 
     @property
     def different_keys(self) -> int:
+        """Return the number of keys whose rows are not the same."""
         return self.missing_rows + self.extra_rows + self.different_rows
 
     @property
     def equal(self) -> bool:
+        """Return whether all rows are the same."""
         return self.different_keys == 0
 
     @property
     def equal_rows(self) -> int:
+        """Return the number of source rows that the target has as they are."""
         return self.source_rows - self.missing_rows - self.different_rows
 
     def __str__(self) -> str:
