@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -96,7 +96,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CdcSourceWiring, "snapshots", lambda self: IdleSource())
     monkeypatch.setattr(CdcSourceWiring, "drift", lambda self: IdleSource())
-    monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: ("{}", "{}"))
+    monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: {})
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
         CdcSourceWiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
@@ -249,7 +249,7 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
     publish_first_load(ledger, database)
     loaded: list[int] = []
 
-    def killed(secrets: tuple[str, str], master: str | None, window_id: int, path: Path) -> None:
+    def killed(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
         loaded.append(window_id)
         raise LoadKilledError("window", "killed.")
 
@@ -269,7 +269,7 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     failures: list[Exception] = [LoadKilledError("window 1", "killed.")] * 2
     failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not told")]
 
-    def fail(secrets: tuple[str, str], master: str | None, window_id: int, path: Path) -> None:
+    def fail(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
         raise failures.pop(0)
 
     def reported() -> list[tuple[str, str, int]]:

@@ -19,6 +19,7 @@ from cdc_database import CdcDatabase, cdc_database
 from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, DataQualityError
+from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import NetSource, TemporalPolicy
@@ -32,7 +33,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.change_reader import SOURCE_VARIABLE, CdcReader, open_cdc_reader
+from floodmark.sources.cdc.change_reader import CdcReader, open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows

@@ -119,7 +119,7 @@ def spark_on_yarn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_secrets_stay_off_the_command_line_on_every_master(spark_on_yarn: None) -> None:
-    hook = LoadHook('{"password": "s3cret"}', "{}", application_args=["--window-id", "7"])
+    hook = LoadHook({"FLOODMARK_SOURCE": '{"password": "s3cret"}'}, application_args=["--window-id", "7"])
     command = hook._build_spark_submit_command("job.py")
     assert command[command.index("--master") + 1] == "yarn"
     assert "s3cret" not in " ".join(command)
@@ -130,12 +130,12 @@ def test_cluster_mode_is_refused_because_of_the_secrets(monkeypatch: pytest.Monk
     connection = '{"conn_type": "spark", "host": "spark://m:7077", "extra": {"deploy-mode": "cluster"}}'
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     with pytest.raises(ConfigError, match="connection spark_default: deploy mode cluster"):
-        LoadHook("{}", "{}")
+        LoadHook({})
 
 
 def test_spark_runs_here_when_no_connection_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
-    command = LoadHook("{}", "{}")._build_spark_submit_command("job.py")
+    command = LoadHook({})._build_spark_submit_command("job.py")
     assert command[command.index("--master") + 1] == "local[*]"
 
 

@@ -35,7 +35,7 @@ def operator(ledger: FakeLedger) -> LoadWindow:
         task_id="load",
         config=Path("/etc/pipelines.yaml"),
         window_id="7",
-        read_secrets=lambda: ('{"password": "s3cret"}', "{}"),
+        read_secrets=lambda: {"FLOODMARK_SOURCE": '{"password": "s3cret"}'},
         is_merged=ledger.is_merged,
     )
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
+from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.wiring.connections import source_connection, spark_master, warehouse_connection
+from floodmark.wiring.pipelines import wire
 from floodmark.wiring.places import config_path, data_docs_dir
 
 SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
@@ -104,3 +108,55 @@ def test_paths_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("FLOODMARK_DATA_DOCS")
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert str(data_docs_dir()) == "/var/state/floodmark/data_docs"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[[str], Config]:
+    """Reads a configuration with something more in it."""
+
+    def read(more: str) -> Config:
+        path = tmp_path / "pipelines.yaml"
+        path.write_text(
+            "sources: {shop: {conn_id: shop}}\nwarehouse: {conn_id: dwh}\n"
+            "pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}\n" + more,
+            encoding="utf-8",
+        )
+        return load_config(path)
+
+    return read
+
+
+def test_ledger_is_reached_by_the_warehouses_connection_unless_it_has_its_own(
+    define: Define, config: Callable[[str], Config]
+) -> None:
+    define("shop", SOURCE)
+    define("dwh", WAREHOUSE)
+    define("books", WAREHOUSE, login="keeper")
+    assert wire(config(""), "shop").ledger.connection().user == "u"
+    own = wire(config("ledger: {conn_id: books}\n"), "shop")
+    own.warehouse.windows()
+    users = {name: json.loads(text)["user"] for name, text in own.job_secrets().items()}
+    assert users == {SOURCE_VARIABLE: "u", LEDGER_VARIABLE: "keeper", WAREHOUSE_VARIABLE: "u"}
+
+
+def test_ledger_in_another_database_is_refused_by_name(define: Define, config: Callable[[str], Config]) -> None:
+    define("dwh", WAREHOUSE)
+    define("books", WAREHOUSE, schema="books")
+    with pytest.raises(
+        ConfigError, match=r"^connection books: the ledger is in w:5432/books, and the warehouse in w:5432/dwh"
+    ):
+        wire(config("ledger: {conn_id: books}\n"), "shop").warehouse.windows()
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [("sources: {shop: {conn_id: c, kind: odbc}}", "cdc"), ("warehouse: {conn_id: w, kind: duck}", "postgres")],
+)
+def test_kind_that_does_not_exist_is_refused(tmp_path: Path, part: str, kind: str) -> None:
+    parts = {"sources": "sources: {shop: {conn_id: c}}", "warehouse": "warehouse: {conn_id: w}"}
+    parts[part.partition(":")[0]] = part
+    path = tmp_path / "pipelines.yaml"
+    tables = "pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}"
+    path.write_text("\n".join([*parts.values(), tables]), encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"kind.*{kind}"):
+        load_config(path)

@@ -6,6 +6,7 @@ What is left out has a default: a table takes what it does not set itself from i
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -38,6 +39,8 @@ class SourceConfig(_Frozen):
 
     conn_id: ConnectionId
     """An Airflow connection of type mssql; its schema is the database."""
+    kind: Literal["cdc"] = "cdc"
+    """How its changes are read: by change data capture."""
     capture: CaptureConfig | None = None
     """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None
@@ -52,6 +55,14 @@ class WarehouseConfig(_Frozen):
 
     conn_id: ConnectionId
     """An Airflow connection of type postgres."""
+    kind: Literal["postgres"] = "postgres"
+
+
+class LedgerConfig(_Frozen):
+    """The ledger, where it has a connection of its own."""
+
+    conn_id: ConnectionId
+    """An Airflow connection of type postgres. With a warehouse of kind postgres it names the same database."""
 
 
 class RuleConfig(_Frozen):
@@ -122,6 +133,8 @@ class Config(_Frozen):
 
     sources: dict[str, SourceConfig] = Field(min_length=1)
     warehouse: WarehouseConfig
+    ledger: LedgerConfig | None = None
+    """None: it is reached by the warehouse's connection."""
     pipelines: dict[PipelineName, PipelineConfig] = Field(min_length=1)
     alerts: AlertsConfig = AlertsConfig()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,14 +43,14 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     source and warehouse: JSON of the connections.
     """
 
-    def __init__(self, source: str, warehouse: str, **arguments: Any) -> None:
+    def __init__(self, secrets: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(**arguments)
         self.output = JobOutput()
         self._refuse_cluster_mode()
         master = self._connection["master"]
         self._conf: dict[str, Any] = job_settings(master) | (arguments.get("conf") or {})
         # Not env_vars: on YARN and Kubernetes the provider puts them on the command line.
-        self._env = job_environment(source, warehouse, master)
+        self._env = job_environment(secrets, master)
 
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """Start the job in a process group of its own, so that ``on_kill`` ends the driver's Python as well as the
@@ -110,7 +110,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         *,
         config: Path,
         window_id: str,
-        read_secrets: Callable[[], tuple[str, str]],
+        read_secrets: Callable[[], Mapping[str, str]],
         is_merged: Callable[[int], bool],
         measured: Callable[[], AbstractContextManager[None]] = nullcontext,
         **arguments: Any,
@@ -154,7 +154,7 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         secrets = self._read_secrets()
         try:
             return LoadHook(
-                *secrets,
+                secrets,
                 conf=dict(self.conf or {}),
                 conn_id=self._conn_id,
                 name=self.name,

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.core.schema import TableName
 from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.window.plan import TableCounts
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.change_reader import SOURCE_VARIABLE, open_cdc_reader
+from floodmark.sources.cdc.change_reader import open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
@@ -26,7 +27,6 @@ from floodmark.spark.session import open_spark_session
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.run.load import load_window
 
-WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,13 +52,14 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
     """Rows per table. Source and warehouse come from the environment. Raises from ``core.errors``."""
     subject = f"window {window_id}"
     source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
+    ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
     session = open_spark_session(f"floodmark {subject}", table_rows(open_cdc_reader))
     began = time.monotonic()
     try:
         return load_window(
             window_id,
-            PostgresLedger(warehouse),
+            PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             SqlServerSource(source),
             SparkStager(session, open_cdc_reader),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.wiring.places import data_docs_dir
-from floodmark.wiring.sources import CdcSourceWiring
-from floodmark.wiring.warehouses import PostgresLedgerWiring, PostgresWarehouseWiring
+from floodmark.wiring.sources import SOURCES, CdcSourceWiring
+from floodmark.wiring.warehouses import WAREHOUSES, PostgresLedgerWiring, PostgresWarehouseWiring
 
 if TYPE_CHECKING:
     from floodmark.config.models import Config
@@ -26,9 +28,13 @@ class PipelineWiring:
     ledger: PostgresLedgerWiring
     warehouse: PostgresWarehouseWiring
 
-    def job_secrets(self) -> tuple[str, str]:
-        """Return source and warehouse as JSON with their passwords, for the environment of the load job only."""
-        return self.source.connection().to_json(), self.warehouse.connection().to_json()
+    def job_secrets(self) -> Mapping[str, str]:
+        """Return connections as JSON with their passwords, by the variables of the load job's environment."""
+        return {
+            SOURCE_VARIABLE: self.source.connection().to_json(),
+            LEDGER_VARIABLE: self.ledger.connection().to_json(),
+            WAREHOUSE_VARIABLE: self.warehouse.connection().to_json(),
+        }
 
     def quality(self) -> Quality:
         from floodmark.quality.great_expectations import GreatExpectationsQuality
@@ -57,14 +63,15 @@ def wire_source(config: Config, source: str, conn_id: str | None = None) -> CdcS
 
     conn_id: of the connection for its upkeep, where that is another one than the source's.
     """
-    return CdcSourceWiring(conn_id or config.sources[source].conn_id)
+    found = config.sources[source]
+    return SOURCES[found.kind](conn_id or found.conn_id)
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:
-    """Return the adapters of the ledger: it is kept in the warehouse."""
-    return PostgresLedgerWiring(config.warehouse.conn_id)
+    """Return the adapters of the ledger: by default it is kept in the warehouse."""
+    return PostgresLedgerWiring(config.ledger.conn_id if config.ledger else config.warehouse.conn_id)
 
 
 def wire_warehouse(config: Config) -> PostgresWarehouseWiring:
     """Return the adapters of the warehouse."""
-    return PostgresWarehouseWiring(config.warehouse.conn_id)
+    return WAREHOUSES[config.warehouse.kind](config.warehouse.conn_id, wire_ledger(config))

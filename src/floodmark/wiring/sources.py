@@ -91,3 +91,7 @@ class CdcSourceWiring:
         from floodmark.sources.cdc.facts import read_facts
 
         return read_facts(self.connection())
+
+
+SOURCES = {"cdc": CdcSourceWiring}
+"""By the kind that the configuration says."""

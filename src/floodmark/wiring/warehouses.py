@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
@@ -101,15 +102,26 @@ class PostgresWarehouseWiring:
 
     conn_id: str
     """Of Airflow's connection."""
+    ledger: PostgresLedgerWiring
+    """A merge and its record are one transaction: it must be in the same database."""
 
     def connection(self) -> WarehouseConnection:
         """Raises ConfigError."""
         return warehouse_connection(self.conn_id)
 
     def windows(self) -> Warehouse:
+        """Raises ConfigError where the ledger is in another database."""
         from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 
-        return PostgresWarehouse(self.connection())
+        connection, ledger = self.connection(), self.ledger.connection()
+        place, ledger_place = (f"{each.host}:{each.port}/{each.database}" for each in (connection, ledger))
+        if place != ledger_place:
+            raise ConfigError(
+                f"connection {self.ledger.conn_id}",
+                f"the ledger is in {ledger_place}, and the warehouse in {place}.",
+                "A warehouse of kind postgres keeps the ledger in its own database: name that one, or omit ledger.",
+            )
+        return PostgresWarehouse(connection)
 
     def sql_url(self) -> URL:
         """Return the address at which checks run their SQL, with the password."""
@@ -126,3 +138,7 @@ class PostgresWarehouseWiring:
         from floodmark.postgres.warehouse.targets import PostgresTargets
 
         return PostgresTargets(self.connection())
+
+
+WAREHOUSES = {"postgres": PostgresWarehouseWiring}
+"""By the kind that the configuration says."""

@@ -78,7 +78,7 @@ def classify(
 def classify_read(
     table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
-    instance: CaptureInstance,
+    instance: Feed,
     after_lsn: Lsn,
     *,
     to_lsn: Lsn | None = None,

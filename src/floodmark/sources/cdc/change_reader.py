@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
+from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.window.chunks import Bound, LoadChunk
@@ -30,8 +31,6 @@ from floodmark.sources.sqlserver.driver import connect
 from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import RowShape
 
-SOURCE_VARIABLE = "FLOODMARK_SOURCE"
-"""The connection as JSON, with its password: in the environment of the load job's driver."""
 BATCH_ROWS = 8192
 LOB_BATCH_ROWS = 256
 """A batch is held in memory whole, and one LOB may have megabytes."""

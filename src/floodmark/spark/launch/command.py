@@ -17,8 +17,6 @@ from floodmark.spark.launch.java import java_environment
 from floodmark.spark.launch.temporary_files import java_options
 
 DEFAULT_MASTER = "local[*]"
-SOURCE_VARIABLE = "FLOODMARK_SOURCE"
-WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
 _LOCAL_SETTINGS = {
     # One job at a time on this machine: nobody looks at the UI, and nothing needs to listen beyond loopback.
     "spark.ui.enabled": "false",
@@ -48,12 +46,11 @@ def job_settings(master: str) -> dict[str, str]:
     return _SETTINGS | (_LOCAL_SETTINGS if _is_local(master) else {})
 
 
-def job_environment(source: str, warehouse: str, master: str) -> dict[str, str]:
-    """What the driver gets beside the present environment. source, warehouse: the connections as JSON, with secrets."""
+def job_environment(secrets: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return what the driver gets besides the present environment. secrets: connections as JSON, by their variables."""
     python = sys.executable
     environment = {
-        SOURCE_VARIABLE: source,
-        WAREHOUSE_VARIABLE: warehouse,
+        **secrets,
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python),
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", python),
         # spark-submit stands beside the interpreter, which need not be on the PATH.

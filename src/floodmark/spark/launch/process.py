@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from floodmark.spark.launch import command as load_job
@@ -12,14 +13,14 @@ from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
 
 
-def run_load(secrets: tuple[str, str], master: str | None, window_id: int, config_path: Path) -> None:
+def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, config_path: Path) -> None:
     """Run the load job of a window, its output on standard error, until it has ended; it ends with this process.
 
-    secrets: the connections of source and warehouse as JSON. master: of Spark, None for ``local[*]``. Raises what the
+    secrets: connections as JSON, by their variables. master: of Spark, None for ``local[*]``. Raises what the
     job reported.
     """
     master = master or load_job.DEFAULT_MASTER
-    environment = os.environ | load_job.job_environment(*secrets, master)
+    environment = os.environ | load_job.job_environment(secrets, master)
     command = load_job.submit_command(load_job.job_settings(master), master, window_id, config_path)
     output = JobOutput()
     try:

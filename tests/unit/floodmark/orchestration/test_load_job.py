@@ -25,11 +25,10 @@ def test_command_names_window_and_config_and_holds_no_secret() -> None:
     assert "FLOODMARK_SOURCE" not in " ".join(command)
 
 
-def test_environment_holds_both_connections_and_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_holds_the_connections_and_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    environment = job_environment(SECRET, "{}", "local[*]")
+    environment = job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
     assert environment["FLOODMARK_SOURCE"] == SECRET
-    assert environment["FLOODMARK_WAREHOUSE"] == "{}"
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
 
@@ -37,7 +36,7 @@ def test_environment_holds_both_connections_and_the_interpreter(monkeypatch: pyt
 def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    environment = job_environment(SECRET, "{}", "local[*]")
+    environment = job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
     java = Path(environment["JAVA_HOME"]) / "bin" / "java"
     of_spark = [java, "--add-modules=jdk.incubator.vector", "-version"]
     assert (
@@ -47,9 +46,11 @@ def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyP
 
 def test_environment_names_spark_where_nobody_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert (Path(job_environment(SECRET, "{}", "local[*]")["SPARK_HOME"]) / "bin" / "spark-class").is_file()
+    assert (
+        Path(job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_HOME"]) / "bin" / "spark-class"
+    ).is_file()
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    assert job_environment(SECRET, "{}", "local[*]")["SPARK_HOME"] == "/opt/spark"
+    assert job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_HOME"] == "/opt/spark"
 
 
 def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() -> None:
@@ -60,8 +61,11 @@ def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() ->
 def test_java_keeps_its_temporary_files_where_everything_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     monkeypatch.delenv("TMPDIR", raising=False)
-    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRET, "{}", "local[*]")
+    assert "SPARK_SUBMIT_OPTS" not in job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
     monkeypatch.setenv("TMPDIR", "/data/my tmp")
-    assert job_environment(SECRET, "{}", "local[*]")["SPARK_SUBMIT_OPTS"] == '"-Djava.io.tmpdir=/data/my tmp"'
+    assert (
+        job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_SUBMIT_OPTS"]
+        == '"-Djava.io.tmpdir=/data/my tmp"'
+    )
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Djava.io.tmpdir=/other")
-    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRET, "{}", "local[*]")
+    assert "SPARK_SUBMIT_OPTS" not in job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
