@@ -28,8 +28,8 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.sink import staging_batch, staging_schema
-from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.cdc.rows import statements
+from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.spark.net import collapse_changes
 from floodmark_laptop.stack import Stack
 

@@ -26,7 +26,7 @@ from floodmark.core.window.plan import WindowPlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter

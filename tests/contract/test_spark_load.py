@@ -33,7 +33,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.change_reader import CdcReader, open_cdc_reader
+from floodmark.sources.cdc.rows.change_reader import CdcReader, open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows

@@ -16,7 +16,7 @@ from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.ports.reader import RowShape
 

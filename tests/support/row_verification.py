@@ -9,7 +9,7 @@ from floodmark.core.status.verification import TableVerification
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
-from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.ports.reader import OpenReader

@@ -14,7 +14,7 @@ from change_histories import histories_plan
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import SourceColumn, SourceTable
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc import chunk_bounds
+from floodmark.sources.cdc.rows import chunk_bounds
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 AT = SqlServerConnection("host", 1433, "Shop", "user", "password")

@@ -14,8 +14,8 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.change_reader import batch_rows, cut_interval
+from floodmark.sources.cdc.rows import statements
+from floodmark.sources.cdc.rows.change_reader import batch_rows, cut_interval
 
 
 def _lsn(number: int) -> Lsn:

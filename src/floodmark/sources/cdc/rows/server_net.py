@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc.feed import instance_of
+from floodmark.sources.cdc.rows.feed import instance_of
 
 _NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
 

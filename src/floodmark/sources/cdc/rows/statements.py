@@ -14,8 +14,8 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
 from floodmark.core.source.scripts import bracket
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.columns import select_expressions
-from floodmark.sources.cdc.feed import instance_of
+from floodmark.sources.cdc.rows.columns import select_expressions
+from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.sqlserver.tsql import bracket_table, change_table, net_changes_function
 
 START_LSN = "__$start_lsn"

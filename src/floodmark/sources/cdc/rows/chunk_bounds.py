@@ -11,7 +11,7 @@ from decimal import Decimal
 from floodmark.core.errors import ConfigError
 from floodmark.core.window.chunks import Bound
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc import statements
+from floodmark.sources.cdc.rows import statements
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import SourceSession, connect
 

@@ -21,11 +21,11 @@ from floodmark.core.policies import NetSource
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.cdc import statements
-from floodmark.sources.cdc.chunk_bounds import find_double_key, read_chunk_bounds
-from floodmark.sources.cdc.columns import to_transport
-from floodmark.sources.cdc.feed import instance_of
-from floodmark.sources.cdc.server_net import require_server_net
+from floodmark.sources.cdc.rows import statements
+from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.sources.cdc.rows.columns import to_transport
+from floodmark.sources.cdc.rows.feed import instance_of
+from floodmark.sources.cdc.rows.server_net import require_server_net
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
 from floodmark.sync.ports.arrow import arrow_type

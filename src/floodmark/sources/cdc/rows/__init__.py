@@ -1,0 +1,1 @@
+"""The rows of a table: the T-SQL that reads them, and their way into Arrow batches."""
