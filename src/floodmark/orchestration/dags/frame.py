@@ -10,8 +10,8 @@ from typing import Any
 from airflow.sdk import DAG
 
 from floodmark.orchestration.callbacks import failure_callback
+from floodmark.orchestration.names import OWNER
 
-OWNER = "floodmark"
 RETRIES = 3
 RETRY_DELAY = timedelta(seconds=20)
 MAX_RETRY_DELAY = timedelta(minutes=5)
