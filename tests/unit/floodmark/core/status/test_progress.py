@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from source_sights import NOON, lsn, snapshot
 
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.status.progress import Standing, headroom_seconds, judge, lag_seconds
+from source_snapshots import NOON, lsn, snapshot
 
 HOUR = 3600.0
 

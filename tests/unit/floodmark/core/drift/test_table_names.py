@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from source_sights import ORDERS, instance, table_seen
 
 from floodmark.core.drift.shapes import TableShape
 from floodmark.core.drift.table_names import is_named, known_as
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import InstanceIdentity
+from source_snapshots import ORDERS, instance, table_seen
 
 LOUD = TableName("DBO", "ORDERS")
 

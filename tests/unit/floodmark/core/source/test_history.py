@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import SourceRewoundError
 from floodmark.core.interval import Interval
@@ -16,6 +15,7 @@ from floodmark.core.recovery.replay import ReplayRecords, plan_replay
 from floodmark.core.source.history import explain_rewind
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import classify, classify_read
+from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 LATER = NOON + timedelta(hours=1)
 KNOWN = state(50, watermark_at=NOON)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
 
 from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose, worst
 from floodmark.core.doctor.finding import Finding, Grade
@@ -17,6 +16,7 @@ from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.window.planning import classify_tables
+from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
 
 FACTS = ServerFacts(
     product_version="16.0.4150.1", engine_edition=3, database="Shop", user="reader", is_db_owner=False,

@@ -1,8 +1,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from source_sights import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
-
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.policies import OnGap
 from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert
@@ -12,6 +10,7 @@ from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS, classify
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.planning import plan_reload
+from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 LATER = NOON + timedelta(hours=1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from source_sights import ORDERS, instance, table_seen
 
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.hazards import (
@@ -16,6 +15,7 @@ from floodmark.core.doctor.hazards import (
     find_truncated,
 )
 from floodmark.core.schema import SourceColumn, TableName
+from source_snapshots import ORDERS, instance, table_seen
 
 SOUND = Hazards(has_schema=True, has_user=True, is_user_owner=True, accelerated_recovery=False, switchable={})
 

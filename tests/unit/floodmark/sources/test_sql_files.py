@@ -8,7 +8,7 @@ import pytest
 from floodmark.postgres import sql
 from floodmark.sources.cdc import sql_files
 
-CLONE = Path(__file__).resolve().parents[3]
+CLONE = Path(__file__).resolve().parents[4]
 
 
 def test_sql_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from core_strategies import lsns
 from hypothesis import given
 from hypothesis import strategies as st
-from source_sights import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state, table_seen
 
+from core_strategies import lsns
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -31,6 +30,7 @@ from floodmark.core.source.snapshot import (
 )
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_captured
+from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state, table_seen
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
-from source_sights import ITEMS, NOON, ORDERS, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import (
     ConfigError,
@@ -31,6 +30,7 @@ from floodmark.core.recovery.replay_interval import (
     local_span,
     parse_bounds,
 )
+from source_snapshots import ITEMS, NOON, ORDERS, lsn, settings, snapshot, state, table_seen
 
 ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
 CHANGES_OF_THE_CLOCK = [

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-from source_sights import ITEMS, NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
 from floodmark.core.interval import Interval
@@ -22,6 +21,7 @@ from floodmark.core.window.planning import (
     decide,
     pinned_instances,
 )
+from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
 
 def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableState) -> Decision:
