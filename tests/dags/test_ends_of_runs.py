@@ -104,7 +104,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
         made.measured += 1
 
     alerts = SimpleNamespace(end_alerts=lambda kind, subject: made.ended.append(kind))
-    monkeypatch.setattr(tasks.advance, "advance_window", advanced)
+    monkeypatch.setattr(run, "advance_window", advanced)
     monkeypatch.setattr(AppContext, "alerts", lambda app: alerts)
     for module in (tasks, run):
         monkeypatch.setattr(module, "wire", lambda *_: made.wiring)
@@ -260,7 +260,7 @@ def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(tasks, "explained", explained)
     monkeypatch.setattr(tasks, "open_next", broken)
-    monkeypatch.setattr(tasks.check, "check_window", broken)
+    monkeypatch.setattr(run, "check_window", broken)
     with pytest.raises(AirflowException, match="not tracked"):
         tasks.run_open_window(world.config, "shop", {}, {})
     ledger = SimpleNamespace(windows=lambda: None)

@@ -13,11 +13,11 @@ from floodmark_laptop.processes import MARK
 
 def test_a_shell_that_reads_the_environment_of_make_up_finds_the_same_connections(tmp_path: Path) -> None:
     connection = json.dumps({"conn_type": "postgres", "password": 'it\'s "quoted" & $odd'})
-    airflow = Airflow(tmp_path, tmp_path, 8080, "postgresql://", {"warehouse": connection}, {"FLOODMARK_SAMPLE": "/a b"})
+    airflow = Airflow(tmp_path, tmp_path, 8080, "postgresql://", {"warehouse": connection}, {"SOME_SAMPLE": "/a b"})
     assert MARK in airflow.environment()
     file = tmp_path / "environment"
     airflow.write_environment(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    command = f'. {file}; printf "%s\\n" "$AIRFLOW_CONN_WAREHOUSE" "$FLOODMARK_SAMPLE" "$AIRFLOW__API__PORT" "${MARK}."'
+    command = f'. {file}; printf "%s\\n" "$AIRFLOW_CONN_WAREHOUSE" "$SOME_SAMPLE" "$AIRFLOW__API__PORT" "${MARK}."'
     read = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True, env={})
     assert read.stdout.splitlines() == [connection, "/a b", "8080", "."]

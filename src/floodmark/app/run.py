@@ -47,7 +47,7 @@ def run_pipeline(app: AppContext, pipeline: str, start_load: StartLoad, show: Ca
         wiring = wire(app.config, pipeline)
         result = finish_window(wiring, opened, start_load)
         show(result)
-        stopped = find_stopped(wiring.settings, wiring.ledger.windows())
+        stopped = stopped_table(wiring)
         close_run(app, pipeline, result, stopped=stopped is not None)
         if stopped:
             raise stopped
@@ -75,8 +75,23 @@ def finish_window(wiring: PipelineWiring, opened: OpenResult, start_load: StartL
     assert opened.window_id is not None  # noqa: S101  (the caller has opened one)
     if opened.state is WindowState.PLANNED:
         start_load(wiring, opened.window_id)
-    check_window(opened.window_id, wiring.ledger.windows(), wiring.quality())
-    return advance_window(opened.window_id, wiring.ledger.windows(), wiring.warehouse.windows())
+    check_run(wiring, opened.window_id)
+    return publish_run(wiring, opened.window_id)
+
+
+def check_run(wiring: PipelineWiring, window_id: int) -> None:
+    """Check a merged window. Raises DataQualityError."""
+    check_window(window_id, wiring.ledger.windows(), wiring.quality())
+
+
+def publish_run(wiring: PipelineWiring, window_id: int) -> AdvanceResult:
+    """Publish a checked window and move its watermarks. Raises WatermarkConflictError."""
+    return advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
+
+
+def stopped_table(wiring: PipelineWiring) -> FloodmarkError | None:
+    """Return the error about the tables that a gap stops; None where no table is stopped."""
+    return find_stopped(wiring.settings, wiring.ledger.windows())
 
 
 def is_merged(wiring: PipelineWiring, window_id: int) -> bool:

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from floodmark.app.load import end_load, is_loading, load_planner, open_reload
 from floodmark.app.measure import measured
 from floodmark.app.replay import end_replay, replay_of
-from floodmark.app.run import close_run, is_outdated, open_next
+from floodmark.app.run import check_run, close_run, is_outdated, open_next, publish_run, stopped_table
 from floodmark.core.errors import ConfigError, NotCapturedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.replay_interval import NoInterval
@@ -26,8 +26,6 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import WindowState
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.failure import explained
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.run import advance, check
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ def measured_step(wiring: PipelineWiring, config_path: Path) -> AbstractContextM
 def run_check(wiring: PipelineWiring, config_path: Path, window_id: int) -> None:
     """Check a window. Raises AirflowFailException, with all findings, when a check fails."""
     with explained(), measured_step(wiring, config_path):
-        check.check_window(window_id, wiring.ledger.windows(), wiring.quality())
+        check_run(wiring, window_id)
 
 
 def run_advance(
@@ -91,7 +89,7 @@ def run_advance(
         if is_outdated(wiring, known):
             _LOG.info("Window %s was published before, and a later window since then: nothing was done.", window_id)
             return
-        result = advance.advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
+        result = publish_run(wiring, window_id)
     # A window that was merged before a table was removed from the configuration still has it.
     published = [table for table in result.tables if table.source in assets]
     for table in published:
@@ -103,7 +101,7 @@ def run_advance(
     if known.state is not WindowState.ADVANCED:
         # A failure after the window was published has not ended because the window's last task runs again.
         with explained():
-            stopped = find_stopped(wiring.settings, wiring.ledger.windows())
+            stopped = stopped_table(wiring)
         app = open_app(config_path, parse_rules=False)
         close_run(app, wiring.settings.name, result, stopped=stopped is not None)
 
@@ -111,7 +109,7 @@ def run_advance(
 def run_report_gaps(wiring: PipelineWiring) -> None:
     """Raise AirflowFailException while a gap stops a table of the pipeline."""
     with explained():
-        if error := find_stopped(wiring.settings, wiring.ledger.windows()):
+        if error := stopped_table(wiring):
             raise error
         _LOG.info("No table of %s is stopped by a gap.", wiring.settings.name)
 
@@ -173,7 +171,7 @@ def run_advance_load(
             _LOG.info("Window %s was published before, and the watermark has moved on since then.", window_id)
             end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
             return
-        result = advance.advance_window(window_id, ledger, wiring.warehouse.windows())
+        result = publish_run(wiring, window_id)
         plan = end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
     for planned, table in zip(plan.tables, result.tables, strict=True):
         if table.source not in assets:  # removed from the configuration since the load was merged
