@@ -111,9 +111,8 @@ class DriftFinding:
     """The table's name as each pipeline spells it. The pipeline's hold uses this name."""
 
 
-class DriftLedger(Protocol):
-    """A record of the last known shape of each table, of the events, and of the held tables. All writes are
-    transactions."""
+class KnownTables(Protocol):
+    """The tables as they were last seen, and what became of them."""
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
         """Return the recorded tables, by table (see ``core.drift.table_names``) and name of the capture instance."""
@@ -131,8 +130,18 @@ class DriftLedger(Protocol):
         Return False, and write nothing, where another process has recorded a new shape meanwhile.
         """
 
+    def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
+        """End the holds of the events that removed a table which exists again. Return these events."""
+
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
         """Return the pipelines whose watermarks belong to a capture instance."""
+
+
+class DriftEvents(Protocol):
+    """The events of drift, each written once."""
+
+    def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
+        """Return the events, the oldest first."""
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Add the statement to events that were found before the history had it. Return False where there is none."""
@@ -140,8 +149,12 @@ class DriftLedger(Protocol):
     def mark_reported(self, event_id: int) -> None:
         """Record that the alert about an event has been raised."""
 
-    def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
-        """Return the events, the oldest first."""
+    def replace_proposal(self, event_id: int, proposal: str) -> None:
+        """Replace the proposal of an undecided event."""
+
+
+class DriftDecisions(Protocol):
+    """The holds of events, and what a person decided about them."""
 
     def list_holds(self, pipeline: str) -> Mapping[TableName, Hold]:
         """Return the held tables; of a table with several holds, the oldest hold."""
@@ -152,14 +165,12 @@ class DriftLedger(Protocol):
     def reject(self, event_id: int, by: str) -> None:
         """Reject the proposal of an event. Nothing is written where the event is already decided."""
 
-    def replace_proposal(self, event_id: int, proposal: str) -> None:
-        """Replace the proposal of an undecided event."""
-
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
         """End every hold on a table of a pipeline. Events without another hold count as approved; return them."""
 
-    def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
-        """End the holds of the events that removed a table which exists again. Return these events."""
+
+class DriftLedger(KnownTables, DriftEvents, DriftDecisions, Protocol):
+    """The ledger of schema drift. All writes are transactions."""
 
 
 def newest(entries: Sequence[DdlEntry]) -> Lsn | None:

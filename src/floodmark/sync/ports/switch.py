@@ -39,8 +39,8 @@ class Targets(Protocol):
         """
 
 
-class SwitchLedger(Protocol):
-    """A record of the switches, and of the pipelines that have switched. All writes are transactions."""
+class Switches(Protocol):
+    """The switches of capture instances that were approved."""
 
     def open_switch(self, planned: PlannedSwitch, event_ids: Sequence[int], by: str) -> InstanceSwitch:
         """Record a switch and approve its events. Raises OperatorError where a switch of the table is in progress."""
@@ -53,6 +53,13 @@ class SwitchLedger(Protocol):
 
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
         """Record the second instance. new: None where it no longer exists."""
+
+    def finish(self, switch_id: int, *, given_up: bool = False) -> None:
+        """End a switch. given_up: its events become undecided again."""
+
+
+class SwitchedPipelines(Protocol):
+    """The moment in which a pipeline switches, and the loads of its new columns."""
 
     def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         """Make the pipeline's next window of the table read the second instance. table: as the pipeline spells it.
@@ -70,5 +77,6 @@ class SwitchLedger(Protocol):
         Pipelines that are no longer in a configuration are included.
         """
 
-    def finish(self, switch_id: int, *, given_up: bool = False) -> None:
-        """End a switch. given_up: its events become undecided again."""
+
+class SwitchLedger(Switches, SwitchedPipelines, Protocol):
+    """The ledger of switches. All writes are transactions."""
