@@ -288,11 +288,11 @@ def test_a_dropped_column_is_not_in_the_plan_nor_is_one_of_its_name_that_came_la
     )  # fmt: skip
     plan = watched.publish()
     (orders,) = [table for table in plan.tables if table.source == ORDERS]
-    assert [column.name for column in orders.instance.table.columns] == ["Id", "Amount", "Code"]
+    assert [column.name for column in orders.feed.table.columns] == ["Id", "Amount", "Code"]
     assert watched.found() == [(DriftClass.COLUMN_DROPPED, "Note"), (DriftClass.COLUMN_ADDED, "Note")]
     watched.change("INSERT INTO dbo.Orders (Id, Note) VALUES (2, N'new')")
     (orders,) = [table for table in watched.publish().tables if table.source == ORDERS]
-    assert "Note" not in [column.name for column in orders.instance.table.columns]
+    assert "Note" not in [column.name for column in orders.feed.table.columns]
 
 
 def test_a_renamed_table_is_held_and_goes_on_by_itself_when_it_is_renamed_back(watched: Watched) -> None:
