@@ -143,7 +143,7 @@ def test_table_that_is_loaded_anew_is_refused_to_windows_and_replays(shop: Shop)
     with pytest.raises(WindowBusyError, match=held):
         shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10)})
     interval = Interval(lsn(5), lsn(10))
-    with pytest.raises(WatermarkConflictError, match=f"window {window} loads it anew"):
+    with pytest.raises(WatermarkConflictError, match=f"window {window} is reloading it"):
         shop.ledger.open_window(PIPELINE, lsn(10), [changes(10, 20)], lane=replay_lane(interval))
 
 
@@ -177,7 +177,7 @@ def test_table_that_was_loaded_cannot_change_its_target(shop: Shop) -> None:
 def test_target_of_another_table_is_refused(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     other = replace(first_load(), source=TableName("dbo", "Other"))
-    with pytest.raises(ConfigError, match=r"dbo\.Other: another table already fills the target shop\.orders"):
+    with pytest.raises(ConfigError, match=r"dbo\.Other: another table already uses the target shop\.orders"):
         shop.ledger.open_window("second", lsn(20), [other])
 
 
@@ -271,7 +271,7 @@ def test_unfinished_window_takes_the_rules_of_today(shop: Shop) -> None:
 def test_read_of_a_merged_window_is_not_recorded(shop: Shop) -> None:
     plan = shop.begin(first_load(), 10)
     shop.merge(plan)
-    with pytest.raises(WatermarkConflictError, match="another load has brought it to merged"):
+    with pytest.raises(WatermarkConflictError, match="another load has already merged this window"):
         shop.ledger.record_reads(plan, {ORDERS: 5})
 
 
@@ -295,7 +295,7 @@ def test_load_that_is_at_work_keeps_others_out_and_nobody_once_it_is_gone(shop: 
     other = PostgresLedger(shop.connection)
     with shop.ledger.hold_load(plan.window_id):
         with (
-            pytest.raises(WindowBusyError, match=r"another load of it is at work \(from .*, since 20"),
+            pytest.raises(WindowBusyError, match=r"another load of it is running \(from .*, since 20"),
             other.hold_load(1),
         ):
             pytest.fail("two loads at once")

@@ -130,7 +130,7 @@ def runner(emulator: Emulator, database: WarehouseConnection) -> Iterator[Runner
 
 def test_comparison_with_a_target_that_is_not_there_says_so(runner: Runner) -> None:
     never = replace(SETTINGS, tables=(replace(SETTINGS.tables[0], target=TableName("shop", "never")),))
-    with pytest.raises(OperatorError, match=r"its target shop\.never is not there"):
+    with pytest.raises(OperatorError, match=r"its target shop\.never does not exist"):
         list(verify_tables(never, runner.at, runner.connection))
 
 

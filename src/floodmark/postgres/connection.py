@@ -1,4 +1,4 @@
-"""How to reach the warehouse: a value that travels as JSON in an environment variable and hides its password."""
+"""The connection to the warehouse: a value that travels as JSON in an environment variable and hides its password."""
 
 from __future__ import annotations
 
@@ -13,36 +13,44 @@ _CONNECT_TIMEOUT_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class WarehouseConnection:
-    """A PostgreSQL database. ``host`` is a name, an address, or the folder of a unix socket."""
+    """A PostgreSQL database and the user that opens it."""
 
     host: str
+    """A name, an address, or the folder of a Unix socket."""
     port: int
     database: str
     user: str
     password: str = field(default="", repr=False)
     sslmode: str = "prefer"
+    """The ``sslmode`` of libpq."""
     sslrootcert: str = ""
+    """The file with the certificates of the authorities; empty for libpq's default."""
 
     @classmethod
     def from_json(cls, text: str) -> WarehouseConnection:
-        """Raises ValueError or TypeError when the text is not what ``to_json`` wrote."""
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """Holds the password: for an environment variable, never for an argument or a log."""
+        """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
         return json.dumps(asdict(self))
 
     def conninfo(self) -> str:
-        """For libpq and psycopg. Holds the password."""
+        """Return the connection string for libpq and psycopg. It holds the password."""
         return make_conninfo(
-            "", **self._named(), host=self.host, port=self.port, dbname=self.database, user=self.user,
+            "",
+            **self._named(),
+            host=self.host,
+            port=self.port,
+            dbname=self.database,
+            user=self.user,
             password=self.password or None,
-        )  # fmt: skip
+        )
 
     def uri(self) -> str:
-        """For ADBC. Holds the password."""
+        """Return the URI for ADBC. It holds the password."""
         login = quote(self.user, safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
-        # A socket's folder cannot stand in the place of a host.
+        # The folder of a socket is not valid in the host part of a URI.
         query = urlencode({"host": self.host, "port": self.port, **self._named()}, quote_via=quote)
         return f"postgresql://{login}@/{quote(self.database, safe='')}?{query}"
 
@@ -50,7 +58,7 @@ class WarehouseConnection:
         named = {
             "application_name": "floodmark",
             "connect_timeout": str(_CONNECT_TIMEOUT_SECONDS),
-            # The hold on a load idles as long as the load takes.
+            # The session that holds a load is idle for as long as the load takes.
             "keepalives_idle": "60",
             "sslmode": self.sslmode,
         }

@@ -1,7 +1,7 @@
-"""Sessions with the warehouse's PostgreSQL, and the one place where its errors become ours.
+"""Sessions with the warehouse's PostgreSQL, and the one place that translates its errors to those of ``core.errors``.
 
-Sessions are short: a load may take hours, and a connection that idles that long is cut by some firewall. The ledger and
-the warehouse both stand on this module; what they ask is their own business.
+Sessions are short: a load may take hours, and some firewalls cut a connection that is idle for that long. The ledger
+and the warehouse both use this module; their statements are not its concern.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ from floodmark.core.errors import (
 )
 
 SUBJECT = "warehouse"
-# As JSON, moments are written in the session's zone; keys in tombstones must not depend on it.
+# PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
 _SESSION_SETTINGS = "SET TIME ZONE 'UTC'; SET bytea_output = 'hex'"
 
 _HINTS = {
-    "25006": "The warehouse connection leads to a server that only reads; name the primary.",
+    "25006": "The server of the warehouse connection is read-only; connect to the primary.",
     "28": "Check user and password of the warehouse connection.",
     "3D": "Check the database name of the warehouse connection.",
     "42501": "Grant the right to the user of the warehouse connection.",
-    "53100": "Free or add disk space in the warehouse; the next run goes on with the same window.",
+    "53100": "Free or add disk space in the warehouse; the next run continues with the same window.",
 }
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "57014", "58")
-# libpq hands on no SQLSTATE while it connects. Where the server speaks another language, none of these is found and the
-# failure counts as "unavailable": it is retried and then reported, with the server's own words.
+# libpq reports no SQLSTATE while it connects. A server that writes its messages in another language matches none of
+# these, and the failure counts as "unavailable": it is retried and then reported with the server's message.
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|FATAL: .*(does not exist|denied)"
 )
 
 
 class Reachable(Protocol):
-    """Anything that knows how to be reached, such as ``warehouse.connection.WarehouseConnection``."""
+    """A database that can be connected to, such as ``postgres.connection.WarehouseConnection``."""
 
-    def conninfo(self) -> str: ...
+    def conninfo(self) -> str:
+        """Return the connection string for libpq."""
+        ...
 
 
 @contextmanager
 def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
-    """A connection with one transaction: committed at the end of the block, rolled back when it raises.
+    """Open a connection with one transaction: committed at the end of the block, rolled back when it raises.
 
-    Errors of psycopg leave it as errors of ``core.errors`` about ``subject``.
+    Errors of psycopg are raised as errors of ``core.errors`` about ``subject``.
     """
     with _connection(at, subject) as connection:
         try:
@@ -62,7 +64,7 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 
 @contextmanager
 def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
-    """A connection in autocommit, for what must outlive a transaction. Errors as in ``open_transaction``."""
+    """Open a connection in autocommit mode, for locks that outlive a transaction. Errors as in ``open_transaction``."""
     with _connection(at, subject) as connection:
         try:
             connection.execute(_SESSION_SETTINGS)
@@ -77,33 +79,34 @@ def _connection(at: Reachable, subject: str) -> Iterator[psycopg.Connection]:
         connection = psycopg.connect(at.conninfo(), autocommit=True)
     except psycopg.Error as error:
         raise _connect_error(error, subject) from error
-    # Not its own context manager, which would run a COMMIT on a connection that may long be gone.
+    # psycopg's own context manager would run a COMMIT on a connection that may be closed already.
     with closing(connection):
         yield connection
 
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
-    """What an error of an open session means to us, by SQLSTATE."""
+    """Return the error of ``core.errors`` for an error of an open session, by its SQLSTATE."""
     return by_sqlstate(error.sqlstate, str(error), subject)
 
 
 def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError:
-    """The same for other drivers. ``message`` is shown, not read; ``state`` None: the connection is gone.
+    """Return the error of ``core.errors`` for a SQLSTATE of any driver; None means that the connection is lost.
 
-    What follows the first line, such as where a COPY stood, may hold a row; of a statement that met data it cannot
-    take, which is a bug of ours, the first line holds a value as well.
+    ``message`` is shown and never parsed. Its lines after the first, such as the position of a COPY, may hold a row and
+    go to the log only. When a statement received data that it cannot process, which is a bug of Floodmark, the first
+    line may hold a value as well.
     """
     words, detail = _one_line(message.strip().partition("\n")[0]), _one_line(message)
     if state is None or state.startswith(_UNAVAILABLE):
         return WarehouseUnavailableError(
-            subject, f"the warehouse is not available: {words}.", "It is tried again.", detail
-        )  # fmt: skip
+            subject, f"the warehouse is not available: {words}.", "It is retried automatically.", detail
+        )
     for prefix, hint in _HINTS.items():
         if state.startswith(prefix):
             return WarehouseAdminError(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
     if state.startswith("53"):
         return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.", "", detail)
-    return FloodmarkBugError(subject, f"the warehouse answered {state}.", "The log has its words.", detail)
+    return FloodmarkBugError(subject, f"the warehouse reported error {state}.", "The log has its message.", detail)
 
 
 def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
@@ -111,7 +114,9 @@ def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
     if _REFUSED.search(words):
         hint = "Check user, password and database of the warehouse connection."
         return WarehouseAdminError(subject, f"the warehouse refused the login: {words}.", hint)
-    return WarehouseUnavailableError(subject, f"the warehouse cannot be reached: {words}.", "It is tried again.")
+    return WarehouseUnavailableError(
+        subject, f"the warehouse cannot be reached: {words}.", "It is retried automatically."
+    )
 
 
 def _one_line(message: str) -> str:

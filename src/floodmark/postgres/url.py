@@ -1,4 +1,4 @@
-"""The warehouse's address for SQLAlchemy. It holds the password."""
+"""The address of the warehouse for SQLAlchemy. It holds the password."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ def sqlalchemy_url(warehouse: Reachable) -> URL:
     user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
     options = f"{parts.pop('options', '')} -c timezone=UTC".strip()
     query = {name: str(value) for name, value in parts.items() if value is not None} | {"options": options}
-    return URL.create("postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database),
-                      query=query)  # fmt: skip
+    return URL.create(
+        "postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database), query=query
+    )
 
 
 def _text(value: object) -> str | None:

@@ -1,8 +1,8 @@
 """``PostgresAlertLedger``: the alerts in the ledger, table ``floodmark.alerts``.
 
-A delivery is one transaction that holds the alert's row: two processes that find the same event at the same time queue
-up, and the second one finds that the first has told everybody. A process that dies while it tells leaves the row as it
-was, so that a message may be sent twice, but is never lost.
+A delivery is one transaction that holds the alert's row. Two processes that find the same event at the same time queue
+up, and the second one finds that the first has notified all channels. A process that dies during a delivery leaves the
+row unchanged, so a message may be sent twice but is never lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
 
 
 class PostgresAlertLedger:
-    """``sync.alerts.AlertLedger``. Makes the ledger's tables where an alert is the first thing to be kept."""
+    """``sync.alerts.AlertLedger``. It creates the ledger's tables when it is the first to need them."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -56,7 +56,7 @@ class PostgresAlertLedger:
         return [row["event_key"] for row in rows if row["left"] == 0]
 
     def list_parts(self, kind: str, subject: str) -> Sequence[str]:
-        """Of all open alerts of a kind about a subject, what is left of them."""
+        """Return the open parts of all alerts of a kind about a subject."""
         ensure_schema(self._at)
         with open_transaction(self._at, subject) as session:
             rows = _query(session, "list_alert_parts", kind=kind, subject=subject)
@@ -92,13 +92,17 @@ def open_alert_of(row: DictRow) -> OpenAlert:
 
 
 def _delivery(row: DictRow) -> Delivery:
-    """Of an alert as it stands."""
+    """Return the delivery of an alert in its recorded state."""
     if row["ended_at"] is None:
         return Delivery(_alert(row), row["raised_at"], notified=set(row["raised_to"]))
     return Delivery(
-        _alert(row), row["raised_at"], row["ended_at"], frozenset(row["raised_to"]), set(row["ended_to"]),
+        _alert(row),
+        row["raised_at"],
+        row["ended_at"],
+        frozenset(row["raised_to"]),
+        set(row["ended_to"]),
         row["outcome"],
-    )  # fmt: skip
+    )
 
 
 def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> None:
@@ -108,20 +112,33 @@ def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> No
 
 def _parameters(alert: Alert) -> dict[str, Any]:
     return {
-        "event_key": alert.event_key, "kind": alert.kind, "subject": alert.subject,
+        "event_key": alert.event_key,
+        "kind": alert.kind,
+        "subject": alert.subject,
         "source_schema": alert.table.schema if alert.table else None,
         "source_name": alert.table.name if alert.table else None,
         "parts": [alert.part] if alert.part else [],
-        "what": alert.what, "place": alert.where, "since": alert.since, "means": alert.means, "advice": alert.do,
-    }  # fmt: skip
+        "what": alert.what,
+        "place": alert.where,
+        "since": alert.since,
+        "means": alert.means,
+        "advice": alert.do,
+    }
 
 
 def _alert(row: DictRow) -> Alert:
     table = TableName(row["source_schema"], row["source_name"]) if row["source_name"] is not None else None
     return Alert(
-        kind=row["kind"], subject=row["subject"], table=table, what=row["what"], where=row["place"],
-        since=row["since"], means=row["means"], do=row["advice"], event_key=row["event_key"],
-    )  # fmt: skip
+        kind=row["kind"],
+        subject=row["subject"],
+        table=table,
+        what=row["what"],
+        where=row["place"],
+        since=row["since"],
+        means=row["means"],
+        do=row["advice"],
+        event_key=row["event_key"],
+    )
 
 
 def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:

@@ -1,7 +1,7 @@
-"""``PostgresDriftLedger``: what is known of the tracked tables, the events, and the holds.
+"""``PostgresDriftLedger``: the known shapes of the tracked tables, the drift events, and the holds.
 
-An event is written in the transaction that replaces what was known by what was seen, under the lock of that row: of two
-that see the same thing at the same time, a run and the drift DAG, one writes it and the other finds it written.
+An event is written in the transaction that replaces the known shape by the new one, under the lock of that row. When a
+run and the drift DAG find the same change at the same time, one of them writes the event and the other one does not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BACK = "the source: the table is back"
 
 
 class PostgresDriftLedger:
-    """``sync.drift_ports.DriftLedger``. Holds no session: each method is one transaction of its own."""
+    """``sync.ports.drift.DriftLedger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -63,9 +63,13 @@ class PostgresDriftLedger:
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         with open_transaction(self._at, identity.name) as session:
             rows = _query(
-                session, "list_unexplained_events", source=source, instance_name=identity.name,
-                instance_object_id=identity.object_id, instance_created_at=identity.created_at,
-            )  # fmt: skip
+                session,
+                "list_unexplained_events",
+                source=source,
+                instance_name=identity.name,
+                instance_object_id=identity.object_id,
+                instance_created_at=identity.created_at,
+            )
             found = [row["event_id"] for row in rows if is_behind(entry, difference_of(row))]
             for event_id in found:
                 ddl = Jsonb(entries_to_json([entry]))
@@ -116,7 +120,7 @@ class PostgresDriftLedger:
             for event_id in ended:
                 _query(session, "approve_drift_event", event_id=event_id, by=by)
         if not rows:
-            raise OperatorError(str(table), f"pipeline {pipeline} does not hold it.", "See: floodmark drift list.")
+            raise OperatorError(str(table), f"pipeline {pipeline} does not hold it.", "Run: floodmark drift list.")
         return ended
 
     def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
@@ -124,7 +128,7 @@ class PostgresDriftLedger:
         with open_transaction(self._at, str(table)) as session:
             rows = _query(
                 session, "end_drift_absence", source=source, **_names(table), instance_name=instance, kinds=kinds
-            )  # fmt: skip
+            )
             for row in rows:
                 _query(session, "release_event_holds", event_id=row["event_id"], by=_BACK)
                 _query(session, "approve_drift_event", event_id=row["event_id"], by=_BACK)
@@ -156,7 +160,7 @@ def _insert_event(
 def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
     rows = _query(session, "list_drift_events", source=None, event_id=event_id)
     if not rows:
-        raise OperatorError(f"drift event {event_id}", "the ledger has no such event.", "See: floodmark drift list.")
+        raise OperatorError(f"drift event {event_id}", "the ledger has no such event.", "Run: floodmark drift list.")
     return event_of(rows[0])
 
 

@@ -1,4 +1,4 @@
-"""Drift events as rows of ``floodmark.drift_events``, and back. No I/O."""
+"""The conversion of drift events to rows of ``floodmark.drift_events`` and back. No I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.sync.ports.drift import DriftEvent, DriftFinding
 
 
-def event_parameters(
-    source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
-) -> dict[str, Any]:  # fmt: skip
-    """For ``insert_drift_event.sql``."""
+def event_parameters(source: str, table: TableName, identity: InstanceIdentity, finding: Finding) -> dict[str, Any]:
+    """Return the parameters of ``insert_drift_event.sql``."""
     difference, entries = finding.explained.difference, finding.explained.entries
     return {
         "source": source,
@@ -43,11 +41,12 @@ def event_parameters(
 
 
 def entries_to_json(entries: Sequence[DdlEntry]) -> list[dict[str, str]]:
+    """Return entries of the DDL history as a JSON document."""
     return [{"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in entries]
 
 
 def event_of(row: Mapping[str, Any]) -> DriftEvent:
-    """From a row of ``list_drift_events.sql``."""
+    """Return the event of a row of ``list_drift_events.sql``."""
     return DriftEvent(
         event_id=row["event_id"],
         source=row["source"],
@@ -66,6 +65,7 @@ def event_of(row: Mapping[str, Any]) -> DriftEvent:
 
 
 def difference_of(row: Mapping[str, Any]) -> Difference:
+    """Return the difference of a row of drift events."""
     return Difference(
         DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"], row["obstacle"]
     )

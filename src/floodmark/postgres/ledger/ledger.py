@@ -1,7 +1,7 @@
 """``PostgresLedger``: the ledger in the warehouse's own database, so that a merge and its record are one transaction.
 
-The steps a window goes through and who may take them are decided here; the tables are in
-``include/sql/warehouse/ensure_schema.sql``. The step to MERGED belongs to the merge, in ``warehouse.postgres``.
+This module decides which steps a window takes and when. The tables are in
+``postgres/sql/schema/ensure_schema.sql``. The merge writes the step to MERGED (``ledger.loads.mark_merged``).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.ports.ledger import OpenedWindow
 
-# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
 class PostgresLedger(LoadRecords, ReplayQueries):
-    """Holds no session: each method is one transaction of its own."""
+    """``sync.ports.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -61,11 +61,15 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             return [_opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
 
     def open_window(
-        self, pipeline: str, to_lsn: Lsn, tables: Sequence[TablePlan], to_lsn_at: datetime | None = None,
+        self,
+        pipeline: str,
+        to_lsn: Lsn,
+        tables: Sequence[TablePlan],
+        to_lsn_at: datetime | None = None,
         lane: str = MAIN_LANE,
-    ) -> WindowPlan:  # fmt: skip
+    ) -> WindowPlan:
         with open_transaction(self._at, pipeline) as session:
-            # In one order for all, so that two runs queue up instead of blocking each other.
+            # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
             for table in sorted(tables, key=lambda table: table.source):
                 _claim_table(session, pipeline, table)
                 if is_replay_lane(lane):
@@ -77,9 +81,13 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for table in tables:
                 _query(
-                    session, "open_window_table", window_id=window_id, **_source(table.source), kind=table.kind.value,
+                    session,
+                    "open_window_table",
+                    window_id=window_id,
+                    **_source(table.source),
+                    kind=table.kind.value,
                     after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
-                )  # fmt: skip
+                )
         return plan
 
     def read_window(self, window_id: int) -> OpenedWindow:
@@ -107,7 +115,7 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             if not kept:
                 _query(session, "drop_window", window_id=window_id)
                 return None
-            # A new attempt fences off a load that has read by the old plan.
+            # A new attempt fences off a load that has read with the old plan.
             attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
             plan = dataclasses.replace(window.plan, tables=kept, attempt=attempt)
             _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
@@ -117,19 +125,20 @@ class PostgresLedger(LoadRecords, ReplayQueries):
 
     @contextmanager
     def hold_load(self, window_id: int) -> Iterator[None]:
-        """By an advisory lock of a session, which the server gives back as soon as this process is gone."""
+        """Hold a session's advisory lock, which the server releases as soon as this process ends."""
         subject = f"window {window_id}"
         with open_session(self._at, subject) as session:
             row = session.execute("SELECT pg_try_advisory_lock(%s, %s)", _load_lock(window_id)).fetchone()
             if not row or not row[0]:
                 raise WindowBusyError(
-                    subject, f"another load of it is at work{_holder(session, window_id)}.",
-                    "When that has ended, the window is merged or free again.",
-                )  # fmt: skip
+                    subject,
+                    f"another load of it is running{_holder(session, window_id)}.",
+                    "When that load has ended, the window is merged or free again.",
+                )
             try:
                 yield
             finally:
-                # The end of the session frees it too, but not before the next load may ask.
+                # The end of the session releases it too, but maybe after the next load has asked for it.
                 with contextlib.suppress(psycopg.Error):
                     session.execute("SELECT pg_advisory_unlock(%s, %s)", _load_lock(window_id))
 
@@ -145,11 +154,17 @@ class PostgresLedger(LoadRecords, ReplayQueries):
         with open_transaction(self._at, pipeline) as session:
             for validity in sorted(validities, key=lambda validity: validity.table):
                 _query(
-                    session, "record_verdict", pipeline=pipeline, **_source(validity.table),
-                    verdict=validity.verdict.value, cause=validity.cause, hint=validity.hint,
-                    watermark=_bytes(validity.watermark), min_lsn=_bytes(validity.min_lsn),
+                    session,
+                    "record_verdict",
+                    pipeline=pipeline,
+                    **_source(validity.table),
+                    verdict=validity.verdict.value,
+                    cause=validity.cause,
+                    hint=validity.hint,
+                    watermark=_bytes(validity.watermark),
+                    min_lsn=_bytes(validity.min_lsn),
                     max_lsn=_bytes(validity.max_lsn),
-                )  # fmt: skip
+                )
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -168,9 +183,10 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             window = _one_window(session, "lock_window", window_id)
             if window.state in (WindowState.PLANNED, WindowState.MERGED):
                 raise OperatorError(
-                    window.plan.pipeline, f"window {window_id} is {window.state.value}, not checked.",
-                    "The watermark stays where it is until the checks have passed.",
-                )  # fmt: skip
+                    window.plan.pipeline,
+                    f"window {window_id} is {window.state.value}, not checked.",
+                    "The watermark does not move until the checks have passed.",
+                )
             if window.state is WindowState.CHECKED:
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
@@ -179,16 +195,25 @@ class PostgresLedger(LoadRecords, ReplayQueries):
             return _counts(session, window_id)
 
     def advance_quiet(
-        self, pipeline: str, to_lsn: Lsn, watermarks: Mapping[TableName, Lsn], to_lsn_at: datetime | None = None,
+        self,
+        pipeline: str,
+        to_lsn: Lsn,
+        watermarks: Mapping[TableName, Lsn],
+        to_lsn_at: datetime | None = None,
         instances: Mapping[TableName, InstanceIdentity] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         with open_transaction(self._at, pipeline) as session:
             for source, watermark in sorted(watermarks.items()):
                 moved = session.execute(
                     read_sql("advance_quiet"),
-                    {"pipeline": pipeline, **_source(source), "watermark": watermark.value, "to_lsn": to_lsn.value,
-                     "to_lsn_at": to_lsn_at},
-                )  # fmt: skip
+                    {
+                        "pipeline": pipeline,
+                        **_source(source),
+                        "watermark": watermark.value,
+                        "to_lsn": to_lsn.value,
+                        "to_lsn_at": to_lsn_at,
+                    },
+                )
                 if moved.rowcount != 1:
                     raise WatermarkConflictError(
                         str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
@@ -196,70 +221,82 @@ class PostgresLedger(LoadRecords, ReplayQueries):
                 if instances is not None:
                     _refuse_left_instance(session, pipeline, source, instances[source])
                 _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
-            # After the row locks: a window opened before them would be seen, one opened later sees our watermarks.
+            # After the row locks: a window opened before them is visible, one opened later reads these watermarks.
             if unfinished := _query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
 
 
 def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
-    """Lock the table's row and make sure that the plan was made on the watermark that stands there now."""
+    """Lock the table's row and check that its watermark is still the one of the plan."""
     named = {"pipeline": pipeline, **_source(table.source)}
     target = {"target_schema": table.target.schema, "target_name": table.target.name}
     try:
         with session.transaction():
             _query(session, "register_table", **named, **target)
     except psycopg.errors.UniqueViolation:
-        # Of two that register the same table in the same moment one may meet the other at the target instead.
+        # Of two runs that register the same table at once, one may get this error for the target instead.
         if not any(row.items() >= target.items() for row in _query(session, "lock_table", **named)):
             raise ConfigError(
-                str(table.source), f"another table already fills the target {table.target}.",
-                "Give it a target of its own.",
-            ) from None  # fmt: skip
+                str(table.source),
+                f"another table already uses the target {table.target}.",
+                "Choose another target.",
+            ) from None
     row = _query(session, "lock_table", **named)[0]
     if row["watermark"] != _bytes(table.watermark):
         raise WatermarkConflictError(
-            str(table.source), f"its watermark is {_text(row['watermark'])}, not {table.watermark or 'unset'}.",
+            str(table.source),
+            f"its watermark is {_text(row['watermark'])}, not {table.watermark or 'unset'}.",
             "Another run moved it; run again.",
-        )  # fmt: skip
+        )
     if (known := TableName(row["target_schema"], row["target_name"])) != table.target:
         raise ConfigError(
-            str(table.source), f"its target was {known} and is now {table.target}.",
-            "A table that has been loaded stays where it is; rename it back, or start it as a new one.",
-        )  # fmt: skip
+            str(table.source),
+            f"its target was {known} and is now {table.target}.",
+            "The target of a loaded table cannot change: restore the name, or configure it as a new table.",
+        )
     _refuse_left_instance(session, pipeline, table.source, table.feed.identity)
 
 
 def _refuse_left_instance(
     session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
-) -> None:  # fmt: skip
-    """The pipeline has gone over to another one since somebody looked. The table's row is locked."""
+) -> None:
+    """Raise WatermarkConflictError if the pipeline has switched to another instance. The table's row is locked."""
     switched_away = _query(
-        session, "switched_away", pipeline=pipeline, instance_name=identity.name, instance_object_id=identity.object_id,
+        session,
+        "switched_away",
+        pipeline=pipeline,
+        instance_name=identity.name,
+        instance_object_id=identity.object_id,
         instance_created_at=identity.created_at,
-    )  # fmt: skip
+    )
     if switched_away:
         raise WatermarkConflictError(
-            str(source), f"it is read from capture instance {switched_away[0]['new_name']} now, not {identity.name}.",
-            "It was switched meanwhile; run again.",
-        )  # fmt: skip
+            str(source),
+            f"it is read from capture instance {switched_away[0]['new_name']} now, not {identity.name}.",
+            "The pipeline switched meanwhile; run again.",
+        )
 
 
 def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
-    """Of two windows that move one watermark, the second to finish would find it moved. The table's row is locked."""
+    """Raise WindowBusyError if another lane moves the table's watermark. The table's row is locked.
+
+    Of two windows that move one watermark, the second to finish would fail.
+    """
     found = _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source))
     if found:
         where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
         raise WindowBusyError(
-            str(source), f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
-            "It is tried again; when that window has been published, the table is free.",
-        )  # fmt: skip
+            str(source),
+            f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
+            "It is retried automatically; the table is free when that window has been published.",
+        )
 
 
 def _refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
-    """Of a table that is being loaded anew nothing is replayed, also if the load began while the replay was planned."""
+    """Raise WatermarkConflictError if the table is being reloaded, also if that began after the replay was planned."""
     for row in _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source)):
         if is_load_lane(row["lane"]):
-            raise WatermarkConflictError(str(source), f"window {row['window_id']} loads it anew.", "Run again.")
+            raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
 
 
 def _insert_window(
@@ -269,7 +306,7 @@ def _insert_window(
         row = _query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
     except psycopg.errors.UniqueViolation:
         raise WatermarkConflictError(
-            pipeline, "another run has an unfinished window.", "Let it finish; the next run goes on with that window."
+            pipeline, "another run has an unfinished window.", "Let it finish; the next run continues with that window."
         ) from None
     return int(row["window_id"])
 
@@ -289,11 +326,14 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
     moved = session.execute(
         read_sql("advance_table"),
         {
-            "window_id": plan.window_id, **_source(table.source), "watermark": _bytes(table.watermark),
-            "instance_name": identity.name, "instance_object_id": identity.object_id,
+            "window_id": plan.window_id,
+            **_source(table.source),
+            "watermark": _bytes(table.watermark),
+            "instance_name": identity.name,
+            "instance_object_id": identity.object_id,
             "instance_created_at": identity.created_at,
         },
-    )  # fmt: skip
+    )
     if moved.rowcount == 1:
         return
     found = _query(session, "lock_table", pipeline=plan.pipeline, **_source(table.source))
@@ -302,7 +342,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
             str(table.source),
             f"its watermark is {_text(found[0]['watermark'] if found else None)}; window {plan.window_id} was planned "
             f"on {table.watermark or 'none'}.",
-            "Nothing was moved. Find out who else writes to the ledger.",
+            "No watermark was moved. Find out what else writes to the ledger.",
         )
 
 
@@ -325,9 +365,12 @@ def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> 
 
 def _opened_window(row: DictRow) -> OpenedWindow:
     plan = dataclasses.replace(
-        plan_from_json(row["plan"]), window_id=row["window_id"], attempt=row["attempt"], lane=row["lane"],
+        plan_from_json(row["plan"]),
+        window_id=row["window_id"],
+        attempt=row["attempt"],
+        lane=row["lane"],
         to_lsn_at=row["to_lsn_at"],
-    )  # fmt: skip
+    )
     return OpenedWindow(plan, WindowState(row["state"]))
 
 
@@ -338,9 +381,7 @@ def _table_state(row: DictRow) -> TableState:
     watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
     read_lsn = Lsn(row["read_lsn"]) if row["read_lsn"] is not None else None
-    return TableState(
-        source, watermark, identity, row["consistent"], row["watermark_at"], read_lsn, row["read_lsn_at"]
-    )  # fmt: skip
+    return TableState(source, watermark, identity, row["consistent"], row["watermark_at"], read_lsn, row["read_lsn_at"])
 
 
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:
@@ -349,7 +390,7 @@ def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, T
 
 
 def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    """The rows of a statement of ``include/sql/warehouse``; [] for one that returns none."""
+    """Return the rows of a statement of ``postgres/sql``; [] for one that returns none."""
     cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
     return cursor.fetchall() if cursor.description else []
 

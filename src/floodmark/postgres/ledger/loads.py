@@ -1,6 +1,6 @@
-"""``LoadRecords``: what loads read, the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
+"""``LoadRecords``: the reads of loads, the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
 
-That a chunk is staged is written where its rows are, by ``spark.stage``, in one transaction with them.
+The staging sink records a staged chunk itself, in one transaction with the chunk's rows (``warehouse.sink``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from floodmark.sync.ports.staging import StagedPart
 
 
 class LoadRecords:
-    """Holds no session: each method is one transaction of its own."""
+    """The part of ``PostgresLedger`` for loads. It holds no session: each method is one transaction of its own."""
 
     _at: Reachable
 
@@ -36,20 +36,21 @@ class LoadRecords:
         with open_transaction(self._at, str(source)) as session:
             return _list_chunks(session, window_id, source)
 
-    def store_chunks(
-        self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]
-    ) -> Sequence[StoredChunk]:  # fmt: skip
+    def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
         with open_transaction(self._at, str(source)) as session:
             _fence(session, plan)
             if stored := _list_chunks(session, plan.window_id, source):
                 return stored
             rows = [
                 {
-                    "window_id": plan.window_id, **_source(source), "chunk_no": chunk.number,
-                    "after_bound": _dump(bound_to_json(chunk.after)), "to_bound": _dump(bound_to_json(chunk.to)),
+                    "window_id": plan.window_id,
+                    **_source(source),
+                    "chunk_no": chunk.number,
+                    "after_bound": _dump(bound_to_json(chunk.after)),
+                    "to_bound": _dump(bound_to_json(chunk.to)),
                 }
                 for chunk in chunks
-            ]  # fmt: skip
+            ]
             session.cursor().executemany(read_sql("insert_load_chunk"), rows)
             return [StoredChunk(chunk) for chunk in chunks]
 
@@ -62,16 +63,26 @@ class LoadRecords:
             )
 
     def record_reads(
-        self, plan: WindowPlan, read_rows: Mapping[TableName, int], read_finished_at: datetime | None = None,
-        read_lsn: Lsn | None = None, read_lsn_at: datetime | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: WindowPlan,
+        read_rows: Mapping[TableName, int],
+        read_finished_at: datetime | None = None,
+        read_lsn: Lsn | None = None,
+        read_lsn_at: datetime | None = None,
+    ) -> None:
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             _fence(session, plan)
             for source, rows in read_rows.items():
                 _query(
-                    session, "record_reads", window_id=plan.window_id, **_source(source), read_rows=rows,
-                    read_finished_at=read_finished_at, read_lsn=read_lsn and read_lsn.value, read_lsn_at=read_lsn_at,
-                )  # fmt: skip
+                    session,
+                    "record_reads",
+                    window_id=plan.window_id,
+                    **_source(source),
+                    read_rows=rows,
+                    read_finished_at=read_finished_at,
+                    read_lsn=read_lsn and read_lsn.value,
+                    read_lsn_at=read_lsn_at,
+                )
 
     def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
         with open_transaction(self._at, str(source)) as session:
@@ -95,22 +106,34 @@ class LoadRecords:
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         with open_transaction(self._at, pipeline) as session:
             _query(
-                session, "record_gap", pipeline=pipeline, **_source(gap.table), verdict=gap.verdict.value,
-                cause=gap.cause, after_lsn=gap.after_lsn and gap.after_lsn.value,
-                to_lsn=gap.to_lsn and gap.to_lsn.value, after_at=gap.after_at, to_at=gap.to_at,
+                session,
+                "record_gap",
+                pipeline=pipeline,
+                **_source(gap.table),
+                verdict=gap.verdict.value,
+                cause=gap.cause,
+                after_lsn=gap.after_lsn and gap.after_lsn.value,
+                to_lsn=gap.to_lsn and gap.to_lsn.value,
+                after_at=gap.after_at,
+                to_at=gap.to_at,
                 watermark=watermark and watermark.value,
-            )  # fmt: skip
+            )
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
         with open_transaction(self._at, pipeline) as session:
             rows = _query(session, "list_stopped", pipeline=pipeline, gaps=[verdict.value for verdict in GAPS])
         return [
             Validity(
-                TableName(row["source_schema"], row["source_name"]), Verdict(row["verdict"]), row["cause"], row["hint"],
-                _lsn(row["watermark"]), _lsn(row["min_lsn"]), _lsn(row["max_lsn"]),
+                TableName(row["source_schema"], row["source_name"]),
+                Verdict(row["verdict"]),
+                row["cause"],
+                row["hint"],
+                _lsn(row["watermark"]),
+                _lsn(row["min_lsn"]),
+                _lsn(row["max_lsn"]),
             )
             for row in rows
-        ]  # fmt: skip
+        ]
 
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -128,7 +151,7 @@ def mark_merged(
 ) -> Mapping[TableName, TableCounts]:
     """Store the counts of a merge and set the window to MERGED, in the caller's transaction.
 
-    What the ledger already knows of the read comes back with the counts.
+    The returned counts include what the ledger has recorded about the read.
     """
     recorded = {source: _record_counts(session, plan, source, rows) for source, rows in counts.items()}
     session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
@@ -141,24 +164,27 @@ def _record_counts(
     named: dict[str, Any] = dataclasses.asdict(counts) | {"window_id": plan.window_id, **_source(source)}
     row = session.execute(read_sql("record_counts"), named).fetchone()
     if row is None:
-        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not hold this table.")
+        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not contain this table.")
     return dataclasses.replace(counts, read_rows=row[0])
 
 
 def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:
-    """Raises WatermarkConflictError where a later attempt has begun, or the window is merged."""
+    """Raise WatermarkConflictError if a later attempt has begun, or the window is merged."""
     subject = f"{plan.pipeline}, window {plan.window_id}"
     if state != WindowState.PLANNED.value:
-        raise WatermarkConflictError(subject, f"another load has brought it to {state}.", "Nothing is to be done.")
+        raise WatermarkConflictError(
+            subject, f"another load has already merged this window (state {state}).", "No action is needed."
+        )
     if attempt != plan.attempt:
         raise WatermarkConflictError(
-            subject, f"this load is attempt {plan.attempt}, and attempt {attempt} has begun since.",
-            "The later attempt does the work.",
-        )  # fmt: skip
+            subject,
+            f"this load is attempt {plan.attempt}, and attempt {attempt} has begun since.",
+            "The later attempt loads the window.",
+        )
 
 
 def _fence(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Lock the window's row; a load that was overtaken writes nothing."""
+    """Lock the window's row. Raise WatermarkConflictError for a load that a later attempt has replaced."""
     rows = _query(session, "lock_window", window_id=plan.window_id)
     if not rows:
         raise OperatorError(f"window {plan.window_id}", "the ledger has no such window.")
@@ -177,7 +203,7 @@ def _list_chunks(session: psycopg.Connection, window_id: int, source: TableName)
 
 
 def _dump(document: object) -> str | None:
-    # In ASCII: a text key may hold what PostgreSQL's texts cannot.
+    # In ASCII: a text key may contain characters that PostgreSQL's texts cannot.
     return None if document is None else json.dumps(document)
 
 

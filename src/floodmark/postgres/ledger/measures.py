@@ -1,4 +1,4 @@
-"""What the ledger has for alerts and metrics of a pipeline's progress."""
+"""Measures of a pipeline's progress from the ledger, for alerts and metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from floodmark.postgres.sql import read_sql
 
 
 def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
-    """Of the tables that a run has seen. Needs a ledger that is there."""
+    """Return the marks of the tables that a run has included. The ledger must exist."""
     with open_transaction(at, pipeline) as session:
         cursor = session.cursor(row_factory=dict_row)
         rows = cursor.execute(read_sql("list_table_marks"), {"pipeline": pipeline}).fetchall()
@@ -31,7 +31,7 @@ def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
 
 
 def read_window_seconds(at: Reachable, window_id: int) -> float | None:
-    """From its planning to its publication, runs that failed in between included; None while it is unfinished."""
+    """Return the time from planning to publication, failed runs included; None while the window is unfinished."""
     with open_transaction(at) as session:
         row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()
     return float(row[0]) if row else None

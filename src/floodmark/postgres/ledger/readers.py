@@ -1,4 +1,4 @@
-"""Who reads a capture instance: what the drift watch and the switches of instances both ask."""
+"""The readers of a capture instance, for the drift watch and for switches of instances."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from floodmark.postgres.sql import read_sql
 
 
 def list_readers(at: Reachable, instance: InstanceIdentity) -> Sequence[str]:
-    """The pipelines of which a table's watermark is a position in this instance."""
+    """Return the pipelines with a table whose watermark is a position in this instance."""
     named = {
-        "instance_name": instance.name, "instance_object_id": instance.object_id,
+        "instance_name": instance.name,
+        "instance_object_id": instance.object_id,
         "instance_created_at": instance.created_at,
-    }  # fmt: skip
+    }
     with open_transaction(at, instance.name) as session:
         return [pipeline for (pipeline,) in session.execute(read_sql("list_readers"), named)]

@@ -1,4 +1,4 @@
-"""``ReplayQueries``: what replays ask of the ledger beside what every run does. Part of ``PostgresLedger``."""
+"""``ReplayQueries``: the queries of the ledger that only replays need. Part of ``PostgresLedger``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from floodmark.postgres.sql import read_sql
 
 
 class ReplayQueries:
-    """Holds no session: each method is one transaction of its own."""
+    """The part of ``PostgresLedger`` for replays. It holds no session: each method is one transaction of its own."""
 
     _at: Reachable
 

@@ -15,7 +15,7 @@ from floodmark.postgres.sql import read_sql
 
 
 class PostgresMarkLedger:
-    """``sync.retention.MarkLedger``. Makes the ledger's tables where it is the first to need them."""
+    """``sync.upkeep.retention.MarkLedger``. It creates the ledger's tables when it is the first to need them."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection

@@ -1,4 +1,4 @@
-"""The making of the ledger's tables, once, also when several processes meet at it."""
+"""The creation of the ledger's tables, once, also when several processes start it at the same time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ _ADVISORY_LOCK = 0x_F100_D3A2
 
 
 def ensure_schema(at: Reachable) -> None:
-    """Leaves a ledger of this version alone, so that day-to-day runs need no right to create anything.
+    """Create the ledger's tables, or upgrade those of an earlier version.
 
-    Raises ConfigError when a newer Floodmark made the ledger.
+    A ledger of this version is not touched, so that daily runs need no right to create objects.
+    Raises ConfigError when a newer Floodmark created the ledger.
     """
     with open_transaction(at) as connection:
         if _version(connection) == VERSION:
             return
-    # A session of its own: one that has looked already may go on believing that there is no ledger.
+    # In a new session: the one above may have cached that there is no ledger.
     with open_transaction(at) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK])
         found = _version(connection)
         if found > VERSION:
             raise ConfigError(
-                SUBJECT, f"its ledger has version {found}, this Floodmark knows {VERSION}.", "Upgrade Floodmark."
+                SUBJECT, f"its ledger has version {found}, but this Floodmark supports {VERSION}.", "Upgrade Floodmark."
             )
         if found < VERSION:
             connection.execute(read_sql("ensure_schema"))
@@ -35,7 +36,7 @@ def ensure_schema(at: Reachable) -> None:
 
 
 def _version(connection: psycopg.Connection) -> int:
-    """0 where there is no ledger."""
+    """Return the version of the ledger; 0 where there is no ledger."""
     exists = connection.execute("SELECT to_regclass('floodmark.ledger_version') IS NOT NULL").fetchone()
     if exists is None or not exists[0]:
         return 0

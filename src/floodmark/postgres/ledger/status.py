@@ -1,4 +1,4 @@
-"""``PostgresStatusLedger``: what the ledger says of a pipeline, in one transaction."""
+"""``PostgresStatusLedger``: the ledger's records about a pipeline, read in one transaction."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class PostgresStatusLedger:
         self._at = connection
 
     def read_status(self, pipeline: str, source: str) -> StatusRecord:
-        if self._is_made():
-            # It may be that of an earlier version of Floodmark, which no run has brought up to this one yet.
+        if self._exists():
+            # The ledger may be of an earlier version of Floodmark that no run has upgraded yet.
             ensure_schema(self._at)
         with open_transaction(self._at, pipeline) as session:
             tables = _read_rows(session, "window_tables", "read_status", pipeline=pipeline)
@@ -47,23 +47,23 @@ class PostgresStatusLedger:
             switches = _read_rows(session, "instance_switches", "list_switches", source=source, switch_id=None)
         return StatusRecord(
             tables={_table_name(row): _recorded_table(row) for row in tables},
-            # The last one of a table wins: the oldest.
+            # In reverse order, so that the oldest hold of a table wins.
             holds={_table_name(row): _recorded_hold(row) for row in reversed(holds)},
             alerts=[open_alert_of(row) for row in alerts],
             events=[event_of(row) for row in events],
             switches=[switch_of(row) for row in switches],
         )
 
-    def _is_made(self) -> bool:
+    def _exists(self) -> bool:
         with open_transaction(self._at) as session:
-            made = session.execute("SELECT to_regclass('floodmark.window_tables') IS NOT NULL").fetchone()
-        return made is not None and bool(made[0])
+            exists = session.execute("SELECT to_regclass('floodmark.window_tables') IS NOT NULL").fetchone()
+        return exists is not None and bool(exists[0])
 
 
 def _read_rows(session: psycopg.Connection, table: str, statement: str, **parameters: Any) -> list[DictRow]:
-    """Return the rows of a statement; none where no run has made the ledger's table yet."""
-    made = session.execute("SELECT to_regclass(%s) IS NOT NULL", [f"floodmark.{table}"]).fetchone()
-    if made is None or not made[0]:
+    """Return the rows of a statement; none where the ledger's table does not exist yet."""
+    exists = session.execute("SELECT to_regclass(%s) IS NOT NULL", [f"floodmark.{table}"]).fetchone()
+    if exists is None or not exists[0]:
         return []
     return session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters).fetchall()
 

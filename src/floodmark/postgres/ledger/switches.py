@@ -1,7 +1,7 @@
-"""``PostgresSwitchLedger``: switches of capture instances, and the moment in which a pipeline goes over.
+"""``PostgresSwitchLedger``: switches of capture instances, and the step that switches a pipeline.
 
-That moment is a compare-and-set on the pipeline's table, under the lock that the opening of a window takes as well: no
-window of the first instance is open then, and none can be opened afterwards (see ``ledger.postgres``).
+That step is a compare-and-set on the pipeline's table, under the lock that the opening of a window takes as well: no
+window of the old instance is open then, and none can be opened afterwards (see ``ledger.ledger``).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
 
-# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _STEPS_LOCK = 0x46_4C_53_57
 
 
 class PostgresSwitchLedger:
-    """``sync.switch_ports.SwitchLedger``. Holds no session: each method is one transaction of its own."""
+    """``sync.ports.switch.SwitchLedger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -40,15 +40,23 @@ class PostgresSwitchLedger:
         with open_transaction(self._at, str(planned.table)) as session:
             try:
                 row = _query(
-                    session, "open_switch", source=planned.source, **_names(planned.table),
-                    **_identity("old", planned.old), new_name=planned.name, added=list(planned.added),
-                    columns=list(planned.columns), enabling=planned.enabling, drops=planned.drops,
-                    since_lsn=planned.since.value if planned.since else None, by=by,
-                )[0]  # fmt: skip
+                    session,
+                    "open_switch",
+                    source=planned.source,
+                    **_names(planned.table),
+                    **_identity("old", planned.old),
+                    new_name=planned.name,
+                    added=list(planned.added),
+                    columns=list(planned.columns),
+                    enabling=planned.enabling,
+                    drops=planned.drops,
+                    since_lsn=planned.since.value if planned.since else None,
+                    by=by,
+                )[0]
             except psycopg.errors.UniqueViolation:
                 raise OperatorError(
                     str(planned.table),
-                    "a switch of its capture instance is under way.",
+                    "another switch of its capture instance is in progress.",
                     f"Let it finish (floodmark drift switch {planned.source}), then approve this one.",
                 ) from None
             for event_id in event_ids:
@@ -63,7 +71,7 @@ class PostgresSwitchLedger:
 
     @contextmanager
     def hold_switches(self, source: str) -> Iterator[bool]:
-        """By an advisory lock of a session, which the server gives back as soon as this process is gone."""
+        """Hold a session's advisory lock, which the server releases as soon as this process ends."""
         with open_session(self._at, source) as session:
             row = session.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_STEPS_LOCK, source)).fetchone()
             if row is None or not row[0]:
@@ -83,12 +91,12 @@ class PostgresSwitchLedger:
     def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         named = {"pipeline": pipeline, **_names(table)}
         with open_transaction(self._at, str(switch.table)) as session:
-            # By a statement of its own: the next one sees every window that was opened before the lock was free.
+            # In a separate statement: the next one sees every window that was opened before the lock was free.
             _query(session, "lock_table", **named)
-            gone = _query(
+            switched = _query(
                 session, "switch_pipeline", switch_id=switch.switch_id, **named, least_watermark=start.previous().value
-            )  # fmt: skip
-        return bool(gone)
+            )
+        return bool(switched)
 
     def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None:
         with open_transaction(self._at, f"switch {switch_id}") as session:
@@ -106,7 +114,7 @@ class PostgresSwitchLedger:
 
 
 def switch_of(row: DictRow) -> InstanceSwitch:
-    """Of a row of ``list_switches``."""
+    """Return the switch of a row of ``list_switches``."""
     new = None
     if row["new_object_id"] is not None:
         new = InstanceIdentity(row["new_name"], row["new_object_id"], row["new_created_at"])
@@ -131,9 +139,11 @@ def switch_of(row: DictRow) -> InstanceSwitch:
 
 def _pipeline(document: dict[str, Any]) -> SwitchedPipeline:
     return SwitchedPipeline(
-        document["pipeline"], Lsn.parse(document["watermark"]), document["window_id"],
+        document["pipeline"],
+        Lsn.parse(document["watermark"]),
+        document["window_id"],
         WindowState(document["window_state"]) if document["window_state"] else None,
-    )  # fmt: skip
+    )
 
 
 def _names(table: TableName) -> dict[str, str]:

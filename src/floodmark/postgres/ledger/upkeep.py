@@ -1,4 +1,4 @@
-"""``PostgresUpkeepLedger``: what the upkeep of a source remembers, in the ledger beside the watermarks."""
+"""``PostgresUpkeepLedger``: the records of a source's upkeep, in the ledger."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from floodmark.postgres.sql import read_sql
 
 
 class PostgresUpkeepLedger:
-    """``sync.capture_ports.StopLedger``. Makes the ledger's tables where it is the first to need them."""
+    """``sync.ports.capture.StopLedger``. It creates the ledger's tables when it first writes to them."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
 
     def read_ended_stop(self, source: str, since: datetime) -> str:
-        """An empty text also where no ledger has been made yet: who only looks makes none."""
+        """Return the reason of an ended stop; an empty text also where there is no ledger: a read creates none."""
         with open_transaction(self._at, source) as session:
-            made = session.execute("SELECT to_regclass('floodmark.ended_stops') IS NOT NULL").fetchone()
-            if made is None or not made[0]:
+            exists = session.execute("SELECT to_regclass('floodmark.ended_stops') IS NOT NULL").fetchone()
+            if exists is None or not exists[0]:
                 return ""
-            row = session.execute(
-                read_sql("read_ended_stop"), {"source": source, "since": since}
-            ).fetchone()  # fmt: skip
+            row = session.execute(read_sql("read_ended_stop"), {"source": source, "since": since}).fetchone()
         return str(row[0]) if row else ""
 
     def record_ended_stop(self, source: str, since: datetime, reason: str) -> None:

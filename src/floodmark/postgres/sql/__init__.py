@@ -1,4 +1,4 @@
-"""The SQL of the ledger and the warehouse: one statement a file, in a folder per subject, as data of this package.
+"""The SQL of the ledger and the warehouse: one statement per file, one folder per subject, as data of this package.
 
 A file is named like the method that runs it. Names are unique over all folders.
 """
@@ -15,7 +15,7 @@ def read_sql(name: str) -> str:
     try:
         return _paths()[name].read_text(encoding="utf-8")
     except KeyError:
-        raise FileNotFoundError(f"there is no {name}.sql below {Path(__file__).parent}") from None
+        raise FileNotFoundError(f"{name}.sql not found below {Path(__file__).parent}") from None
 
 
 @cache

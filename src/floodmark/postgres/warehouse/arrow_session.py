@@ -1,6 +1,6 @@
-"""A session with the warehouse that speaks Arrow: COPY in, small results out. By ADBC, in one transaction.
+"""A session with the warehouse that sends and returns Arrow, by ADBC, in one transaction.
 
-COPY in binary form checks no types: the caller sends exactly the Arrow types of the table's columns. ADBC's low-level
+Binary COPY checks no types: the caller sends exactly the Arrow types of the table's columns. ADBC's low-level
 interface is used because its DB-API module imports pandas, a second for each process.
 """
 
@@ -28,7 +28,7 @@ _APPEND = "adbc.ingest.mode.append"
 
 
 class ArrowSession:
-    """Use it in a ``with``: what was not committed is rolled back. Errors name ``subject`` and are of core.errors."""
+    """A session for use in a ``with`` block, rolled back unless committed. It raises errors of core.errors."""
 
     def __init__(self, at: WarehouseConnection, subject: str) -> None:
         self._subject = subject
@@ -43,11 +43,13 @@ class ArrowSession:
         self._connection.close()
 
     def execute(self, sql: str) -> None:
+        """Run a statement that returns no rows."""
         with self._translated(), adbc.AdbcStatement(self._connection) as statement:
             statement.set_sql_query(sql)
             statement.execute_update()
 
     def fetch(self, sql: str) -> list[tuple[object, ...]]:
+        """Run a query and return its rows."""
         with self._translated(), adbc.AdbcStatement(self._connection) as statement:
             statement.set_sql_query(sql)
             handle, _ = statement.execute_query()
@@ -55,9 +57,9 @@ class ArrowSession:
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def copy(self, table: TableName, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Append to a table whose columns have these names. An empty schema name means a temporary table.
+        """Append batches to a table whose columns have these names. Return the number of rows.
 
-        Returns the number of rows. What the batches raise while they are made comes out as it was raised.
+        An empty schema name means a temporary table. An error raised by ``batches`` is passed on unchanged.
         """
         source = _Guarded(batches)
         options = {_MODE: _APPEND, _TARGET_TABLE: table.name}
@@ -76,6 +78,7 @@ class ArrowSession:
             raise
 
     def commit(self) -> None:
+        """Commit what was written."""
         with self._translated():
             self._connection.commit()
 
@@ -88,8 +91,10 @@ class ArrowSession:
 
 
 class _Databases:
-    """Keeps the last ADBC database open: making one reads PostgreSQL's whole catalogue of types, which a worker that
-    writes a dozen parts should do once. Connections are made and ended per session."""
+    """A cache that keeps the last ADBC database open. Connections are opened and closed per session.
+
+    Opening a database reads PostgreSQL's whole catalogue of types; a worker that writes a dozen parts does so once.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +102,7 @@ class _Databases:
         self._database: adbc.AdbcDatabase | None = None
 
     def open(self, uri: str) -> adbc.AdbcDatabase:
-        # A forked worker must not use what belongs to its parent.
+        # A forked worker must not use the database of its parent process.
         key = (uri, os.getpid())
         with self._lock:
             if self._key != key:
@@ -109,7 +114,7 @@ _databases = _Databases()
 
 
 class _Guarded:
-    """Keeps the error that ended the batches: crossing Arrow's C interface it becomes a mere text."""
+    """An iterable that keeps the error that ended the batches: Arrow's C interface reduces it to a text."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -118,7 +123,7 @@ class _Guarded:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches
-        except GeneratorExit:  # the reader has given up, for an error of its own
+        except GeneratorExit:  # the reader stopped because of an error of its own
             raise
         except BaseException as error:
             self.error = error
@@ -129,10 +134,12 @@ def _translate(error: adbc.Error, subject: str) -> FloodmarkError:
     if error.sqlstate == _CHARACTER_NOT_IN_REPERTOIRE:
         return DataQualityError(
             subject,
-            "a text value holds the character U+0000, which PostgreSQL cannot store.",
+            "a text value contains the character U+0000, which PostgreSQL cannot store.",
             "Correct the value at the source.",
         )
     if error.sqlstate is None:
         reason = " ".join(str(error).split()).rstrip(".")
-        return WarehouseUnavailableError(subject, f"the warehouse is not available: {reason}.", "It is tried again.")
+        return WarehouseUnavailableError(
+            subject, f"the warehouse is not available: {reason}.", "It is retried automatically."
+        )
     return by_sqlstate(error.sqlstate, str(error), subject)

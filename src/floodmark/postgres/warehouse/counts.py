@@ -1,7 +1,7 @@
-"""What a merge will do, counted before it does it, in the same transaction.
+"""The counts of a merge, taken before the merge in the same transaction.
 
-Before, because PostgreSQL 15 and 16 cannot say which rows a MERGE touched, and no version below 18 can say what a row
-was before. It reads what the merge is about to read: a few hundredths of the merge's own time.
+PostgreSQL 15 and 16 cannot report which rows a MERGE touched, and no version below 18 can return a row's old values.
+The count reads the same rows as the merge and takes a few hundredths of its time.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from floodmark.postgres.warehouse.merge import (
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """In rows of staging. incomplete: of the inserted ones, those whose change left a LOB out, while no row is there
-    whose value could be kept."""
+    """The effect of a merge, in rows of staging."""
 
     staged: int
     inserted: int
     updated: int
     deleted: int
     incomplete: int = 0
+    """Inserted rows whose change left a LOB out, and for which the target has no row whose value could be kept."""
 
 
 def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
+    """Return the effect that a merge will have."""
     row = session.execute(build_count(merge).sql(dialect="postgres")).fetchone()
     return MergeCounts(*row) if row else MergeCounts(0, 0, 0, 0)
 
 
 def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> list[list[object]]:
-    """Keys of rows that would be inserted without a LOB."""
+    """Return keys of rows that would be inserted without a LOB."""
     absent = target(LSN_COLUMN).is_(exp.null())
     condition = exp.and_(exp.not_(is_delete()), absent, _leaves_out(merge))
     if merge.has_tombstones:
@@ -54,26 +55,29 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
 
 
 def build_count(merge: Merge) -> exp.Select:
-    """One row: staged, inserted, updated, deleted, by the rules of ``core.window.TableCounts``."""
+    """Return the query for the counts, in the order of ``MergeCounts`` and by the rules of ``TableCounts``."""
     # __lsn is NOT NULL in a target, so NULL means that no row matched.
     absent = target(LSN_COLUMN).is_(exp.null())
     alive = exp.and_(exp.not_(absent.copy()), exp.not_(target(DELETED_COLUMN)))
     not_below = is_not_below(merge)
     above = exp.true() if merge.overwrites else exp.GT(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
     living = exp.not_(is_delete())
-    born = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
+    inserted = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
     if merge.has_tombstones:
-        born = exp.and_(born, not_tombstoned())
-    incomplete = exp.and_(born, absent, _leaves_out(merge))
+        inserted = exp.and_(inserted, not_tombstoned())
+    incomplete = exp.and_(inserted, absent, _leaves_out(merge))
     counted = exp.select(
-        exp.Count(this=exp.Star()), _count(born), _count(exp.and_(living, alive, above)),
-        _count(exp.and_(is_delete(), alive, not_below)), _count(incomplete),
-    )  # fmt: skip
+        exp.Count(this=exp.Star()),
+        _count(inserted),
+        _count(exp.and_(living, alive, above)),
+        _count(exp.and_(is_delete(), alive, not_below)),
+        _count(incomplete),
+    )
     return _joined(merge, counted)
 
 
 def _joined(merge: Merge, selected: exp.Select) -> exp.Select:
-    """Staged rows beside those of the target, and their tombstones."""
+    """Return staged rows joined to those of the target, and to their tombstones."""
     rows = selected.from_(table(merge.staging, "s")).join(
         table(merge.target, "t"), on=same_key(merge), join_type="left"
     )
@@ -81,7 +85,7 @@ def _joined(merge: Merge, selected: exp.Select) -> exp.Select:
 
 
 def _leaves_out(merge: Merge) -> exp.Expression:
-    """The change row left a LOB out."""
+    """Return the condition that the change row left a LOB out."""
     kept = [exp.func("COALESCE", staged(keep_column(name)), exp.false()) for name in merge.lobs]
     return exp.paren(exp.or_(*kept)) if kept else exp.false()
 

@@ -1,8 +1,8 @@
 """The gate between staging and target: declared rules, evaluated on the values that the target would get.
 
-A row that is read again, by a replay or by another load at the same LSN, stands in quarantine once.
-Deletes pass: a row that goes cannot be asked to be good. A LOB that the change row left out is looked at as the target
-has it, or, where the change that carried it sits in quarantine, as it is there.
+A row that is read again, by a replay or by another load at the same LSN, is stored in quarantine once. Deletes are not
+evaluated. A LOB that the change row left out is evaluated with the target's value, or, where the change with the value
+is in quarantine, with the value from there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class GateCounts:
+    """The rows of a window that broke rules."""
+
     quarantined: int = 0
+    """Rows that were moved to quarantine."""
     warned: int = 0
+    """Violations of rules that only warn."""
 
 
 def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> GateCounts:
@@ -52,23 +56,23 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
     quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
     for rule in quarantining:
         if planned.kind is LoadKind.FIRST_LOAD:
-            # Not kept as they are: the sweep knows by the window what the load has seen.
-            session.execute(_forget_set_aside(planned, merge, rule).sql(dialect="postgres"))
+            # They are stored again under this window: the sweep finds the rows that the load has read by their window.
+            session.execute(_delete_earlier(planned, merge, rule).sql(dialect="postgres"))
         session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
     quarantined = 0
     if quarantining:
         rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
         rows_in = _join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
-        gone = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
-        quarantined = session.execute(gone.sql(dialect="postgres")).rowcount
+        removed = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
+        quarantined = session.execute(removed.sql(dialect="postgres")).rowcount
     warned = sum(rows for rule, rows in counts.items() if rule.on_failure is OnFailure.WARN)
     return GateCounts(quarantined, warned)
 
 
 def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: Merge, types: dict[str, str]) -> None:
-    """Fill a left-out LOB from quarantine, where the change that carried it is, and not in the target.
+    """Fill a LOB that was left out from quarantine, where the change with its value is in quarantine.
 
-    Without this, a row that mends a quarantined one would keep the LOB from before both.
+    Otherwise a row that corrects a quarantined one would keep the LOB from before both.
     """
     names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
     found = session.execute(read_sql("has_quarantine"), names).fetchone()
@@ -78,17 +82,20 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
     for name in merge.lobs:
         session.execute(
             statement.format(
-                staging=in_bound(table(merge.staging, "s")), target=in_bound(table(merge.target, "t")),
-                key=in_bound(tombstone_key(merge)), same_key=in_bound(same_key(merge)),
-                column=in_bound(exp.to_identifier(name, quoted=True)), type=types[name],
+                staging=in_bound(table(merge.staging, "s")),
+                target=in_bound(table(merge.target, "t")),
+                key=in_bound(tombstone_key(merge)),
+                same_key=in_bound(same_key(merge)),
+                column=in_bound(exp.to_identifier(name, quoted=True)),
+                type=types[name],
                 keep=in_bound(exp.to_identifier(keep_column(name), quoted=True)),
             ),
             {**names, "column": name, "keep": keep_column(name)},
-        )  # fmt: skip
+        )
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
-    """True for a staged row that is no delete and breaks the rule; NULL passes."""
+    """Return the condition that a staged row is not a delete and breaks the rule; NULL passes."""
     try:
         condition = bind_rule(rule.sql, merge.columns)
     except ValueError as error:
@@ -127,9 +134,7 @@ def _count_broken(
     return dict(zip(broken, found or (), strict=True))
 
 
-def _quarantine(
-    plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
-) -> exp.Insert:  # fmt: skip
+def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
     values: dict[str, exp.Expression] = {
         "pipeline": exp.Literal.string(plan.pipeline),
         "source_schema": exp.Literal.string(planned.source.schema),
@@ -140,23 +145,21 @@ def _quarantine(
         "rule": exp.Literal.string(rule.name),
         "key": tombstone_key(merge),
         "lsn": staged(LSN_COLUMN),
-        "row_data": exp.Sub(
-            this=exp.func("TO_JSONB", exp.column("s")), expression=exp.Literal.string(PART_COLUMN)
-        ),
-    }  # fmt: skip
+        "row_data": exp.Sub(this=exp.func("TO_JSONB", exp.column("s")), expression=exp.Literal.string(PART_COLUMN)),
+    }
     rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
-    rows = rows.where(exp.not_(exp.Exists(this=_set_aside(planned, merge, rule))))
+    rows = rows.where(exp.not_(exp.Exists(this=_select_earlier(planned, merge, rule))))
     return exp.insert(rows, exp.table_("quarantine", "floodmark"), columns=list(values))
 
 
-def _forget_set_aside(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
-    """What an earlier load at the same LSN put into quarantine by the rule."""
+def _delete_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
+    """Return the statement that deletes the rows that an earlier load at the same LSN stored for the rule."""
     staged_again = exp.select("1").from_(table(merge.staging, "s")).where(_is_same_change(planned, merge, rule))
     return exp.delete(exp.table_("quarantine", "floodmark", alias="q")).where(exp.Exists(this=staged_again))
 
 
-def _set_aside(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Select:
-    """The staged row as it stands in quarantine by the rule."""
+def _select_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Select:
+    """Return the query for the row of quarantine that is the same change and rule as the staged row."""
     quarantine = exp.table_("quarantine", "floodmark", alias="q")
     return exp.select("1").from_(quarantine).where(_is_same_change(planned, merge, rule))
 
@@ -180,11 +183,11 @@ def _stopped(
     keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)
     return DataQualityError(
         str(planned.source),
-        f"rule {rule.name} ({rule.sql}) is broken by rows of the window, such as key {keys}.",
-        "Nothing was merged. Change the rule (or its on_failure), or mend the data, and run again.",
+        f"rows of the window broke rule {rule.name} ({rule.sql}), such as key {keys}.",
+        "Nothing was merged. Change the rule (or its on_failure), or correct the data, and run again.",
     )
 
 
 def in_bound(expression: exp.Expression) -> str:
-    """As part of a statement that is executed with parameters, where psycopg reads % as the sign of one."""
+    """Return the expression for a statement with parameters, where psycopg treats % as a placeholder."""
     return str(expression.sql(dialect="postgres")).replace("%", "%%")

@@ -1,9 +1,9 @@
 """The merge, built once as a sqlglot tree and rendered per engine.
 
-The rule it holds: a staged row wins if its LSN is not below that of the target's row, nor below that of the key's
-tombstone. So any order, repetition or overlap of windows ends in the same table. The one thing that needs windows to
-arrive in order for the first time is a LOB that a change row left out (``__keep_``): the target's value stays, so the
-change that carried the value must have been merged before. The ledger sees to that; repetition is harmless there too.
+The guard: a staged row wins if its LSN is not below that of the target's row, nor below that of the key's tombstone.
+So any order, repetition or overlap of windows results in the same table. There is one exception, a LOB that a change
+row left out (``__keep_``): the target keeps its value, so the change with the value must have been merged before. The
+ledger ensures that windows are merged in order for the first time; repetition is harmless there too.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ _TARGET, _STAGED, _TOMBSTONE = "t", "s", "d"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What there is to merge. has_tombstones: whether the tombstone of a hard delete may lie above a staged row.
-
-    sorted_by_key: read the staged rows in key order; on a B-tree target that makes index pages neighbours and nearly
-    halves the time of a big merge. A lakehouse has no use for it.
-    overwrites: every staged row wins (see ``warehouse.sweep``).
-    """
+    """The merge of one staging table into its target."""
 
     target: TableName
     staging: TableName
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    """The stored columns of the source, in order."""
     lobs: tuple[str, ...]
+    """The columns that a change row may leave out."""
     deletes: Deletes
     window_id: int
     has_tombstones: bool = False
+    """The tombstone of a hard delete may have a higher LSN than a staged row."""
     sorted_by_key: bool = True
+    """Read the staged rows in key order, so that a B-tree target touches neighbouring index pages. This nearly halves
+    the time of a big merge. A lakehouse has no use for it."""
     overwrites: bool = False
+    """Every staged row wins (see ``warehouse.sweep``)."""
 
 
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
-    """The merge of table ``index`` of the plan."""
+    """Return the merge of table ``index`` of the plan."""
     table = plan.tables[index]
     source = table.feed.table
     return Merge(
@@ -71,7 +72,7 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
 
 
 def build_merge(merge: Merge) -> exp.Merge:
-    """The MERGE statement. ``.sql(dialect="postgres")``, ``.sql(dialect="spark")``."""
+    """Return the MERGE statement, to be rendered by ``.sql(dialect="postgres")`` or ``.sql(dialect="spark")``."""
     not_below = is_not_below(merge)
     whens = []
     if merge.deletes is Deletes.HARD:
@@ -89,41 +90,46 @@ def build_merge(merge: Merge) -> exp.Merge:
 
 
 def staged(column: str) -> exp.Column:
+    """Return a column of the staged row."""
     return exp.column(column, _STAGED, quoted=True)
 
 
 def target(column: str) -> exp.Column:
+    """Return a column of the target's row."""
     return exp.column(column, _TARGET, quoted=True)
 
 
 def is_delete() -> exp.Expression:
+    """Return the condition that a staged row is a delete."""
     return exp.EQ(this=staged(OPERATION_COLUMN), expression=exp.Literal.number(DELETE_OPERATION))
 
 
 def is_not_below(merge: Merge) -> exp.Expression:
-    """Whether a staged row wins over that of the target."""
+    """Return the condition that a staged row wins over that of the target."""
     if merge.overwrites:
         return exp.true()
     return exp.GTE(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
 
 
 def same_key(merge: Merge) -> exp.Expression:
+    """Return the condition that a staged row and a row of the target have the same key."""
     return exp.and_(*(exp.EQ(this=target(name), expression=staged(name)) for name in merge.key))
 
 
 def table(name: TableName, alias: str) -> exp.Table:
+    """Return a table under an alias."""
     return exp.table_(
         exp.to_identifier(name.name, quoted=True), exp.to_identifier(name.schema, quoted=True), alias=alias
     )
 
 
 def tombstone_key(merge: Merge) -> exp.Expression:
-    """The key of a staged row as the tombstone table writes it: a JSON array in key order."""
+    """Return the key of a staged row as the tombstone table stores it: a JSON array in key order."""
     return exp.func("JSONB_BUILD_ARRAY", *(staged(name) for name in merge.key))
 
 
 def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
-    """``rows`` of staging, with the tombstone of each row's key as ``d``, if it has one."""
+    """Return ``rows`` of staging with the tombstone of each row's key, if it has one, as ``d``."""
     names = (exp.Literal.string(merge.target.schema), exp.Literal.string(merge.target.name))
     return rows.join(
         table(TOMBSTONES, _TOMBSTONE),
@@ -137,7 +143,7 @@ def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
 
 
 def not_tombstoned() -> exp.Expression:
-    """No tombstone of a higher LSN lies on the key."""
+    """Return the condition that the key has no tombstone with a higher LSN."""
     lsn = _tombstone("lsn")
     return exp.paren(exp.or_(lsn.is_(exp.null()), exp.GTE(this=staged(LSN_COLUMN), expression=lsn.copy())))
 
@@ -162,12 +168,10 @@ def _staged_rows(merge: Merge) -> exp.Expression:
 def _update(merge: Merge) -> exp.Update:
     values = {name: _kept_or_staged(merge, name) for name in merge.columns if name not in merge.key}
     values |= _own_columns(merge)
-    # A SET target must not be qualified: PostgreSQL refuses it.
+    # PostgreSQL refuses a qualified column name in SET.
     return exp.Update(
-        expressions=[
-            exp.EQ(this=exp.column(name, quoted=True), expression=value) for name, value in values.items()
-        ]
-    )  # fmt: skip
+        expressions=[exp.EQ(this=exp.column(name, quoted=True), expression=value) for name, value in values.items()]
+    )
 
 
 def _kept_or_staged(merge: Merge, name: str) -> exp.Expression:

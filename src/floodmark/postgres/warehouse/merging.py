@@ -1,8 +1,8 @@
-"""Running the merge of one table: what can stand in its way is looked for, set aside, or said in words that help.
+"""The execution of the merge of one table: rows that would make it fail are set aside, and its errors are translated.
 
-The statement itself is that of ``warehouse.merge``. Errors are known by SQLSTATE and by the names in the catalogue:
-PostgreSQL shortens that of a primary key when the table's is long. No value of a row reaches a message, and none but of
-its key the log.
+The statement itself is built by ``warehouse.merge``. Errors are recognised by SQLSTATE and by the names in the
+catalogue: PostgreSQL shortens the name of a primary key when the table's name is long. No value of a row reaches a
+message, and only values of its key reach the log.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_me
 
 KEY_RULE = "key_is_not_null"
 _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
-"""Their detail shows the columns concerned; that of the others, the whole row."""
+"""The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
 
 def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
-    """Raises DuplicateKeyError for a key that stands twice in staging, WarehouseAdminError for a constraint of
-    somebody's own, DataQualityError for a key that is NULL."""
+    """Merge the staged rows into the target.
+
+    Raises DuplicateKeyError for a duplicate key in staging, WarehouseAdminError for a constraint that Floodmark did not
+    create, DataQualityError for a key that is NULL.
+    """
     try:
-        with session.transaction():  # a savepoint: afterwards the catalogue is asked
+        with session.transaction():  # a savepoint: the catalogue is queried after an error
             session.execute(build_merge(merge).sql(dialect="postgres"))
     except psycopg.errors.CardinalityViolation as error:
-        raise _twice(planned, error) from error
+        raise _duplicate_key(planned, error) from error
     except psycopg.errors.NotNullViolation as error:
         raise _null(planned, error) from error
     except psycopg.IntegrityError as error:
@@ -37,7 +40,7 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> 
 
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
-    """What a key that can be NULL must fulfil: nothing can be merged by NULL, so such rows go to quarantine."""
+    """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
     table = planned.feed.table
     nullable = [name for name in table.key if table.column(name).nullable]
     condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
@@ -45,7 +48,7 @@ def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
 
 
 def drop_null_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
-    """Take from staging the deletes of rows whose key was NULL: no target has them. Returns their number."""
+    """Remove from staging the deletes of rows whose key was NULL: no target has them. Return their number."""
     if not key_rules(planned):
         return 0
     is_null = " OR ".join(f"{quote(name)} IS NULL" for name in merge.key)
@@ -56,7 +59,7 @@ def drop_null_deletes(session: psycopg.Connection, planned: TablePlan, merge: Me
 
 
 def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
-    """Leave one row of each key in staging, whichever; the number of those that went."""
+    """Keep one row per key in staging, no matter which. Return the number of removed rows."""
     statement = read_sql("drop_duplicates")
     names = ", ".join(quote(name) for name in key)
     return session.execute(statement.format(staging=quote_table(staging), key=names)).rowcount
@@ -65,25 +68,28 @@ def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[
 def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.IntegrityError) -> FloodmarkError:
     name = error.diag.constraint_name
     if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
-        return _twice(planned, error)
+        return _duplicate_key(planned, error)
     return WarehouseAdminError(
-        str(planned.source), f"constraint {name} of {planned.target} refuses rows.",
-        "Floodmark makes no such constraint: drop it, or keep such rows out with a rule.",
+        str(planned.source),
+        f"constraint {name} of {planned.target} rejected rows.",
+        "Floodmark does not create such constraints: drop it, or exclude such rows with a rule.",
         _detail(error) if isinstance(error, _NAMES_KEYS) else _one_line(error.diag.message_primary or ""),
-    )  # fmt: skip
+    )
 
 
 def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> FloodmarkError:
     column = error.diag.column_name or "of the key"
     if column in planned.feed.table.key:
         return DataQualityError(
-            str(planned.source), f"column {column} of its key is NULL in rows of the window.",
-            "Nothing was merged: rows are merged by their key. Fill the column at the source, and load the table anew.",
-        )  # fmt: skip
+            str(planned.source),
+            f"column {column} of its key is NULL in rows of the window.",
+            "Nothing was merged: rows are merged by their key. Fill the column at the source, and reload the table.",
+        )
     return WarehouseAdminError(
-        str(planned.source), f"column {column} of {planned.target} is NOT NULL, and rows without a value have come.",
-        "Floodmark makes no such constraint: drop it (DROP NOT NULL), or keep such rows out with a rule.",
-    )  # fmt: skip
+        str(planned.source),
+        f"rows of the window have no value for column {column} of {planned.target}, which is NOT NULL.",
+        "Floodmark does not create such constraints: drop it (DROP NOT NULL), or exclude such rows with a rule.",
+    )
 
 
 def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
@@ -91,8 +97,8 @@ def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
     return found[0] if found else None
 
 
-def _twice(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
-    return DuplicateKeyError(str(planned.source), "a key stands twice in staging.", "", _detail(error))
+def _duplicate_key(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
+    return DuplicateKeyError(str(planned.source), "duplicate key in staging.", "", _detail(error))
 
 
 def _detail(error: psycopg.Error) -> str:

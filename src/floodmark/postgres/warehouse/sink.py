@@ -1,8 +1,9 @@
-"""``PostgresSink``: a worker's rows go to the staging table by COPY, in one transaction per part.
+"""``PostgresSink``: writes a worker's rows to the staging table by COPY, in one transaction per part.
 
-A part of changes replaces what an earlier try of the same part has written. A chunk of a first load and its state in
-the ledger are one transaction. A worker may outlive its driver, and a driver may be believed dead and be alive: before
-it commits a chunk, a sink checks that its load is still the latest attempt at the window, and locks that answer.
+A part of changes replaces the rows that an earlier try of the same part has written. A chunk of a first load and its
+state in the ledger are written in one transaction. A worker may outlive its driver, and a driver that is considered
+dead may be alive: before a sink commits a chunk, it locks the window's row and checks that its load is still the latest
+attempt.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class PostgresChunkSink:
     staging: TableName
     warehouse: WarehouseConnection
     window: WindowPlan
-    """The attempt that this load is, without its tables."""
-    # The statements travel with it: an executor need not have the files.
+    """The plan of this attempt, without its tables."""
+    # The statements travel with the sink: an executor may not have the files.
     fence_sql: str = field(default_factory=lambda: read_sql("fence_load"))
     stage_sql: str = field(default_factory=lambda: read_sql("stage_load_chunk"))
 
@@ -78,11 +79,11 @@ class PostgresChunkSink:
         return StagedPart(part, staged)
 
     def _is_recorded(self, session: ArrowSession, part: int, rows: int) -> bool:
-        """False: another task of this load has staged the chunk, so that these rows must not come on top."""
+        """Return whether the chunk is recorded now; False when another task of this load has staged it already."""
         source, window = self.table.source, self.window
         found = session.fetch(self.fence_sql.format(window_id=int(window.window_id)))
         if not found:
-            raise FloodmarkBugError(str(source), f"window {window.window_id} is gone.")
+            raise FloodmarkBugError(str(source), f"window {window.window_id} no longer exists.")
         refuse_stale(window, int(str(found[0][0])), str(found[0][1]))
         values = {
             "window_id": int(window.window_id),
@@ -105,7 +106,7 @@ def copy_part(
 
 
 def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
-    """Return what COPY sends; the staging table has the same columns under the same names, in any order."""
+    """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.feed.table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])

@@ -1,5 +1,7 @@
-"""Staging tables: one per table and attempt, and of first loads one per table; not logged, gone when the window is
-finished."""
+"""Staging tables: one per table and attempt, for first loads one per table. They are not logged.
+
+They are dropped when the window is finished.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
 
 
 def create_staging(plan: WindowPlan, index: int) -> str:
-    """The CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
+    """Return the CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
 
-    UNLOGGED halves the writing; what a crash of the warehouse takes away is found by counting before the merge.
+    UNLOGGED halves the amount of writing; a count before the merge detects rows that a crash of the warehouse removed.
     """
     table = plan.tables[index]
     types = column_types(table) | {
@@ -35,31 +37,31 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         **{keep_column(name): "boolean" for name in lob_columns(table.feed.table)},
     }
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
-    made = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
+    keyword = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
     name = quote_table(staging_table(plan, index))
-    return f"CREATE UNLOGGED {made} {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+    return f"CREATE UNLOGGED {keyword} {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
 
 
 def lasting_staging(plan: WindowPlan) -> set[TableName]:
-    """The staging tables that outlast an attempt."""
+    """Return the staging tables that are kept between attempts."""
     tables = enumerate(plan.tables)
     return {staging_table(plan, index) for index, table in tables if table.kind is LoadKind.FIRST_LOAD}
 
 
 def count_parts(plan: WindowPlan, index: int) -> str:
-    """A query for the rows of each part."""
+    """Return the query for the number of rows of each part."""
     part = quote(PART_COLUMN)
     return f"SELECT {part}, count(*) FROM {quote_table(staging_table(plan, index))} GROUP BY {part}"  # noqa: S608
 
 
 def delete_parts(plan: WindowPlan, index: int) -> str:
-    """Parameter: numbers."""
+    """Return the statement that deletes the rows of some parts. Parameter: numbers."""
     name = quote_table(staging_table(plan, index))
     return f"DELETE FROM {name} WHERE {quote(PART_COLUMN)} = ANY(%(numbers)s)"  # noqa: S608
 
 
 def has_rows(session: psycopg.Connection, staging: TableName, expected_rows: int) -> bool:
-    """Return whether a staging table is there, and is not empty where it should hold rows."""
+    """Return whether a staging table exists, and is not empty where it should hold rows."""
     found = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quote_table(staging),)).fetchone()
     if found is None or not found[0]:
         return False
@@ -68,6 +70,6 @@ def has_rows(session: psycopg.Connection, staging: TableName, expected_rows: int
 
 
 def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]:
-    """The staging tables of a window, of every attempt, and what others have left for good."""
+    """Return the staging tables of a window, of every attempt, and those that other windows have left behind."""
     rows = session.execute(read_sql("list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)})
     return [TableName(STAGING_SCHEMA, name) for (name,) in rows.fetchall()]

@@ -1,7 +1,7 @@
-"""The Arrow types that COPY sends, and how the values of a batch become them.
+"""The Arrow types that COPY sends, and the conversion of a batch to them.
 
-They are those whose binary form is PostgreSQL's own for the column: COPY in binary form checks no types, so that a
-wrong one would be stored wrong.
+The binary form of each type is the one that PostgreSQL uses for the column. Binary COPY checks no types, so a wrong
+type would store wrong values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def to_staging(array: pa.Array, kind: WarehouseType) -> pa.Array:
     target = staging_type(kind)
     if kind.kind is Kind.UUID:
         return uuid_bytes(array)
-    if kind.kind is Kind.TIME:  # Arrow parses no time of day without its day
+    if kind.kind is Kind.TIME:  # Arrow cannot parse a time of day without a date
         day = pa.scalar("1970-01-01 ")
         return pc.binary_join_element_wise(day, array, "").cast(pa.timestamp("us")).cast(target)
     return array if array.type == target else array.cast(target)
@@ -41,7 +41,7 @@ _NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def uuid_bytes(array: pa.Array) -> pa.Array:
-    """16 bytes in the order of the text, from an array of canonical texts of either case."""
+    """Return 16 bytes per value in the order of its text, from canonical texts in upper or lower case."""
     dense = pc.fill_null(array, _NIL).cast(pa.string())
     offset = dense.offset
     offsets = np.frombuffer(dense.buffers()[1], dtype=np.int32)[offset : offset + len(dense) + 1]

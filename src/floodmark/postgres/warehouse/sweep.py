@@ -1,8 +1,8 @@
-"""What a load of a whole table does to a target that has rows: it wins over all of them, and takes away the others.
+"""The sweep of a load of a whole table: its rows win over all rows of the target, and rows it did not read are deleted.
 
-Nobody else moves the table forward meanwhile, so what the target has is older than the load, or it comes from a past
-that the source has forgotten (a restore, a failover): rows, tombstones and quarantined changes with an LSN above the
-one at which the load began. Were they left as they are, they would win over what the source does from now on.
+No other load moves the table forward meanwhile. So the target's rows are older than the load, or they come from a past
+that the source no longer has (after a restore or a failover): rows, tombstones and quarantined changes with an LSN
+above the one at which the load started. Unless their LSN is lowered, they would win over the source's later changes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from floodmark.postgres.warehouse.merge import Merge, same_key, table, target
 
 
 def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> None:
-    """Before the merge: what lies above the load, beside the target, comes down to it."""
+    """Lower tombstones and quarantined changes above the load to its LSN. Runs before the merge."""
     for statement in ("lower_tombstones", "lower_quarantine"):
         session.execute(read_sql(statement), _values(plan, planned))
 
 
 def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> int:
-    """After the merge: rows whose keys the load did not see are deleted, as the table says. Returns how many.
+    """Delete rows whose keys the load did not read, in the way that the table sets. Return their number.
 
-    A row that broke a rule and went to quarantine was seen: the target keeps what it has.
+    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row.
     """
     values = _values(plan, planned)
     if planned.deletes is Deletes.HARD:
@@ -52,6 +52,8 @@ def _filled(statement: str, merge: Merge) -> str:
 
 def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
     return {
-        "target_schema": planned.target.schema, "target_name": planned.target.name,
-        "to_lsn": plan.to_lsn.value, "window_id": plan.window_id,
-    }  # fmt: skip
+        "target_schema": planned.target.schema,
+        "target_name": planned.target.name,
+        "to_lsn": plan.to_lsn.value,
+        "window_id": plan.window_id,
+    }

@@ -1,4 +1,4 @@
-"""Target tables: asked, created, widened, or refused by column, never changed in a way that could lose a value."""
+"""Target tables: read, created, widened, or refused by column, never changed in a way that could lose a value."""
 
 from __future__ import annotations
 
@@ -33,20 +33,24 @@ OWN_TYPES = {
     DELETED_COLUMN: "boolean",
 }
 LOCK_TIMEOUT = "10s"
-"""An ALTER that waits makes every later reader of the target wait behind it: it gives up, and is tried again."""
+"""The lock timeout of ALTER TABLE. A waiting ALTER blocks every later reader of the target, so it gives up and is
+retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """A column that a target has. filled_by_itself: it may be left out of an INSERT."""
+    """A column of an existing target."""
 
     type_name: str
+    """The type as ``format_type`` prints it."""
     filled_by_itself: bool
+    """The column may be left out of an INSERT."""
     in_key: bool
+    """The column is part of the primary key."""
 
 
 class PostgresTargets:
-    """``sync.switch_ports.Targets``. Holds no session."""
+    """``sync.ports.switch.Targets``. It holds no session."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -61,7 +65,7 @@ class PostgresTargets:
 
 
 def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
-    """Create or widen the target; what was done, in sentences. Raises ConfigError naming the column in the way."""
+    """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column."""
     wanted = column_types(table)
     found = _read_columns(session, table.target)
     if not found:
@@ -83,20 +87,21 @@ def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
 
 def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name: str) -> None:
     try:
-        with session.transaction():  # a savepoint: afterwards the catalogue is asked
+        with session.transaction():  # a savepoint: the catalogue is queried after an error
             session.execute(f"ALTER TABLE {quote_table(table.target)} ALTER COLUMN {quote(column)} TYPE {type_name}")
     except psycopg.errors.FeatureNotSupported as error:
         named = {"schema": table.target.schema, "name": table.target.name, "column": column}
         views = [view for (view,) in session.execute(read_sql("list_views_of_column"), named).fetchall()]
-        in_the_way = f"views use it: {', '.join(views)}" if views else str(error.diag.message_primary)
+        obstacle = f"views use it: {', '.join(views)}" if views else str(error.diag.message_primary)
         raise WarehouseAdminError(
-            str(table.source), f"column {column} of {table.target} cannot become {type_name}: {in_the_way}.",
-            "Drop what uses the column, let the pipeline run, and make it again; no row is lost meanwhile.",
-        ) from error  # fmt: skip
+            str(table.source),
+            f"column {column} of {table.target} cannot become {type_name}: {obstacle}.",
+            "Drop the objects that use the column, run the pipeline, and create them again; no row is lost meanwhile.",
+        ) from error
 
 
 def column_types(table: TablePlan) -> dict[str, str]:
-    """The source's columns with their PostgreSQL types. Raises ConfigError for one that PostgreSQL cannot have."""
+    """Return the columns with their PostgreSQL types. Raises ConfigError for one that PostgreSQL cannot have."""
     source = table.feed.table
     types = {}
     for column in source.stored_columns:
@@ -107,7 +112,7 @@ def column_types(table: TablePlan) -> dict[str, str]:
 
 
 def create_target(table: TablePlan) -> str:
-    """The CREATE TABLE statement."""
+    """Return the CREATE TABLE statement of a target."""
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
     columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.feed.table.key)})")
@@ -115,10 +120,13 @@ def create_target(table: TablePlan) -> str:
 
 
 def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
-    """Asked for first: CREATE SCHEMA IF NOT EXISTS wants its right even where there is nothing to create."""
+    """Create the schema where it is missing.
+
+    The catalogue is checked first: CREATE SCHEMA IF NOT EXISTS needs its privilege even where the schema exists.
+    """
     found = session.execute("SELECT to_regnamespace(%s) IS NOT NULL", [quote(schema)]).fetchone()
     if not found or not found[0]:
-        # Two pipelines may meet here.
+        # Another pipeline may create it at the same time.
         session.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
 
 
@@ -130,28 +138,30 @@ def _read_columns(session: psycopg.Connection, target: TableName) -> dict[str, T
 def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, TargetColumn]) -> None:
     for name in TARGET_COLUMNS:
         if name not in found or found[name].type_name != OWN_TYPES[name]:
-            raise _in_the_way(table, name, f"is not there as {OWN_TYPES[name]}, so Floodmark did not make the table")
+            raise _other_shape(
+                table, name, f"is missing or not {OWN_TYPES[name]}, so Floodmark did not create the table"
+            )
     key = {name for name, column in found.items() if column.in_key}
     if key != set(table.feed.table.key):
-        raise _in_the_way(
-            table, ", ".join(sorted(key ^ set(table.feed.table.key))),
+        raise _other_shape(
+            table,
+            ", ".join(sorted(key ^ set(table.feed.table.key))),
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
             f"the source's ({', '.join(sorted(table.feed.table.key))})",
-        )  # fmt: skip
+        )
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
-            raise _in_the_way(table, name, "is NOT NULL, has no default, and does not come from the source")
-        if name in wanted and not (
-            type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
-        ):
-            raise _in_the_way(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
+            raise _other_shape(table, name, "is NOT NULL, has no default, and does not come from the source")
+        if name in wanted and not (holds(column.type_name, wanted[name]) or holds(wanted[name], column.type_name)):
+            raise _other_shape(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
 
 
-def _in_the_way(table: TablePlan, column: str, problem: str) -> ConfigError:
+def _other_shape(table: TablePlan, column: str, problem: str) -> ConfigError:
     return ConfigError(
-        str(table.source), f"the target {table.target} exists with another shape: column {column} {problem}.",
-        "Choose another target, or move the table out of the way.",
-    )  # fmt: skip
+        str(table.source),
+        f"the target {table.target} exists with another shape: column {column} {problem}.",
+        "Choose another target, or rename the table.",
+    )
 
 
 def _refused(table: TablePlan, column: str, problem: str) -> ConfigError:

@@ -1,4 +1,4 @@
-"""PostgreSQL's names for the warehouse types, and which of them may be widened into which without losing a value."""
+"""PostgreSQL's names for the warehouse types, and which type can be widened to which without losing a value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOMENT = re.compile(r"(time|timestamp)(?:\(6\))? (with|without) time zone")
 
 
 def postgres_type(kind: WarehouseType) -> str:
-    """As ``format_type`` prints it, so that it can be compared with what a table has."""
+    """Return the type as ``format_type`` prints it, so that it can be compared with the type of a column."""
     if kind.kind is Kind.DECIMAL:
         return f"numeric({kind.precision},{kind.scale})"
     if kind.kind is Kind.TEXT and kind.length:
@@ -36,8 +36,8 @@ def postgres_type(kind: WarehouseType) -> str:
     return _NAMES[kind.kind]
 
 
-def type_holds(wide: str, narrow: str) -> bool:
-    """Whether every value of type ``narrow`` is a value of type ``wide`` (both as ``format_type`` prints them)."""
+def holds(wide: str, narrow: str) -> bool:
+    """Return whether ``wide`` can hold every value of type ``narrow`` (both as ``format_type`` prints them)."""
     if _plain(wide) == _plain(narrow) or (wide == "text" and _VARCHAR.fullmatch(narrow)):
         return True
     if (into := _VARCHAR.fullmatch(wide)) and (out := _VARCHAR.fullmatch(narrow)):
@@ -65,6 +65,6 @@ def _numeric_holds(wide: str, narrow: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    # PostgreSQL keeps six digits without being told to.
+    # PostgreSQL keeps six digits by default.
     match = _MOMENT.fullmatch(name)
     return f"{match[1]} {match[2]} time zone" if match else name

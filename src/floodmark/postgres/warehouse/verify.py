@@ -1,7 +1,7 @@
-"""Whether a target holds the rows of its source table: compared by the warehouse, value by value, in no order.
+"""The comparison of a target with its source table: by the warehouse, value by value, in no order.
 
-Owns the comparison and nothing of the source, whose rows come as Arrow batches. They stream into a temporary table, and
-one full join by the key, which spills to disk where it is large, finds every row that is missing, extra or different.
+This module knows nothing of the source, whose rows arrive as Arrow batches. They stream into a temporary table. One
+full join by the key, which spills to disk where it is large, finds every row that is missing, extra or different.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def _compare(
         [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
         if found is None:
             raise OperatorError(
-                str(table.source), f"its target {table.target} is not there, so there is nothing to compare.",
-                "It is made when the first window with the table is loaded.",
-            )  # fmt: skip
+                str(table.source),
+                f"its target {table.target} does not exist, so there is nothing to compare.",
+                "The first window with the table creates it: run the pipeline, then verify again.",
+            )
         session.execute(_create_source_rows(table))
         source_rows = session.copy(_SOURCE_ROWS, schema, rows)
         session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
@@ -81,13 +82,13 @@ def _compare(
 
 
 def _create_source_rows(table: TablePlan) -> str:
-    # Not the target's types: that may have been widened, and COPY in binary form needs those of the source.
+    # The types of the source, not of the target: the target may have been widened, and binary COPY needs exact types.
     columns = ", ".join(f"{quote(name)} {kind}" for name, kind in column_types(table).items())
     return f"CREATE TEMPORARY TABLE {quote(_SOURCE_ROWS.name)} ({columns}) ON COMMIT DROP"
 
 
 def _create_differences(table: TablePlan) -> str:
-    """One row per key that is missing, extra or different. NULL equals NULL."""
+    """Return the statement for one row per key that is missing, extra or different. NULL equals NULL."""
     source = table.feed.table
     names = [column.name for column in source.stored_columns]
     values = [name for name in names if name not in source.key]

@@ -45,15 +45,15 @@ from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
 _LOCK_NOT_AVAILABLE = "55P03"
-# Names our advisory locks apart from those of others. Arbitrary, and fixed.
+# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _MERGE_LOCK = 0x46_4C_4F_45
 _EXAMPLES = 3
-# Sorting a million staged rows and hashing their keys in memory; given back when the transaction ends.
+# Enough to sort a million staged rows and hash their keys in memory; reset when the transaction ends.
 _MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
 
 
 class PostgresWarehouse:
-    """Holds no session: each method is one transaction of its own."""
+    """``sync.ports.warehouse.Warehouse``. It holds no session: each method is one transaction of its own."""
 
     traits = WarehouseTraits(publishes="at_merge", tables_at_once=True, has_primary_key=True, shares_ledger=True)
 
@@ -65,14 +65,14 @@ class PostgresWarehouse:
             for planned in plan.tables:
                 for done in ensure_target(session, planned):
                     _LOG.info("%s", done)
-        # Not in the same transaction: a load that was believed dead may still hold one of them.
+        # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
             for index in range(len(plan.tables)):
                 session.execute(create_staging(plan, index))
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
-        # pyarrow, numpy and ADBC: half a second that only a load needs.
+        # pyarrow, numpy and ADBC take half a second to import, and only a load needs them.
         from floodmark.postgres.warehouse.sink import PostgresChunkSink, PostgresSink  # noqa: PLC0415
 
         table, staging = plan.tables[index], staging_table(plan, index)
@@ -109,8 +109,11 @@ class PostgresWarehouse:
             return mark_merged(session, plan, counts)
 
     def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
-        """Staging tables are not logged: a crash of the warehouse after the merge empties them. And another run that
-        finished the window has dropped them. Neither may keep the window from being published."""
+        """Return the rows for the checks; without staging where it is empty or dropped.
+
+        Staging tables are not logged, so a crash of the warehouse after the merge empties them. Another run that
+        finished the window has dropped them. The window must be published in both cases.
+        """
         planned, staging = plan.tables[index], staging_table(plan, index)
         with open_transaction(self._at, str(planned.source)) as session:
             is_there = has_rows(session, staging, counts.staged_rows - counts.quarantined_rows)
@@ -123,7 +126,7 @@ class PostgresWarehouse:
         self._drop_staging(window_id, kept=())
 
     def _drop_staging(self, window_id: int, kept: Collection[TableName]) -> None:
-        """Tables that somebody still uses stay; their names belong to an attempt that can no longer merge."""
+        """Drop staging tables. Tables in use are kept; their names belong to an attempt that can no longer merge."""
         with open_transaction(self._at, f"window {window_id}") as session:
             leftovers = list_staging(session, window_id)
         for name in leftovers:
@@ -136,7 +139,7 @@ class PostgresWarehouse:
             except WarehouseUnavailableError as error:
                 if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
                     raise
-                _LOG.warning("%s is still in use by another load and stays for now", name)
+                _LOG.warning("%s was not dropped: another load still uses it", name)
 
 
 def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
@@ -148,23 +151,32 @@ def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
     if row is None:
         raise OperatorError(subject, "the ledger has no such window.")
     if row["state"] != WindowState.PLANNED.value:
-        raise WatermarkConflictError(subject, f"another load has brought it to {row['state']}.", "Nothing was merged.")
+        raise WatermarkConflictError(
+            subject, f"another load has already merged this window (state {row['state']}).", "Nothing was merged."
+        )
     if row["attempt"] != plan.attempt:
         raise WatermarkConflictError(
-            subject, f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
-            "Nothing was merged; the later attempt does the work.",
-        )  # fmt: skip
+            subject,
+            f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
+            "Nothing was merged; the later attempt merges the window.",
+        )
 
 
 def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Merges of several lanes into one target queue up, so that each counts what is true. Readers do not notice."""
-    # In the order of the numbers: two targets may share one.
+    """Lock the targets until the transaction ends, so that merges of several lanes run one after another.
+
+    Each merge then counts correctly. Readers are not blocked.
+    """
+    # In the order of the numbers, without duplicates: two targets may share a number.
     for number in sorted({crc32(str(planned.target).encode()) - 2**31 for planned in plan.tables}):
         session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
 
 
 def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """What was planned before a load of the whole table may be of a past that the source has forgotten."""
+    """Raise WatermarkConflictError for a replay that was planned before a load of the whole table.
+
+    Its changes may belong to a past that the source no longer has.
+    """
     if not is_replay_lane(plan.lane):
         return
     for planned in plan.tables:
@@ -174,9 +186,10 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
         ).fetchone()
         if found:
             raise WatermarkConflictError(
-                str(planned.source), f"the whole table was read since the replay was planned (window {found[0]}).",
+                str(planned.source),
+                f"the whole table was read since the replay was planned (window {found[0]}).",
                 "Nothing was merged; replay again.",
-            )  # fmt: skip
+            )
 
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
@@ -194,9 +207,10 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
     staged = counted.staged + gate.quarantined + without_key
     if expected is not None and staged != expected:
         raise WarehouseUnavailableError(
-            str(planned.source), f"{expected} rows were staged, and {staged} are there now.",
+            str(planned.source),
+            f"{expected} rows were staged, but {staged} are in staging now.",
             "A restart of the warehouse empties staging tables; the window is loaded again.",
-        )  # fmt: skip
+        )
     if counted.incomplete:
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.deletes is Deletes.HARD:
@@ -220,23 +234,28 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expe
 def _report_incomplete(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: int
 ) -> None:
-    """Rows that are not in the target, and whose changes left a LOB out: a NULL would look like a value."""
+    """Log rows that are not in the target and whose changes left a LOB out; raise OperatorError in a replay.
+
+    The merge writes NULL for such a LOB, which looks like a value.
+    """
     keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
     what = (
         f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
         f"{' or '.join(merge.lobs)}."
     )
     reload = f"floodmark reload {plan.pipeline} {planned.source} --where ..."
-    _LOG.warning("%s: %s Such as key %s. They can be loaded from the source: %s", planned.source, what, keys, reload)
+    _LOG.warning("%s: %s Such as key %s. Load them from the source: %s", planned.source, what, keys, reload)
     if is_replay_lane(plan.lane):
         raise OperatorError(
-            str(planned.source), what, "Nothing was merged. Load those rows from the source (the log names some, "
-            f"{reload}), or begin the replay at an earlier LSN.",
-        )  # fmt: skip
+            str(planned.source),
+            what,
+            "Nothing was merged. Load those rows from the source (the log names some, "
+            f"{reload}), or start the replay at an earlier LSN.",
+        )
 
 
 def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
-    """Whether a tombstone may lie above a staged row: never in the normal course, only when a window is replayed."""
+    """Return whether a tombstone may have a higher LSN than a staged row, which only happens in a replay."""
     above_lsn = planned.interval.after_lsn if planned.interval else plan.to_lsn
     named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above_lsn.value}
     found = session.execute(read_sql("has_tombstones"), named).fetchone()

@@ -1,4 +1,4 @@
--- The newest of the event that somebody has still to hear the end of; locked until the transaction ends.
+-- The newest alert of the event whose end has not been sent to all channels; locked until the transaction ends.
 UPDATE floodmark.alerts
 SET ended_at = coalesce(ended_at, now()), outcome = CASE WHEN ended_at IS NULL THEN %(outcome)s ELSE outcome END
 WHERE alert_id = (

@@ -1,4 +1,4 @@
--- What the last look said of tables with a gap, but for those that are loaded anew, or have been since.
+-- The result of the last check of tables with a gap, except for those that are being reloaded or have been since.
 SELECT v.source_schema, v.source_name, v.verdict, v.cause, v.hint, v.watermark, v.min_lsn, v.max_lsn
 FROM floodmark.verdicts AS v
 WHERE v.pipeline = %(pipeline)s AND v.verdict = ANY (%(gaps)s)

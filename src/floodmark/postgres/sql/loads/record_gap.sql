@@ -1,5 +1,5 @@
--- Of a gap that is known already, the first sight stays, and its end moves on. None where the watermark has moved since
--- somebody looked: a load has made up for it.
+-- For a known gap, the time when it was found is kept and its end moves on. No row is written where the watermark has
+-- moved since the check: a load has closed the gap.
 INSERT INTO floodmark.gaps AS known
     (pipeline, source_schema, source_name, verdict, cause, after_lsn, to_lsn, after_at, to_at)
 SELECT t.pipeline, t.source_schema, t.source_name, %(verdict)s, %(cause)s, %(after_lsn)s::bytea, %(to_lsn)s::bytea,

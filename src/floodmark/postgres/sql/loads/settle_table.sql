@@ -1,4 +1,4 @@
--- Rows were read beside the log: they may be ahead of the watermark, which stays where it is.
+-- Rows were read from the table, not from its changes: they may be ahead of the watermark, which does not move.
 UPDATE floodmark.tables AS t
 SET first_load_finished_at = greatest(t.first_load_finished_at, wt.read_finished_at), consistent = false,
     read_lsn = wt.read_lsn, read_lsn_at = wt.read_lsn_at, updated_at = now()

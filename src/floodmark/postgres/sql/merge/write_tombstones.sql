@@ -1,4 +1,4 @@
--- The names in braces are filled in, quoted, by warehouse.postgres; the values are bound.
+-- The names in braces are filled in, quoted, by warehouse.warehouse; the values are bound.
 INSERT INTO floodmark.tombstones AS old (target_schema, target_name, key, lsn)
 SELECT %(target_schema)s, %(target_name)s, {key}, s.__lsn
 FROM {staging}

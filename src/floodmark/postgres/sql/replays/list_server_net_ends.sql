@@ -1,4 +1,4 @@
--- Of each table whose net changes the server computed in a window that a position lies inside of, the end of that window.
+-- The end of the window that contains a position, for each table whose net changes the server computed in that window.
 SELECT DISTINCT ON (t.source_schema, t.source_name) t.source_schema, t.source_name, w.to_lsn
 FROM floodmark.windows AS w
 JOIN floodmark.window_tables AS t USING (window_id)

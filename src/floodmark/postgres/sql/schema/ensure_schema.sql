@@ -305,5 +305,5 @@ CREATE TABLE IF NOT EXISTS floodmark.ended_stops (
 COMMENT ON TABLE floodmark.ended_stops IS
     'Planned stops of a capture job, by their planned beginning, that were ended early or never begun';
 
--- Version 6: the verdict got the server's own word.
+-- Version 6: the verdict uses the server's term (capture).
 UPDATE floodmark.verdicts SET verdict = 'not_captured_yet' WHERE verdict = 'not_harvested_yet';

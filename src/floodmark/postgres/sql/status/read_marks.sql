@@ -1,6 +1,6 @@
--- What cleanup must not pass: the watermarks of some pipelines, or where a load under way has begun. Each with a window
--- to take its pace from: the newest that was published so many seconds ago or earlier, else the oldest. Watermarks also
--- move without a window; the pace is from there to now.
+-- The positions that cleanup must not pass: the watermarks of some pipelines, or the start of a running load. Each with a
+-- window to compute its pace from: the newest that was published so many seconds ago or earlier, else the oldest.
+-- Watermarks also move without a window; the pace is from that window until now.
 SELECT t.pipeline, t.source_schema, t.source_name, coalesce(t.instance_name, '') AS instance_name,
     coalesce(u.to_lsn, t.watermark) AS lsn, coalesce(u.to_lsn_at, t.watermark_at) AS at,
     CASE WHEN u.to_lsn IS NULL THEN r.to_lsn_at END AS reference_at,
@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
     JOIN floodmark.window_tables AS x USING (window_id)
     WHERE w.pipeline = t.pipeline AND w.state <> 'advanced' AND x.kind = 'first_load'
       AND x.source_schema = t.source_schema AND x.source_name = t.source_name
-      -- A load of some rows leaves the watermark where it is.
+      -- A load of some rows does not move the watermark.
       AND NOT jsonb_path_exists(w.plan, '$.tables[*] ? (@.where != "")')
     ORDER BY w.to_lsn
     LIMIT 1

@@ -1,4 +1,4 @@
--- Those under way, or the one that is asked for.
+-- The switches in progress, or the one with the given id.
 SELECT s.*,
     coalesce(
         (

@@ -1,4 +1,4 @@
--- What a switch that was given up was to bring: somebody has to decide again, and is told again.
+-- The events that a given-up switch was to resolve: the operator has to decide again, and is notified again.
 UPDATE floodmark.drift_events AS e
 SET approved_at = NULL, approved_by = NULL, told_at = NULL
 FROM floodmark.instance_switches AS s

@@ -1,5 +1,5 @@
--- The staging tables of a window, and what is left of windows that are finished or given up: whoever was to drop it was
--- killed, or met somebody who still used it.
+-- The staging tables of a window, and those left over from windows that are finished or given up: the process that had
+-- to drop them was killed, or another session still used them.
 SELECT tablename
 FROM pg_catalog.pg_tables
 WHERE schemaname = %(schema)s

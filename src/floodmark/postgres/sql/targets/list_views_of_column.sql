@@ -1,4 +1,4 @@
--- The views, materialized or not, that stand on a column of a table. Parameters: schema, name, column.
+-- The views, materialized or not, that use a column of a table. Parameters: schema, name, column.
 SELECT DISTINCT view_space.nspname || '.' || view.relname
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

@@ -1,4 +1,4 @@
--- The name of a table's primary key, as PostgreSQL made it. Parameters: schema, name.
+-- The name of a table's primary key, as PostgreSQL stores it. Parameters: schema, name.
 SELECT pg_constraint.conname
 FROM pg_constraint
 JOIN pg_class ON pg_class.oid = pg_constraint.conrelid

@@ -1,4 +1,4 @@
--- The instance that a pipeline reads instead of the given one, which it has left.
+-- The instance to which a pipeline has switched from the given one.
 SELECT s.new_name
 FROM floodmark.switched_pipelines AS p
 JOIN floodmark.instance_switches AS s USING (switch_id)
