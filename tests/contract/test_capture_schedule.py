@@ -251,7 +251,7 @@ def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(
     monkeypatch.setattr("floodmark.sources.cdc.jobs._STATE_LIMIT_SECONDS", 3.0)
     keeper.database.run("EXEC emulator.fail_capture @message = N'disk is gone'")
     wait_until(lambda: keeper.running is False)
-    with pytest.raises(SourceUnavailableError, match="has not begun"):
+    with pytest.raises(SourceUnavailableError, match="did not start"):
         keeper.keep()
     assert keeper.reported.kinds == ["capture_not_running"]
     keeper.database.run("EXEC emulator.clear_faults")
@@ -355,7 +355,7 @@ def test_heartbeat_that_is_not_there_is_said_with_its_making_and_other_evidence_
 ) -> None:
     with caplog.at_level(logging.INFO):
         keeper.keep(settings=CaptureSettings(heartbeat=HEARTBEAT))
-    assert "has no heartbeat: dbo.floodmark_heartbeat: there is no such table. CREATE TABLE" in caplog.text
+    assert "has no heartbeat: dbo.floodmark_heartbeat: the table does not exist. CREATE TABLE" in caplog.text
     assert "evidence: scan sessions" in caplog.text
     keeper.database.run(make_heartbeat(HEARTBEAT).partition(" INSERT")[0])
     with pytest.raises(CdcNotEnabledError, match="its changes are not captured"):

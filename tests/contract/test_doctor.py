@@ -173,7 +173,7 @@ def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
 
 def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, database: CdcDatabase) -> None:
     missing = findings(cli)["heartbeat", "dbo.Heartbeat"]
-    assert (missing["grade"], missing["text"]) == ("problem", "there is no such table.")
+    assert (missing["grade"], missing["text"]) == ("problem", "the table does not exist.")
     database.run(*missing["mend"].replace("; ", ";\n").splitlines())
     assert findings(cli)["heartbeat", "dbo.Heartbeat"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Heartbeat', N'dbo_Heartbeat'")

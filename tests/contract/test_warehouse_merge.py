@@ -175,7 +175,9 @@ def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:
     shop.warehouse.prepare_window(plan)
     shop.stage(plan, [Row(1, INSERT, 10, 5)], 0)
     shop.stage(plan, [Row(1, INSERT, 10, -5)], 1)
-    with pytest.raises(DataQualityError, match=r"dbo\.Items: rule positive \(Amount > 0\) .* key 1\."):
+    with pytest.raises(
+        DataQualityError, match=r"dbo\.Items: rows .* broke rule positive \(Amount > 0\), such as key 1\."
+    ):
         shop.merge(plan)
     assert shop.target() == {}
     assert shop.ledger.read_window(plan.window_id).state is WindowState.PLANNED

@@ -1,4 +1,4 @@
--- The next beat. Parameter: 1 where no earlier beat is waited for.
+-- Write the next beat. Parameter: 1 where no earlier beat is pending.
 SET NOCOUNT ON;
 UPDATE {table}
 SET beat = beat + 1, beaten_at = GETDATE(),

@@ -27,11 +27,11 @@ BEGIN TRY
         @used = @used OUTPUT;
 END TRY
 BEGIN CATCH
-    SET @used = NULL; -- not without VIEW SERVER STATE: the age of what holds the log is left to judge by
+    SET @used = NULL; -- not without VIEW SERVER STATE: only the age of the log's oldest entry remains
 END CATCH;
 
 -- By how much the clock was set forward in the last two hours, as when summer time begins: what was noted before that
--- seems so much older. 0 where the server cannot tell its time zone (before SQL Server 2022).
+-- seems so much older. 0 where the server does not report its time zone (before SQL Server 2022).
 BEGIN TRY
     EXEC sys.sp_executesql
         N'SELECT @ahead = DATEPART(tzoffset, n.at AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())

@@ -1,6 +1,7 @@
--- What a snapshot does not tell of one capture instance: its captured columns with the column_id they were captured
--- under, its DDL history, and the columns that its source table has now. Parameters: the instance, and the quoted name
--- of its table. Needs no more than SELECT on the captured columns. Result sets: 1 captured, 2 history, 3 columns.
+-- The details of one capture instance that a snapshot does not have: its captured columns with the column_id they were
+-- captured under, its DDL history, and the columns that its source table has now. Parameters: the instance, and the
+-- quoted name of its table. Needs no more than SELECT on the captured columns. Result sets: 1 captured, 2 history, 3
+-- columns.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 

@@ -1,6 +1,6 @@
--- What ``doctor`` asks of a server beyond a snapshot. Everything that may be hidden from the login is asked for as text
--- under TRY, and is NULL, or an empty set, where it is hidden.
--- Result sets: 1 server and database, 2 text columns of another collation than the database, 3 gating roles.
+-- The facts that ``doctor`` reads of a server in addition to a snapshot. A value that may be hidden from the login is
+-- read by dynamic SQL under TRY, and is NULL, or an empty set, where it is hidden. Result sets: 1 server and database,
+-- 2 text columns of another collation than the database, 3 gating roles.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 

@@ -1,6 +1,6 @@
--- What meets change data capture badly: for ``doctor``, with whatever rights the login has. What is hidden is NULL, or has
--- no row. Result sets: 1 the database, 2 partitioned tables, 3 modules that truncate; where CDC is on: 4 instances,
--- 5 columns of tracked and of change tables; for db_owner: 6 instances that let partitions be switched.
+-- Features that conflict with change data capture: for ``doctor``, with whatever rights the login has. What is hidden
+-- is NULL, or has no row. Result sets: 1 the database, 2 partitioned tables, 3 modules that truncate; where CDC is on:
+-- 4 instances, 5 columns of tracked and of change tables; for db_owner: 6 instances that let partitions be switched.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 

@@ -1,7 +1,7 @@
 -- What the server's clock shows, or showed, around a moment in UTC, given as ISO 8601 text: the earliest time that it
--- shows from then on, and the latest that it showed until then. They differ where it is set back within two hours, which
--- happens on a quarter of an hour of UTC. NULL where the server cannot tell its time zone (before SQL Server 2022); then
--- there is only today's offset to go by.
+-- shows from then on, and the latest that it showed until then. They differ where it is set back within two hours,
+-- which happens on a quarter of an hour of UTC. NULL where the server does not report its time zone (before SQL Server
+-- 2022); then only today's offset is known.
 SET NOCOUNT ON;
 DECLARE @utc datetime2(6) = CONVERT(datetime2(6), ?, 126), @earliest datetime2(6), @latest datetime2(6);
 DECLARE @quarter datetime2(6) =

@@ -1,6 +1,6 @@
--- What an added column may be missing of: the rows of its table, without counting them, and the changes captured since,
--- up to one more than {limit}. Both names are quoted; the change table's is the server's own. Parameters: the table, and
--- the LSN of the DDL.
+-- The rows that may lack an added column's values: the rows of its table, without counting them, and the changes
+-- captured since, up to one more than {limit}. Both names are quoted; the change table's is the server's own.
+-- Parameters: the table, and the LSN of the DDL.
 SELECT (SELECT SUM(p.rows) FROM sys.partitions AS p
         WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1)) AS table_rows,
     (SELECT COUNT(*) FROM (

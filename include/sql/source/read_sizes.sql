@@ -1,6 +1,6 @@
 -- How large the change tables are, with no more right than SELECT on each of them: sys.partitions and
--- sys.allocation_units show everybody what he may see (sys.dm_db_partition_stats would need VIEW DATABASE STATE). Of what
--- is hidden there is no row, or NULL. Result sets, where CDC is on: 1 instances, 2 change tables with rows and bytes.
+-- sys.allocation_units show each login what it may see (sys.dm_db_partition_stats would need VIEW DATABASE STATE). A
+-- hidden table has no row, or NULL. Result sets, where CDC is on: 1 instances, 2 change tables with rows and bytes.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 

@@ -1,9 +1,9 @@
 -- Everything a run must know of the source before it reads a row, in one round trip and with one constant text,
 -- whatever the number of tables. Nothing here needs more than SELECT on the source tables and on their change tables:
 -- cdc.change_tables and cdc.captured_columns are for db_owner only, so that the instances come from the procedure and
--- the captured columns from the change tables themselves. Parameter: the positions to tell of, ten bytes each, one after
--- the other. Result sets, in order (the last six only where CDC is on): 1 database, 2 tables, 3 log position, 4 entries
--- of the log, 5 instances, 6 change tables, 7 columns, 8 primary keys.
+-- the captured columns from the change tables themselves. Parameter: the positions to look up, ten bytes each, one
+-- after the other. Result sets, in order (the last six only where CDC is on): 1 database, 2 tables, 3 log position, 4
+-- entries of the log, 5 instances, 6 change tables, 7 columns, 8 primary keys.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
@@ -14,8 +14,8 @@ DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @enabled bi
 SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
 
 -- As text, because Azure SQL Database refuses a batch that so much as names msdb. A job that is not continuous has a
--- schedule of its own, and stands still between two scans: that it does not run now says nothing. On a replica nor does
--- its msdb: capture is the primary's.
+-- separate schedule and is idle between two scans: its state is not known then. Nor is it on a replica, whose msdb is not
+-- the primary's.
 IF @enabled = 1 AND @edition NOT IN (5, 12) AND @is_replica = 0
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.cdc_jobs', N'OBJECT', N'SELECT') = 1
     AND HAS_PERMS_BY_NAME(N'msdb.dbo.sysjobactivity', N'OBJECT', N'SELECT') = 1
@@ -30,7 +30,8 @@ IF @enabled = 1 AND @edition NOT IN (5, 12) AND @is_replica = 0
         @running = @capture_running OUTPUT;
 
 -- By how much the clock was set forward in the last two hours, as when summer time begins: what was noted before that
--- seems so much older. Negative where it was set back: what was noted before may seem yet to come. 0 where the server cannot tell its time zone (before SQL Server 2022).
+-- seems so much older. Negative where it was set back: what was noted before may seem to be in the future. 0 where the
+-- server does not report its time zone (before SQL Server 2022).
 BEGIN TRY
     EXEC sys.sp_executesql
         N'SELECT @ahead = DATEPART(tzoffset, n.at AT TIME ZONE N''UTC'' AT TIME ZONE CURRENT_TIMEZONE_ID())

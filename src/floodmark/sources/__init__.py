@@ -1,1 +1,1 @@
-"""Where changes come from: one package per kind of source, and what the SQL Server kinds share."""
+"""The sources of changes: one package per kind of source, and one with what the SQL Server kinds share."""

@@ -87,7 +87,7 @@ def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> Floodma
         )
     return WarehouseAdminError(
         str(planned.source),
-        f"rows of the window have no value for column {column} of {planned.target}, which is NOT NULL.",
+        f"column {column} of {planned.target} is NOT NULL, but rows of the window have no value for it.",
         "Floodmark does not create such constraints: drop it (DROP NOT NULL), or exclude such rows with a rule.",
     )
 

@@ -1,1 +1,1 @@
-"""Change data capture: all T-SQL about it, and the adapters of the source ports."""
+"""Change data capture: all of its T-SQL, and the adapters of the source ports."""

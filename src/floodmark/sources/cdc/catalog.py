@@ -1,4 +1,4 @@
-"""What the result sets of ``read_snapshot.sql`` mean: rows in, ``core.capture`` values out. No I/O."""
+"""The conversion of the result sets of ``read_snapshot.sql`` to values of ``core.source.snapshot``. No I/O."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table of the source, as it spells its name. max_column_id: grows with every column that is added."""
+    """A table of the source."""
 
     name: TableName
+    """The name as the source spells it."""
     object_id: int
     is_tracked: bool
     max_column_id: int = 0
+    """A number that grows with every added column."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundInstance:
-    """A capture instance of table ``source_object_id``.
-
-    readable: whether the login may read the change table; if not, its columns are unknown and ``instance`` is None.
-    """
+    """A capture instance of table ``source_object_id``."""
 
     name: str
     source_object_id: int
     created_at: datetime
     min_lsn: Lsn | LsnAbsence
     readable: bool
+    """The login may read the change table."""
     instance: CaptureInstance | None
+    """The instance with its columns; None where it is not readable."""
     min_lsn_at: datetime | None = None
+    """The commit time of ``min_lsn``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +59,24 @@ class Catalog:
     instances: tuple[FoundInstance, ...] = ()
 
     def find_table(self, name: TableName) -> FoundTable | None:
-        """The exact name before one that differs in case: most collations are case-insensitive, some are not."""
+        """Return the table with the exact name, else one whose name differs in case only.
+
+        Most collations are case-insensitive, some are not.
+        """
         wanted = name.folded
         found = [table for table in self.tables if table.name.folded == wanted]
         exact = [table for table in found if table.name == name]
         return next(iter(exact or found), None)
 
     def find_instance(self, table: FoundTable, pinned: str | None) -> FoundInstance | None:
-        """The pinned one; else the newest that the capture job has reached; else the newest."""
+        """Return the pinned instance; else the newest that the capture job has reached; else the newest."""
         mine = [instance for instance in self.instances if instance.source_object_id == table.object_id]
         if pinned is not None:
             mine = [instance for instance in mine if instance.name.casefold() == pinned.casefold()]
         return max(mine, key=lambda found: (isinstance(found.min_lsn, Lsn), found.created_at, found.name), default=None)
 
     def list_instances(self, table: FoundTable) -> tuple[str, ...]:
-        """The names of all that it has."""
+        """Return the names of all capture instances of a table."""
         return tuple(sorted(each.name for each in self.instances if each.source_object_id == table.object_id))
 
 
@@ -82,7 +87,7 @@ def build_catalog(
     columns: Iterable[Row] = (),
     primary_keys: Iterable[Row] = (),
 ) -> Catalog:
-    """From the result sets 2, 5, 6, 7 and 8 of ``read_snapshot.sql``."""
+    """Return the catalog of the result sets 2, 5, 6, 7 and 8 of ``read_snapshot.sql``."""
     columns_of = _grouped(columns)
     keys_of = _grouped(primary_keys)
     change_table_of = {row[0]: row for row in change_tables}
@@ -95,9 +100,24 @@ def build_catalog(
 def _read_instance(
     row: Row, change_table_of: Mapping[int, Row], columns_of: Mapping[int, list[Row]], keys_of: Mapping[int, list[Row]]
 ) -> FoundInstance:
-    """``row``: as sys.sp_cdc_help_change_data_capture returns it."""
-    (schema, table, name, object_id, source_object_id, start_lsn, _end_lsn, net, _drop_pending, _role, index_name,
-     _filegroup, created_at, index_columns, _captured) = row  # fmt: skip
+    """Return the instance of a row of sys.sp_cdc_help_change_data_capture."""
+    (
+        schema,
+        table,
+        name,
+        object_id,
+        source_object_id,
+        start_lsn,
+        _end_lsn,
+        net,
+        _drop_pending,
+        _role,
+        index_name,
+        _filegroup,
+        created_at,
+        index_columns,
+        _captured,
+    ) = row
     change_table = change_table_of.get(object_id)
     readable = change_table is not None and change_table[3] == 1
     instance = None
@@ -122,10 +142,10 @@ def _read_instance(
 
 
 def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[SourceColumn, ...]:
-    """The change table's columns in mask order, with what only the source table knows.
+    """Return the change table's columns in mask order, with the details that only the source table has.
 
-    A captured column that the source table has lost is left out: it holds NULL from the drop on, and those NULLs must
-    not overwrite what the target has.
+    A captured column that was dropped from the source table is left out: it is NULL in all changes after the drop, and
+    these NULLs must not overwrite the target's values.
     """
     source_column = {row[1]: row for row in source}
     names = [row for row in captured if not row[1].startswith(_OWN_COLUMN_PREFIX)]
@@ -145,8 +165,8 @@ def _read_column(captured: Row, source: Row, ordinal: int) -> SourceColumn:
 
 
 def read_source_column(row: Row) -> SourceColumn:
-    """From name, ordinal, and what ``sys.columns`` says of the type: max_length, precision, scale, is_nullable,
-    is_computed."""
+    """Return the column of a row: name, ordinal, type name, and of ``sys.columns`` max_length, precision, scale,
+    is_nullable, is_computed."""
     name, ordinal, type_name, max_length, precision, scale, nullable, computed = row
     length = 0
     if type_name in _LENGTH_TYPES:
@@ -164,7 +184,7 @@ def read_source_column(row: Row) -> SourceColumn:
 
 
 def parse_column_list(text: str | None) -> tuple[str, ...]:
-    """From ``[a], [b ]]c]``."""
+    """Return the names of a list such as ``[a], [b ]]c]``."""
     return tuple(name.replace("]]", "]") for name in _BRACKETED.findall(text or ""))
 
 

@@ -1,8 +1,8 @@
-"""``SqlServerDriftSource``: the closer look at capture instances, for schema drift.
+"""``SqlServerDriftSource``: the details of capture instances, for schema drift.
 
-A snapshot compares names; this looks at column ids, so that a column that was dropped and added again is told from one
-that stayed, and at the DDL history, which is asked for by instance and so belongs to a living one (rows of instances
-that are gone would make the same event appear again and again).
+A snapshot compares names. This module reads column ids, which show that a column was dropped and added again. It also
+reads the DDL history, by instance, so that it belongs to an existing one: the rows of dropped instances would produce
+the same event again and again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _HISTORY_COMMAND, _HISTORY_LSN, _HISTORY_AT = 4, 5, 6
 
 
 class SqlServerDriftSource:
-    """``sync.drift_ports.DriftSource`` for SQL Server 2016 and later and Azure SQL."""
+    """``sync.ports.drift.DriftSource`` for SQL Server 2016 and later and Azure SQL."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
-        """One batch for each instance, with one constant text, and one for the list."""
+        """Return the details by one batch per instance, with a constant text, and one batch for the list."""
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             sets = session.fetch_sets(read_sql("list_instances"))
             details = {}
@@ -45,11 +45,11 @@ class SqlServerDriftSource:
         return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])))
 
     def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
-        """No statement of every look: it is asked once an event."""
+        """Return the rows at risk. It is read once per event, not at every check."""
         text = read_sql("read_risk").format(change_table=change_table(instance), limit=COUNTED_CHANGES)
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             session.limit_lock_waits()
-            # After the last of all LSNs nothing is counted.
+            # No change is after the highest LSN, so none is counted.
             after = since.value if since else b"\xff" * 10
             ((table_rows, change_rows),) = session.fetch(text, (bracket_table(table), after))
         return RowsAtRisk(None if table_rows is None else int(table_rows), int(change_rows) if since else None)
@@ -59,14 +59,14 @@ def _read_details(session: SourceSession, instance: str, table: TableName) -> Ta
     try:
         captured, history, columns = session.fetch_sets(read_sql("read_drift"), [instance, bracket_table(table)])
     except (SourcePermissionError, CdcNotEnabledError):
-        # The instance went away since it was seen, or a right did: the next look says which.
+        # The instance was dropped meanwhile, or a right was revoked: the next check reports which.
         return None
-    # Without a column there is no table: it was renamed or dropped since, and has not lost its columns.
+    # A table without columns does not exist: it was renamed or dropped meanwhile, and has not lost its columns.
     return build_details(captured, history, columns) if columns else None
 
 
 def build_details(captured: Sequence[Row], history: Sequence[Row], columns: Sequence[Row]) -> TableDetails:
-    """From the result sets of ``read_drift.sql``."""
+    """Return the details of the result sets of ``read_drift.sql``."""
     living = {row[1]: row[0] for row in columns}
     captured_ids = {row[_CAPTURED_ID] for row in captured}
     return TableDetails(
@@ -79,7 +79,7 @@ def build_details(captured: Sequence[Row], history: Sequence[Row], columns: Sequ
 
 
 def _living(row: Row) -> LivingInstance:
-    """``row``: as sys.sp_cdc_help_change_data_capture returns it."""
+    """Return the instance of a row of sys.sp_cdc_help_change_data_capture."""
     (schema, table, name, object_id, _, _, _, net, _, role, index, filegroup, created_at, _, _) = row
     return LivingInstance(
         InstanceIdentity(name, object_id, created_at), TableName(schema, table), bool(net), role, index, filegroup

@@ -1,4 +1,4 @@
-"""Reads ``core.server_facts`` over one connection, with whatever rights the login has."""
+"""Facts about a server for ``core.doctor.server_facts``, read over one connection with the login's rights."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _JOB_TYPE, _CONTINUOUS, _RETENTION = 1, -4, -2
 
 
 def read_facts(connection: SqlServerConnection) -> ServerFacts:
+    """Return the facts that the login may see."""
     with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
         sets = session.fetch_sets(read_sql("read_facts"))
         jobs = session.fetch_sets(read_sql("read_jobs"))
@@ -42,7 +43,7 @@ def read_facts(connection: SqlServerConnection) -> ServerFacts:
 
 
 def build_jobs(rows: Iterable[Row]) -> Jobs:
-    """From the rows of ``read_jobs.sql``."""
+    """Return the jobs of the rows of ``read_jobs.sql``."""
     by_type = {row[_JOB_TYPE]: row for row in rows}
     capture, cleanup = by_type.get("capture"), by_type.get("cleanup")
     return Jobs(

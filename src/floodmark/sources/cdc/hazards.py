@@ -1,4 +1,4 @@
-"""Reads ``core.hazards`` over a connection that somebody else has made, with whatever rights the login has."""
+"""Hazards of a database for ``core.doctor.hazards``, read over the caller's connection with the login's rights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _SETS_OF_OWNER = 6
 
 
 def read_hazards(session: SourceSession) -> Hazards:
+    """Return the hazards that the login may see."""
     sets = session.fetch_sets(read_sql("read_hazards"))
     accelerated, has_schema, has_user, is_user_owner = sets[0][0]
     return Hazards(
@@ -41,8 +42,10 @@ def _truncating(modules: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
 
 
 def build_unlike(instances: Iterable[Row], columns: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
-    """instances: as sys.sp_cdc_help_change_data_capture returns them. columns: of tracked and of change tables. What
-    was only widened fits."""
+    """Return the columns of each table whose type differs from the change table's; a type that was widened does not.
+
+    instances: the rows of sys.sp_cdc_help_change_data_capture. columns: those of tracked tables and of change tables.
+    """
     columns_of: dict[int, dict[str, SourceColumn]] = {}
     for object_id, *row in columns:
         columns_of.setdefault(object_id, {})[row[0]] = read_source_column(tuple(row))
@@ -63,5 +66,6 @@ def build_unlike(instances: Iterable[Row], columns: Iterable[Row]) -> dict[Table
 def _may_not_fit(before: SourceColumn, after: SourceColumn) -> bool:
     # A rowversion is binary(8) in a change table.
     return after.type_name != _ROWVERSION and classify_type(before, after, TemporalPolicy.TEXT) not in (
-        None, TypeChange.WIDENED,
-    )  # fmt: skip
+        None,
+        TypeChange.WIDENED,
+    )

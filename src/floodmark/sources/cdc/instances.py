@@ -1,4 +1,4 @@
-"""``SqlServerInstances``: capture instances made and dropped, as somebody has approved."""
+"""``SqlServerInstances``: creates and drops capture instances, as the operator has approved."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from floodmark.sources.sqlserver.driver import connect
 
 _ENABLE_TIMEOUT_SECONDS = 600
 LOCK_WAIT_SECONDS = 15
-"""Both ask for the table as nobody else may have it (Sch-M): they wait for all who use it, and whoever comes later, to
-read or to write, waits behind them."""
+"""The lock timeout. Both procedures need an exclusive schema lock on the table (Sch-M): they wait for all sessions that
+use it, and all later readers and writers wait behind them."""
 
 
 class SqlServerInstances:
-    """``sync.switch_ports.InstanceControl``."""
+    """``sync.ports.switch.InstanceControl``."""
 
     def __init__(self, connection: SqlServerConnection, lock_wait_seconds: int = LOCK_WAIT_SECONDS) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""``SqlServerJobs``: CDC's capture and cleanup jobs, looked at and driven through the server's own procedures."""
+"""``SqlServerJobs``: reads and controls CDC's capture and cleanup jobs through the server's own procedures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 
 
 class SqlServerJobs:
-    """``sync.capture_ports.CaptureControl``. Each call makes and ends one connection."""
+    """``sync.ports.capture.CaptureControl``. Each call opens and closes one connection."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
@@ -37,10 +37,10 @@ class SqlServerJobs:
             return _read_capture(session)
 
     def start_capture(self) -> None:
-        self._bring_to(running=True)
+        self._switch_to(running=True)
 
     def stop_capture(self) -> None:
-        self._bring_to(running=False)
+        self._switch_to(running=False)
 
     def change_capture(self, changes: Mapping[str, int]) -> None:
         with self._connect() as session:
@@ -51,13 +51,13 @@ class SqlServerJobs:
         with self._connect() as session:
             instance = session.fetch(read_sql("read_heartbeat_instance"), (name, name))[0]
             if instance[0] is None:
-                raise CdcNotEnabledError(str(table), "there is no such table.", make_heartbeat(table))
+                raise CdcNotEnabledError(str(table), "the table does not exist.", make_heartbeat(table))
             if instance[1] is None:
                 raise CdcNotEnabledError(str(table), "its changes are not captured.", enable_table(table))
             text = read_sql("read_heartbeat").format(table=name, change_table=change_table(instance[1]))
             rows = session.fetch(text)
         if not rows:
-            raise CdcNotEnabledError(str(table), "its row is gone.", insert_heartbeat(table))
+            raise CdcNotEnabledError(str(table), "its row no longer exists.", insert_heartbeat(table))
         return Heartbeat(*rows[0])
 
     def beat(self, table: TableName, *, afresh: bool) -> None:
@@ -67,9 +67,12 @@ class SqlServerJobs:
     def _connect(self) -> SourceSession:
         return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
 
-    def _bring_to(self, *, running: bool) -> None:
-        """The Agent works on its own time, and refuses without a number of an error what somebody else has asked for,
-        be it done already or not: whether the job runs tells how it went."""
+    def _switch_to(self, *, running: bool) -> None:
+        """Start or stop the job, and wait until it is in that state.
+
+        The Agent works asynchronously, and refuses a request that another session has made already, without an error
+        number. So only the state of the job shows whether the request succeeded.
+        """
         with self._connect() as session:
             if _is_running(session) == running:
                 return
@@ -82,17 +85,18 @@ class SqlServerJobs:
             while _is_running(session) != running:
                 is_late = time.monotonic() > deadline
                 if is_late and refusal is not None:
-                    # What the Agent says is about its jobs, and holds no value of a row.
+                    # The Agent's message is about its jobs and contains no value of a row.
                     raise SourceAdminError(
-                        str(self._connection), f"the capture job was not {'started' if running else 'stopped'}: "
+                        str(self._connection),
+                        f"the capture job was not {'started' if running else 'stopped'}: "
                         f"{refusal.detail or refusal.message}",
-                        "See the job's history in SQL Server Agent, and whether the Agent runs.",
-                    )  # fmt: skip
+                        "Check the job's history in SQL Server Agent, and whether the Agent is running.",
+                    )
                 if is_late:
                     raise SourceUnavailableError(
                         str(self._connection),
-                        f"the capture job has not {'begun' if running else 'ended'} in {_STATE_LIMIT_SECONDS:.0f} s.",
-                        "See the job's history in SQL Server Agent.",
+                        f"the capture job did not {'start' if running else 'stop'} in {_STATE_LIMIT_SECONDS:.0f} s.",
+                        "Check the job's history in SQL Server Agent.",
                     )
                 threading.Event().wait(_POLL_SECONDS)
 
@@ -117,12 +121,15 @@ def _read_capture(session: SourceSession) -> CaptureJobStatus:
 
 
 def clock_ahead_seconds(minutes: int | None) -> float:
-    """By how much it was set forward. One that was set back makes ages short, which no limit has to allow for."""
+    """Return how far the clock was set forward. One set back makes ages shorter, which no limit must allow for."""
     return max(minutes or 0, 0) * 60.0
 
 
 def read_jobs(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """By type, from ``sys.sp_cdc_help_jobs``; read from the end, as some versions have job_name after job_type."""
+    """Return the jobs by type from ``sys.sp_cdc_help_jobs``.
+
+    Columns are taken from the end: some versions have job_name after job_type.
+    """
     return {
         row[1]: {name: int(value) for name, value in zip(_JOB_COLUMNS, row[-len(_JOB_COLUMNS) :], strict=True)}
         for row in rows
@@ -135,7 +142,7 @@ def _is_running(session: SourceSession) -> bool | None:
 
 
 def change_job(session: SourceSession, job_type: str, changes: Mapping[str, int]) -> None:
-    """The names are those of the procedure's parameters, from our own configuration; values are bound."""
+    """Change a job. The names are those of the procedure's parameters; values are bound."""
     unknown = set(changes) - set(_JOB_COLUMNS)
     if unknown:
         raise ValueError(f"sys.sp_cdc_change_job has no {', '.join(sorted(unknown))}")

@@ -1,4 +1,4 @@
-"""How far the source is ahead of the watermarks, and how long it keeps what they have not passed, at what size."""
+"""The progress of a source: its lead over the watermarks, its retention, and the size of its change tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
 
 
 def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
-    """One connection; a statement for each different watermark, of which a pipeline mostly has one."""
+    """Return the progress. One connection, and a statement for each distinct watermark: a pipeline mostly has one."""
     count = read_sql("count_transactions")
     with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
         try:
             behind = {mark: int(session.fetch(count, (mark.value,))[0][0]) for mark in sorted(set(watermarks))}
         except (CdcNotEnabledError, SourcePermissionError):
-            # The verdicts say what is wrong, and to a status that is what matters.
+            # The verdicts report the cause; the status only lacks these numbers.
             behind = {}
         jobs = session.fetch_sets(read_sql("read_jobs"))
         sizes = read_sizes(session)

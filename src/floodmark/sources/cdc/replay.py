@@ -1,4 +1,4 @@
-"""``SqlServerReplaySource``: the source's clock, its log's times, and how much there is to replay."""
+"""``SqlServerReplaySource``: the source's clock, the times of its log, and the number of changes to replay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COUNT_TIMEOUT_SECONDS = 600
 
 
 class SqlServerReplaySource:
-    """``sync.replay.ReplaySource``. Each call makes and ends one connection."""
+    """``sync.recovery.replay.ReplaySource``. Each call opens and closes one connection."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class SqlServerReplaySource:
         return MappedTimes(_lsn(first), _lsn(last), _lsn(before) is not None, oldest_at, newest_at)
 
     def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
-        """One COUNT per change table. Images before an update are not counted: they are not read either."""
+        """Return the number of changes per change table, without images before an update, which are not read."""
         counts = {}
         with connect(self._connection, query_timeout_seconds=_COUNT_TIMEOUT_SECONDS) as session:
             for instance, interval in intervals.items():

@@ -1,4 +1,4 @@
-"""``SqlServerRetention``: CDC's cleanup, looked at and driven through the server's own procedures."""
+"""``SqlServerRetention``: reads and controls CDC's cleanup through the server's own procedures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLEANUP_TIMEOUT_SECONDS = 1800
 
 
 class SqlServerRetention:
-    """``sync.retention.RetentionControl``. Each call makes and ends one connection."""
+    """``sync.upkeep.retention.RetentionControl``. Each call opens and closes one connection."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""How large the change tables are, over a connection that somebody else has made."""
+"""The sizes of the change tables, read over the caller's connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HIDDEN = (None, None, None, None)
 
 
 def read_sizes(session: SourceSession) -> tuple[ChangeTableSize, ...]:
-    """Of every capture instance that the login may see; none where it may see none, or there is no CDC."""
+    """Return the sizes for every capture instance that the login may see; none where CDC is not enabled."""
     try:
         sets = session.fetch_sets(read_sql("read_sizes"))
     except (CdcNotEnabledError, SourcePermissionError):

@@ -1,4 +1,4 @@
-"""``SqlServerSource``: the control queries of a run. The rows themselves are read by ``floodmark.spark``."""
+"""``SqlServerSource``: the control queries of a run. ``change_reader`` reads the rows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ _SETS_WITHOUT_CATALOG = 4
 
 
 class SqlServerSource:
-    """``sync.ports.Source`` for SQL Server 2016 and later and Azure SQL. Each call makes and ends one connection."""
+    """``sync.ports.source.Source`` for SQL Server 2016 and later and Azure SQL, with one connection per call."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        self,
+        tables: Sequence[TableName],
+        instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
-    ) -> SourceSnapshot:  # fmt: skip
-        """Two statements; their texts depend on the set of capture instances only.
+    ) -> SourceSnapshot:
+        """Return a snapshot, read by two statements whose texts depend only on the set of capture instances.
 
-        The second is sent after the first has answered: what it sees of the change tables is not older than max_lsn. It
-        reads the low ends once more, after the newest changes: what is missing there because of a cleanup that came
-        meanwhile lies below them.
+        The second statement is sent when the first has returned: its view of the change tables is not older than
+        max_lsn. It reads the low ends again, after the newest changes: changes that a cleanup removed meanwhile are
+        below these low ends.
         """
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
-            asked = b"".join(position.value for position in positions)
-            sets = session.fetch_sets(read_sql("read_snapshot"), (asked,))
+            requested = b"".join(position.value for position in positions)
+            sets = session.fetch_sets(read_sql("read_snapshot"), (requested,))
             catalog = build_catalog(sets[1], *sets[_SETS_WITHOUT_CATALOG:])
             found = {table: _find(catalog, table, (instances or {}).get(table)) for table in tables}
             readable = [instance for instance in found.values() if instance and instance.readable]
@@ -75,19 +77,28 @@ def _find(catalog: Catalog, table: TableName, pinned: str | None) -> FoundInstan
 
 
 def _table_snapshot(
-    catalog: Catalog, table: TableName, pinned: str | None, found: FoundInstance | None,
+    catalog: Catalog,
+    table: TableName,
+    pinned: str | None,
+    found: FoundInstance | None,
     last_changes: Mapping[str, Lsn | LsnAbsence],
-) -> TableSnapshot:  # fmt: skip
+) -> TableSnapshot:
     known = catalog.find_table(table)
     if found is None:
-        # The procedure leaves out what the login may not see: a tracked table without an instance lacks a right,
-        # unless another instance of it is visible.
+        # The procedure omits instances that the login may not see: for a tracked table without a visible instance the
+        # login lacks a right.
         others = catalog.list_instances(known) if known is not None else ()
         permitted = known is None or not known.is_tracked or bool(others)
         return TableSnapshot(
-            table, known is not None, None, LsnAbsence.NULL, permitted, searched_for=pinned, others=others,
+            table,
+            known is not None,
+            None,
+            LsnAbsence.NULL,
+            permitted,
+            searched_for=pinned,
+            others=others,
             server_name=known.name if known else None,
-        )  # fmt: skip
+        )
     return TableSnapshot(
         table=table,
         exists=True,
@@ -103,7 +114,7 @@ def _table_snapshot(
 
 
 def _with_low_end(found: FoundInstance | None, min_lsns: Mapping[str, Lsn | LsnAbsence]) -> FoundInstance | None:
-    """As the second statement saw it; when a low end that was raised meanwhile was committed, nobody asked."""
+    """Return the instance with the low end of the second statement. The commit time of a raised low end is unknown."""
     if found is None or min_lsns.get(found.name, found.min_lsn) == found.min_lsn:
         return found
     return replace(found, min_lsn=min_lsns[found.name], min_lsn_at=None)
@@ -112,14 +123,16 @@ def _with_low_end(found: FoundInstance | None, min_lsns: Mapping[str, Lsn | LsnA
 def _read_ends(
     session: SourceSession, found: Sequence[FoundInstance]
 ) -> tuple[dict[str, Lsn | LsnAbsence], dict[str, Lsn | LsnAbsence]]:
-    """By instance: the highest ``__$start_lsn`` of its change table, one seek each in the clustered index, and where it
-    begins."""
+    """Return the newest change and the low end of each instance, by its name.
+
+    The newest change is one seek in the clustered index of the change table.
+    """
     names = sorted({instance.name for instance in found})
     branches = [
         f"SELECT {number} AS number, MAX([__$start_lsn]) AS last_lsn FROM {change_table(name)}"  # noqa: S608  (quoted)
         for number, name in enumerate(names)
     ]
-    # What a text with parameters sets ends with it, so the limit is set anew.
+    # A setting made in a batch with parameters ends with that batch, so the limit is set again.
     text = "SET LOCK_TIMEOUT 10000; " + " UNION ALL ".join(branches) + ";\n" + read_sql("read_min_lsns")
     last_changes, min_lsns = session.fetch_sets(text)
     return (

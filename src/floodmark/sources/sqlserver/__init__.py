@@ -1,1 +1,1 @@
-"""SQL Server, whatever the kind of source: connections, errors by number, names in T-SQL."""
+"""The parts that all SQL Server kinds of sources share: connections, errors by number, names in T-SQL."""

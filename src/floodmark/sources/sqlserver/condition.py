@@ -1,7 +1,6 @@
-"""The condition of a reload of some rows: T-SQL from a person, checked before it becomes part of a statement.
+"""The condition of a reload of some rows: T-SQL from an operator, checked before it becomes part of a statement.
 
-What is sent is written anew from the tree that the parser made of it: nothing reaches the server that was not
-understood.
+The statement contains the condition as generated from the parsed tree: nothing reaches the server that was not parsed.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from floodmark.core.schema import TableName
 
 _HINT = "Give one condition over the table's own columns, such as: Region = N'north' AND Id > 1000."
 _REFUSED: dict[type[exp.Expression], str] = {
-    exp.Query: "a query in it is not supported",
-    exp.Select: "a query in it is not supported",
-    exp.Placeholder: "a placeholder stands in it",
-    exp.Parameter: "a variable stands in it",
-    exp.SessionParameter: "a variable stands in it",
+    exp.Query: "it contains a query, which is not supported",
+    exp.Select: "it contains a query, which is not supported",
+    exp.Placeholder: "it contains a placeholder",
+    exp.Parameter: "it contains a variable",
+    exp.SessionParameter: "it contains a variable",
     exp.Command: "it is a statement",
     exp.DDL: "it is a statement",
     exp.DML: "it is a statement",
-    exp.Window: "a window function is no condition of a row",
-    exp.AggFunc: "an aggregate is no condition of a row",
+    exp.Window: "it contains a window function, which is not a condition on a row",
+    exp.AggFunc: "it contains an aggregate, which is not a condition on a row",
 }
 _CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Paren, exp.Between, exp.In)
 
 
 def parse_condition(text: str, table: TableName) -> str:
-    """As it is sent to the server. Raises ConfigError, naming the table, for anything but one condition."""
+    """Return the condition for the server. Raises ConfigError about the table for anything but one condition."""
     try:
         found = tokens.Tokenizer(dialect="tsql").tokenize(text)
         if any(token.token_type is tokens.TokenType.SEMICOLON for token in found):
-            raise _refused(table, "a semicolon stands in it")
+            raise _refused(table, "it contains a semicolon")
         if any(token.comments for token in found):
-            raise _refused(table, "a comment stands in it")
+            raise _refused(table, "it contains a comment")
         tree = sqlglot.parse_one(text, read="tsql", into=exp.Condition)
     except SqlglotError as error:
-        raise _refused(table, f"it cannot be read as T-SQL ({str(error).splitlines()[0].rstrip('.')})") from None
+        raise _refused(table, f"it is not valid T-SQL ({str(error).splitlines()[0].rstrip('.')})") from None
     for node in tree.walk():
         for kind, why in _REFUSED.items():
             if isinstance(node, kind):
@@ -47,7 +46,7 @@ def parse_condition(text: str, table: TableName) -> str:
         if isinstance(node, exp.Column) and node.table:
             raise _refused(table, f"{node.sql(dialect='tsql')} has a table's name before the column's")
     if not isinstance(tree, _CONDITIONS):
-        raise _refused(table, "it is a value and no condition")
+        raise _refused(table, "it is a value, not a condition")
     return str(tree.sql(dialect="tsql", comments=False))
 
 

@@ -1,6 +1,6 @@
-"""How to reach a source: a value that travels as JSON in an environment variable and hides its password.
+"""The connection to a source: a value that travels as JSON in an environment variable and hides its password.
 
-What the drivers make of it is in ``driver``.
+``driver`` builds the connection string.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ Encrypt = Literal["yes", "no", "strict"]
 
 @dataclass(frozen=True, slots=True)
 class SqlServerConnection:
-    """A SQL Server database.
-
-    encrypt: "yes" (TLS 1.2 inside TDS), "strict" (TDS 8) or "no". The certificate is checked against the system's
-    authorities, or against ``ca_file`` (PEM) alone; ``trust_server_certificate`` gives that check up.
-    Raises ValueError for another ``encrypt``.
-    """
+    """A SQL Server database and the login that opens it. Raises ValueError for an unknown ``encrypt``."""
 
     host: str
     port: int
@@ -27,8 +22,11 @@ class SqlServerConnection:
     user: str
     password: str = field(default="", repr=False)
     encrypt: Encrypt = "yes"
+    """``yes`` (TLS 1.2 inside TDS), ``strict`` (TDS 8) or ``no``."""
     trust_server_certificate: bool = False
+    """Do not check the certificate."""
     ca_file: str = ""
+    """The file (PEM) with the only trusted authorities; empty for those of the system."""
 
     def __post_init__(self) -> None:
         if self.encrypt not in get_args(Encrypt):
@@ -36,11 +34,11 @@ class SqlServerConnection:
 
     @classmethod
     def from_json(cls, text: str) -> SqlServerConnection:
-        """Raises ValueError or TypeError when the text is not what ``to_json`` wrote."""
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """Holds the password: for an environment variable, never for an argument or a log."""
+        """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
         return json.dumps(asdict(self))
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Talking to SQL Server: the only place that knows the driver, mssql-python.
+"""Sessions with SQL Server: the only module that uses the driver, mssql-python.
 
-Owns the choice of its ODBC provider, the connection string, TLS, timeouts, and the translation of what it raises.
-Statements and what their results mean belong to ``source`` and ``floodmark.spark``.
+It chooses the ODBC provider, the connection string, TLS and timeouts, and translates the driver's errors. Statements
+and the meaning of their results belong to the kinds of sources.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
 _RUST_PROVIDER = "mssql-odbc"
 _CA_VARIABLE = "SSL_CERT_FILE"
 _UNTRUSTED = "certificate verify failed"
-"""OpenSSL's own words, in English everywhere; the driver has only the general 08001 for it."""
+"""OpenSSL's message, which is always in English; the driver has only the general 08001 for it."""
 
 CONNECT_TIMEOUT_SECONDS = 15
 CONTROL_TIMEOUT_SECONDS = 60
@@ -39,20 +39,20 @@ _KEEP_ALIVE_SECONDS = 30
 @cache
 def _load_driver() -> Any:
     """Import mssql-python once per process, with a provider that loads on this machine."""
-    import mssql_python  # noqa: PLC0415  (slow, and only processes that read need it)
+    import mssql_python  # noqa: PLC0415  (a slow import that only reading processes need)
 
-    mssql_python.pooling(enabled=False)  # a pooled connection would be asked for its state on every reuse
+    mssql_python.pooling(enabled=False)  # each reuse of a pooled connection would query its state
     if not os.environ.get(_PROVIDER_VARIABLE):
         try:
             ctypes.CDLL(str(mssql_python.get_native_provider_info()["driver_path"]))
         except OSError as error:
-            _LOG.info("msodbcsql18 does not load here (%s); reading with the provider %s", error, _RUST_PROVIDER)
+            _LOG.info("Could not load msodbcsql18 (%s); using the provider %s", error, _RUST_PROVIDER)
             mssql_python.native_provider = _RUST_PROVIDER
     return mssql_python
 
 
 def _raised() -> tuple[type[Exception], ...]:
-    """What the driver raises: its Warning is no Error."""
+    """Return the base classes of the driver's exceptions: its Warning is not an Error."""
     driver = _load_driver()
     return driver.Error, driver.Warning
 
@@ -60,7 +60,7 @@ def _raised() -> tuple[type[Exception], ...]:
 def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout_seconds: int = 0) -> SourceSession:
     """Open a session in autocommit mode. Raises from ``core.errors``.
 
-    subject: what later errors are about, by default the connection. query_timeout_seconds: 0 for none.
+    subject: the subject of later errors, by default the connection. query_timeout_seconds: 0 for no timeout.
     """
     driver = _load_driver()
     try:
@@ -79,7 +79,7 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
 
 
 class SourceSession:
-    """One connection. Not for several threads. ``subject``: what errors are about, unless a call names another."""
+    """One connection, for one thread. ``subject``: the subject of errors, unless a call names another."""
 
     def __init__(self, raw: Any, subject: str) -> None:
         self._raw = raw
@@ -92,6 +92,7 @@ class SourceSession:
         self.close()
 
     def close(self) -> None:
+        """Close the connection, whatever its state."""
         with contextlib.suppress(*_raised()):
             self._raw.close()
 
@@ -110,18 +111,18 @@ class SourceSession:
         return sets
 
     def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a batch's only result set."""
+        """Run one batch and return the rows of its only result set."""
         return self.fetch_sets(text, parameters)[0]
 
     def limit_lock_waits(self, seconds: int = LOCK_TIMEOUT_SECONDS) -> None:
-        """From now on a statement that waits for a lock ends as SourceUnavailableError."""
+        """Limit the time that later statements wait for a lock. They raise SourceUnavailableError after it."""
         with self._translated(self._subject), contextlib.closing(self._raw.cursor()) as cursor:
             cursor.execute(f"SET LOCK_TIMEOUT {seconds * 1000}")
 
     def read_batches(
         self, subject: str, text: str, parameters: Sequence[object], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Run one SELECT and stream its rows. Errors name ``subject``, also those that come while rows flow."""
+        """Run one SELECT and stream its rows. Errors name ``subject``, also those raised while rows are read."""
         self.limit_lock_waits()
         cursor = self._raw.cursor()
         with self._translated(subject):
@@ -169,11 +170,11 @@ def _braced(value: str) -> str:
 
 
 class _Authorities:
-    """Lets OpenSSL, inside the driver, find its authorities in a file for as long as connections are made.
+    """The file of authorities for OpenSSL inside the driver, set by an environment variable during a connect.
 
-    The driver has no option for it, and the variable would change the trust of everything else in the process. The
-    Rust provider keeps what it found first: a process reaches sources of one authority. Connections with the same file
-    are made beside each other: each to a dead server takes all of its time.
+    The driver has no option for it, and a permanent variable would change the trust of everything else in the process.
+    The Rust provider keeps the first file it has read: a process can reach sources of one authority only. Connections
+    with the same file are opened in parallel: a connect to a dead server takes the whole timeout.
     """
 
     def __init__(self) -> None:
@@ -224,7 +225,7 @@ def _message(error: Exception) -> str:
 
 
 def _sqlstate(error: Exception, candidates: Sequence[str]) -> str:
-    """The driver keeps only its own English text of the SQLSTATE: find the state that has this text."""
+    """Return the SQLSTATE whose text the error has: the driver keeps only its own English text of the SQLSTATE."""
     from mssql_python.exceptions import sqlstate_to_exception  # noqa: PLC0415
 
     for state in candidates:

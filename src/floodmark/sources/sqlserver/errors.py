@@ -1,10 +1,11 @@
-"""What a driver raised, as one of ``core.errors``: by the server's error number, or by SQLSTATE where there is none.
+"""The translation of driver errors to ``core.errors``: by the server's error number, else by SQLSTATE.
 
-Messages are shown, never looked at: the server writes them in the login's language. pymssql gives the number;
-mssql-python gives neither number nor SQLSTATE, only its own constant text for the SQLSTATE, so ``driver`` asks the
-server for ``@@ERROR`` and hands the number in.
+Messages are shown and never parsed: the server writes them in the login's language. pymssql reports the number;
+mssql-python reports neither number nor SQLSTATE, only its own constant text for the SQLSTATE, so ``driver`` queries
+``@@ERROR`` and passes the number in.
 
-Numbers: SQL Server's list of database engine events and errors; those of DB-Library (2xxxx, pymssql only) sybdb.h.
+The numbers come from SQL Server's list of database engine events and errors; those of DB-Library (2xxxx, pymssql only)
+come from sybdb.h.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from floodmark.core.errors import (
 )
 
 _LOGIN_HINT = "Check user, password and database of the connection, and that the login may open the database."
-_TRUST_HINT = "Name the authority's certificate as ca_file, or set trust_server_certificate to give up the check."
+_TRUST_HINT = "Set ca_file to the authority's certificate, or set trust_server_certificate to skip the check."
 _PERMISSION_HINT = (
     "Grant the login SELECT on the table and on its change table, and membership of the instance's gating role, if any."
 )
 _CDC_HINT = "Enable it with sys.sp_cdc_enable_db and sys.sp_cdc_enable_table, or correct the configuration."
-_EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or are not captured yet; see the numbers."
-_REPLACED_HINT = "The capture instance was made anew with other columns; load the table again."
-_RETRY_HINT = "It is tried again."
+_EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or are not captured yet; check the LSNs."
+_REPLACED_HINT = "The capture instance was created again with other columns; reload the table."
+_RETRY_HINT = "It is retried automatically."
 _ADMIN_HINT = "Ask the DBA of the source."
-_BUG_HINT = "Please report it, with the server's words in the log."
+_BUG_HINT = "Please report it, with the server's message in the log."
 
 Outcome = tuple[type[FloodmarkError], str]
 
@@ -62,7 +63,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     916: _LOGIN,  # the login is no user of the database
     40615: _LOGIN,  # Azure SQL: client address not allowed
     # Rights.
-    229: _PERMISSION,  # permission denied on object; also what the CDC functions answer through their placeholder
+    229: _PERMISSION,  # permission denied on object; the CDC functions also report it through their placeholder
     230: _PERMISSION,  # permission denied on column
     262: _PERMISSION,  # permission denied in database
     297: _PERMISSION,  # no permission to perform this action
@@ -70,8 +71,8 @@ BY_NUMBER: Mapping[int, Outcome] = {
     22902: _PERMISSION,  # sysadmin required
     22904: _PERMISSION,  # db_owner required
     22914: _PERMISSION,  # db_owner or db_ddladmin required
-    22832: _ADMIN,  # the table could not be enabled: quotes the error behind it
-    22833: _ADMIN,  # the same of disabling
+    22832: _ADMIN,  # the table could not be enabled: the message quotes the original error
+    22833: _ADMIN,  # the table could not be disabled: the same
     22981: _PERMISSION,  # object does not exist or access is denied
     # Change data capture.
     208: _CDC,  # invalid object name: the table, or the change table of a dropped instance
@@ -145,7 +146,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     20009: _RETRY,  # DB-Library: unable to connect
     20017: _RETRY,  # DB-Library: unexpected end from server
     20047: _RETRY,  # DB-Library: connection is dead
-    # Our statement is wrong.
+    # Floodmark's statement is wrong.
     102: _BUG,
     156: _BUG,
     137: _BUG,
@@ -156,55 +157,56 @@ BY_NUMBER: Mapping[int, Outcome] = {
 
 AT_CONNECT: Mapping[str, Outcome] = {
     "28000": _LOGIN,  # 18456
-    "42000": _LOGIN,  # while connecting only a refused database: 4060, 916
-    "08001": _RETRY,  # no way to the server, or no agreement on TLS
+    "42000": _LOGIN,  # during connect only a refused database: 4060, 916
+    "08001": _RETRY,  # the server cannot be reached, or TLS negotiation failed
     "08004": _LOGIN,
     "08S01": _RETRY,
     "HY000": _RETRY,
     "HYT00": _RETRY,
     "HYT01": _RETRY,
 }
-"""By SQLSTATE, for want of a number: mssql-python has none before there is a connection to ask."""
+"""Errors during connect, by SQLSTATE: mssql-python has no number before there is a connection to query."""
 
 AT_CLIENT: Mapping[str, Outcome] = {"HYT00": _RETRY, "HYT01": _RETRY, "HY008": _RETRY}
-"""By SQLSTATE, for what the driver says itself over a connection that lives on."""
+"""Errors that the driver raises itself while the connection remains open, by SQLSTATE."""
 
 
 _QUOTING = frozenset({22832, 22833})
 _QUOTED = re.compile(r"(\d+): ['\"]")
-"""The number of another error in a message, before its text; in any language."""
+"""Matches the number of the quoted error in a message of any language."""
 
 
 def by_number(subject: str, number: int, message: str) -> FloodmarkError:
-    """For a number of the server, or one of DB-Library. One that is not in the map is a bug of ours, and says so."""
+    """Return the error for a number of the server or of DB-Library; FloodmarkBugError for a number not in the map."""
     kind, hint = BY_NUMBER.get(number, _BUG)
     if number in _QUOTING and (behind := _QUOTED.search(message)):
         kind, hint = BY_NUMBER.get(int(behind[1]), (kind, hint))
     if kind is FloodmarkBugError:
-        # Such as a value that cannot be converted, which the message quotes.
-        return kind(subject, f"the source answered with error {number}.", hint, message)
-    return kind(subject, f"the source answered with error {number}: {message}.", hint)
+        # The message may quote a value, for example one that could not be converted: it goes to the log only.
+        return kind(subject, f"the source reported error {number}.", hint, message)
+    return kind(subject, f"the source reported error {number}: {message}.", hint)
 
 
 def not_trusted(subject: str, message: str) -> FloodmarkError:
-    """For a server whose certificate no known authority has signed."""
+    """Return the error for a server whose certificate no known authority has signed."""
     return SourceLoginError(subject, f"{message}.", _TRUST_HINT)
 
 
 def by_sqlstate(subject: str, sqlstate: str, message: str, outcomes: Mapping[str, Outcome]) -> FloodmarkError:
+    """Return the error for a SQLSTATE by one of the maps of this module."""
     kind, hint = outcomes.get(sqlstate, _BUG)
     if kind is FloodmarkBugError:
-        return kind(subject, f"the source cannot be read (SQLSTATE {sqlstate or 'unknown'}).", hint, message)
+        return kind(subject, f"the source could not be read (SQLSTATE {sqlstate or 'unknown'}).", hint, message)
     return kind(subject, f"{message} (SQLSTATE {sqlstate or 'unknown'}).", hint)
 
 
 def cut_off(subject: str, message: str) -> FloodmarkError:
-    """For a connection that answers no more, whatever it said last."""
+    """Return the error for a connection that is lost, whatever error it reported last."""
     return SourceUnavailableError(subject, f"the connection to the source was cut off: {message}.", _RETRY_HINT)
 
 
 def pymssql_number(error: BaseException) -> int | None:
-    """The number that pymssql puts first, in one of three shapes; None when there is none."""
+    """Return the number at the start of pymssql's arguments, which have three forms; None where there is none."""
     first = error.args[0] if error.args else None
     while isinstance(first, tuple) and first:
         first = first[0]

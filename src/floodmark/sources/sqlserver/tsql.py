@@ -1,4 +1,4 @@
-"""Identifiers in T-SQL. They come from what the server itself returned; values are bound, never written into a text."""
+"""Identifiers in T-SQL. They come from the server's own results; values are bound and never written into a text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from floodmark.core.source.scripts import bracket
 CDC_SCHEMA = "cdc"
 
 
-def bracket_table(name: TableName) -> str:
-    """Return the two-part name in brackets."""
-    return f"{bracket(name.schema)}.{bracket(name.name)}"
+def quote(identifier: str) -> str:
+    """Return an identifier in brackets."""
+    return "[" + identifier.replace("]", "]]") + "]"
+
+
+def quote_table(name: TableName) -> str:
+    """Return the quoted name of a table."""
+    return f"{quote(name.schema)}.{quote(name.name)}"
 
 
 def change_table(instance: str) -> str:
-    """The quoted name of an instance's change table."""
-    return bracket_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
+    """Return the quoted name of an instance's change table."""
+    return quote_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
 
 
 def net_changes_function(instance: str) -> str:
-    """The quoted name of an instance's net changes function."""
-    return bracket_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))
+    """Return the quoted name of an instance's net changes function."""
+    return quote_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))

@@ -1,4 +1,5 @@
--- The alerts of which a channel has not been notified yet, the oldest first. For a repeated event only the last one counts.
+-- The alerts of which a channel has not been notified yet, the oldest first. For a repeated event only the last one
+-- counts.
 SELECT a.alert_id, a.event_key, a.subject
 FROM floodmark.alerts AS a
 WHERE (a.ended_at IS NULL AND NOT a.raised_to @> %(channels)s::text[])

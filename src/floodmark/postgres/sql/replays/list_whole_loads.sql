@@ -1,5 +1,5 @@
--- The newest published load of all rows, for each table of a pipeline. Not the one with the highest LSN: after a restore
--- of the source, a later load has a lower LSN.
+-- The newest published load of all rows, for each table of a pipeline. Not the one with the highest LSN: after a
+-- restore of the source, a later load has a lower LSN.
 SELECT DISTINCT ON (t.source_schema, t.source_name) t.source_schema, t.source_name, w.window_id, w.to_lsn, w.to_lsn_at
 FROM floodmark.windows AS w
 JOIN floodmark.window_tables AS t USING (window_id)

@@ -1,5 +1,5 @@
--- The positions that cleanup must not pass: the watermarks of some pipelines, or the start of a running load. Each with a
--- window to compute its pace from: the newest that was published so many seconds ago or earlier, else the oldest.
+-- The positions that cleanup must not pass: the watermarks of some pipelines, or the start of a running load. Each with
+-- a window to compute its pace from: the newest that was published so many seconds ago or earlier, else the oldest.
 -- Watermarks also move without a window; the pace is from that window until now.
 SELECT t.pipeline, t.source_schema, t.source_name, coalesce(t.instance_name, '') AS instance_name,
     coalesce(u.to_lsn, t.watermark) AS lsn, coalesce(u.to_lsn_at, t.watermark_at) AS at,

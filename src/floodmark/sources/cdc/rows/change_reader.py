@@ -31,9 +31,11 @@ from floodmark.sources.sqlserver.driver import connect
 from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import RowShape
 
+SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+"""The environment variable of the load job's driver that holds the connection as JSON, with its password."""
 BATCH_ROWS = 8192
 LOB_BATCH_ROWS = 256
-"""A batch is held in memory whole, and one LOB may have megabytes."""
+"""The batch size with LOBs: a whole batch is held in memory, and one LOB may have megabytes."""
 _NO_COMMAND_ID = (
     "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
     "the order in which they happened"
@@ -70,10 +72,10 @@ class CdcReader:
     def partitions(self, parts: int) -> Sequence[Interval]:
         interval = self.plan.interval
         if interval is None:
-            raise FloodmarkBugError(str(self.plan.source), "a window of changes without an interval.")
+            raise FloodmarkBugError(str(self.plan.source), "its plan of changes has no interval.")
         if self.plan.net is NetSource.SERVER:
             require_server_net(self.plan)
-            # The server's net changes hold for the window as a whole.
+            # The server's net changes are those of the whole window.
             return [interval]
         if parts == 1:
             return [interval]
@@ -131,7 +133,6 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, columns: Sequence[Value
     own = len(schema) - len(columns)
     arrays = [batch.column(i).cast(schema.field(i).type) for i in range(own)]
     arrays += [
-        to_transport(batch.column(own + i), column.type, schema.field(own + i).type)
-        for i, column in enumerate(columns)
-    ]  # fmt: skip
+        to_transport(batch.column(own + i), column.type, schema.field(own + i).type) for i, column in enumerate(columns)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,6 +1,6 @@
-"""What a whole table is asked before and after it is read: where to cut it, and whether its key is one.
+"""Queries before and after the read of a whole table: where to cut it, and whether its key is unique.
 
-The server knows of its own keys that they are unique and never NULL. Of a declared key only the rows can tell.
+The server guarantees that its own keys are unique and never NULL. A declared key must be checked in the rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from floodmark.sources.sqlserver.driver import SourceSession, connect
 
 
 def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Bound]:
-    """The keys at which the server cuts the table into chunks, in its own order.
+    """Return the keys at which the server cuts the table into chunks, in its own order.
 
-    Raises ConfigError for a key that is NULL somewhere: NULL is beyond no bound, so that no chunk would have the row,
-    and nothing could be merged by it. It has no limit but that of waiting for locks: the whole key is read in order.
+    Raises ConfigError for a key with a NULL: no comparison with a bound is true for NULL, so no chunk would have the
+    row, and nothing could be merged by it. The only time limit is that of locks: the whole key is read in order.
     """
     table = plan.feed.table
     if not table.key:
@@ -33,9 +33,10 @@ def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Boun
 
 
 def find_double_key(plan: TablePlan, source: SqlServerConnection) -> tuple[Bound, int] | None:
-    """A key that several rows have at the source, and how many; None: each has its own.
+    """Return a key that several rows have at the source, and their number; None where each key is unique.
 
-    It is counted twice. A scan by another index meets a row that is moved meanwhile once more, but hardly twice.
+    The rows are counted twice: a scan of another index may return a row twice that moves meanwhile, but hardly in both
+    counts.
     """
     with connect(source, subject=str(plan.source)) as session:
         session.limit_lock_waits()
@@ -55,11 +56,12 @@ def _refuse_null_keys(session: SourceSession, plan: TablePlan) -> None:
     if found := {name: rows for name, rows in counts.items() if rows}:
         counted = ", ".join(f"{name} in {rows} row{'s' if rows > 1 else ''}" for name, rows in found.items())
         raise ConfigError(
-            str(plan.source), f"the declared key ({', '.join(plan.feed.table.key)}) is NULL: {counted}.",
+            str(plan.source),
+            f"the declared key ({', '.join(plan.feed.table.key)}) is NULL: {counted}.",
             "Rows are merged by their key: declare columns that are never NULL, or fill them at the source.",
-        )  # fmt: skip
+        )
 
 
 def _portable(row: Sequence[object]) -> Bound:
-    """A key that comes back to the server as the value it was: uuid.UUID is not bound as uniqueidentifier."""
+    """Return a key that the driver binds as the same value: uuid.UUID is not bound as uniqueidentifier."""
     return tuple(value if isinstance(value, int | str | bytes | Decimal) else str(value) for value in row)

@@ -1,4 +1,4 @@
-"""A source column on its way: what the SELECT list says, and the Arrow type that the driver's becomes."""
+"""The transport of source columns: their expressions in the SELECT list, and their Arrow types in a batch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from floodmark.core.types import Kind, WarehouseType
 from floodmark.core.window.columns import ValueColumn, value_columns
 
 _ODBC_CANONICAL_STYLE = 121
-"""CONVERT's style that prints every digit a temporal value has, and the offset of a datetimeoffset."""
+"""The style of CONVERT that prints all digits of a temporal value, and the offset of a datetimeoffset."""
 _TEMPORAL_TEXT_LENGTH = 34
 _CLR_TYPES = frozenset({"hierarchyid", "geography", "geometry"})
 _TEMPORAL_TYPES = frozenset({"time", "datetime2", "datetimeoffset"})
 
 
 def select_expressions(table: SourceTable, temporal: TemporalPolicy) -> tuple[str, ...]:
-    """Return what the SELECT list says of each stored column, in order. Raises as ``value_columns``."""
+    """Return the expressions of the SELECT list for the stored columns, in order. Raises as ``value_columns``."""
     return tuple(_select_expression(table, column) for column in value_columns(table, temporal))
 
 
@@ -37,5 +37,5 @@ def to_transport(array: pa.Array, kind: WarehouseType, target: pa.DataType) -> p
         return array
     if kind.kind is Kind.TIME:
         return array.cast(pa.time64("us"), safe=False).cast(target)
-    # Only temporal casts lose anything; all others must fail rather than change a value.
+    # Only temporal casts may lose digits; all others must fail rather than change a value.
     return array.cast(target, safe=not pa.types.is_temporal(target))

@@ -1,4 +1,4 @@
-"""What a capture instance must have for ``net: server``."""
+"""The requirements of ``net: server`` on a capture instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
 
 
 def require_server_net(plan: TablePlan) -> None:
-    """Raise ConfigError where the server's net changes cannot tell a value that was left out from NULL."""
+    """Raise ConfigError where the server's net changes cannot distinguish a value that was left out from NULL."""
     if not instance_of(plan).supports_net_changes:
         raise ConfigError(
             str(plan.source),
@@ -22,6 +22,6 @@ def require_server_net(plan: TablePlan) -> None:
     if old:
         raise ConfigError(
             str(plan.source),
-            f"net: server cannot tell an unchanged value from NULL in text, ntext and image columns ({old}).",
+            f"net: server cannot distinguish an unchanged value from NULL in text, ntext and image columns ({old}).",
             "Set net: spark.",
         )

@@ -1,8 +1,8 @@
-"""The T-SQL that reads rows: one SELECT per part of a table, its text the same for every window.
+"""The T-SQL that reads rows: one SELECT per part of a table, with the same text for every window.
 
-Change tables are read directly, which is faster than through the functions but is never refused by the server: the
-validity of the window is checked before and after (``sync``). Isolation is READ COMMITTED: what a first load would read
-uncommitted could be rolled back, and no change row would ever take it away again.
+Change tables are read directly. This is faster than the functions, but the server never refuses an expired range: the
+validity of the window is checked before and after (``sync``). Isolation is READ COMMITTED: uncommitted rows of a first
+load could be rolled back, and no change row would ever remove them again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ OPERATION = "__$operation"
 UPDATE_MASK = "__$update_mask"
 
 _ROW_NUMBER = SEQVAL
-"""For a number beside the columns of a key: a name that the server lets no tracked table's column have."""
+"""The alias of a number that is selected with the columns of a key: no column of a tracked table can have this name."""
 
 _TEXT_STYLES = {
     **dict.fromkeys(("time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"), 121),
     **dict.fromkeys(("float", "real"), 3),
 }
-"""Bounds of these types travel as text in the style that loses nothing: Python has fewer digits than the server."""
+"""The CONVERT styles for bounds that travel as text without loss: Python has fewer digits than the server."""
 
 OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION: "int", UPDATE_MASK: "binary"}
 
 
 def order_columns(plan: TablePlan) -> tuple[str, ...]:
-    """What orders the changes of a key. Without command ids the best there is: seqval is not an order by itself."""
+    """Return the columns that order the changes of a key. Without command ids the order is not exact (see seqval)."""
     if instance_of(plan).has_command_id:
         return (START_LSN, COMMAND_ID, SEQVAL, OPERATION)
     return (START_LSN, SEQVAL, OPERATION)
 
 
 def own_columns(plan: TablePlan) -> tuple[str, ...]:
-    """The columns of the change table itself that this plan reads; none for a first load."""
+    """Return the metadata columns of the change table that this plan reads; none for a first load."""
     if plan.kind is LoadKind.FIRST_LOAD:
         return ()
     mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.feed.table.stored_columns) else ()
@@ -54,11 +54,11 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
 
 
 def select_changes(plan: TablePlan) -> str:
-    """Parameters: after_lsn (excluded), to_lsn (included).
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included).
 
-    Images before an update are read where it gave the row another key: nothing else tells that the old key is gone. A
-    primary key that changes comes as a delete and an insert, but not under trace flag 8207; and a key that is only
-    declared the server does not know.
+    The image before an update is read where the update gave the row another key: nothing else shows that the old key no
+    longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
+    not for a key that is only declared, which the server does not know.
     """
     moved = _has_new_key(plan.feed.table)
     operation = bracket(OPERATION)
@@ -72,13 +72,16 @@ def select_changes(plan: TablePlan) -> str:
 
 
 def select_net_changes(plan: TablePlan) -> str:
-    """Parameters: from_lsn and to_lsn (both included). With the mask, to tell a LOB that was left out from NULL."""
+    """Return the SELECT of net changes. Parameters: from_lsn and to_lsn (both included).
+
+    The mask distinguishes a LOB that was left out from NULL.
+    """
     function = net_changes_function(plan.feed.identity.name)
     return f"SELECT {_select_list(plan)} FROM {function}(?, ?, N'all with mask')"  # noqa: S608
 
 
 def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
-    """A chunk of the table itself. Parameters: those of ``key_after`` and then those of ``key_up_to``, as asked for."""
+    """Return the SELECT of a chunk of the table. Parameters: those of ``key_after``, then those of ``key_up_to``."""
     table = plan.feed.table
     conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
     conditions += _where(plan)
@@ -87,7 +90,7 @@ def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
 
 
 def select_chunk_bounds(plan: TablePlan) -> str:
-    """Every n-th key in the server's own order, as texts and values that come back unchanged. Parameter: n, twice.
+    """Return the SELECT of every n-th key in the server's order, in types that survive a round trip. Parameter: n.
 
     The last row of the table is never a bound: the last chunk is open.
     """
@@ -103,14 +106,14 @@ def select_chunk_bounds(plan: TablePlan) -> str:
 
 
 def nullable_key(plan: TablePlan) -> tuple[str, ...]:
-    """The columns of the key that can be NULL: of a declared one, since no other has any."""
+    """Return the columns of the key that can be NULL, which only a declared key has."""
     table = plan.feed.table
     return tuple(name for name in table.key if table.column(name).nullable)
 
 
 def count_null_keys(plan: TablePlan) -> str:
-    """One row: of each of ``nullable_key`` the number of rows where it is NULL."""
-    names = [bracket(name) for name in nullable_key(plan)]
+    """Return the SELECT of one row: for each column of ``nullable_key``, the number of rows where it is NULL."""
+    names = [quote(name) for name in nullable_key(plan)]
     counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
     any_null = " OR ".join(f"{name} IS NULL" for name in names)
     where = " AND ".join([f"({any_null})", *_where(plan)])
@@ -118,7 +121,7 @@ def count_null_keys(plan: TablePlan) -> str:
 
 
 def select_double_key(plan: TablePlan) -> str:
-    """A key that more than one row has, as a bound, and their number; no row where there is none."""
+    """Return the SELECT of a key that several rows have, as a bound, and their number; no row where none has."""
     table = plan.feed.table
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
     key = ", ".join(bracket(name) for name in table.key)
@@ -129,7 +132,7 @@ def select_double_key(plan: TablePlan) -> str:
 
 
 def count_key(plan: TablePlan) -> str:
-    """How many rows have a key. Parameters: the bound."""
+    """Return the SELECT of the number of rows that have a key. Parameters: the bound."""
     table = plan.feed.table
     equal = [f"{bracket(name)} = {_bound_parameter(table, name)}" for name in table.key]
     where = " AND ".join([*equal, *_where(plan)])
@@ -137,9 +140,10 @@ def count_key(plan: TablePlan) -> str:
 
 
 def select_cuts() -> str:
-    """Commit LSNs that divide a window into parts of as many transactions. Parameters: parts, after_lsn, to_lsn.
+    """Return the SELECT of commit LSNs that divide a window into parts with equally many transactions.
 
-    From the mapping table and not from the change table: that would read all that the parts read.
+    Parameters: parts, after_lsn, to_lsn. It reads the mapping table: on the change table it would read as much as the
+    parts themselves.
     """
     return (
         "SELECT MAX(start_lsn) AS cut FROM ("
@@ -149,23 +153,26 @@ def select_cuts() -> str:
 
 
 def key_after(table: SourceTable) -> str:
-    """True for rows whose key comes after the bound, in the server's order. Parameters: ``bound_parameters``."""
+    """Return the condition that a key is after the bound, in the server's order. Parameters: ``bound_parameters``."""
     return _beyond(table, ">", inclusive=False)
 
 
 def key_up_to(table: SourceTable) -> str:
-    """True for rows whose key is the bound or comes before it. Parameters: ``bound_parameters``."""
+    """Return the condition that a key is the bound or before it. Parameters: ``bound_parameters``."""
     return _beyond(table, "<", inclusive=True)
 
 
 def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
-    """In the order in which ``key_after`` and ``key_up_to`` ask for them."""
+    """Return the values of a bound in the order of the parameters of ``key_after`` and ``key_up_to``."""
     return tuple(value for length in range(1, len(bound) + 1) for value in bound[:length])
 
 
 def _has_new_key(table: SourceTable) -> str:
-    """Whether the update mask has the bit of a key column. Not by ``sys.fn_cdc_is_bit_set``, a call for each row."""
-    mask = bracket(UPDATE_MASK)
+    """Return the condition that the update mask has the bit of a key column.
+
+    ``sys.fn_cdc_is_bit_set`` would be called for each row.
+    """
+    mask = quote(UPDATE_MASK)
     tests = [
         f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
         for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
@@ -174,7 +181,7 @@ def _has_new_key(table: SourceTable) -> str:
 
 
 def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
-    """(a, b) > (x, y), spelled out: T-SQL compares no rows."""
+    """Return (a, b) > (x, y) as a chain of comparisons: T-SQL cannot compare rows."""
     branches = []
     for last, name in enumerate(table.key):
         equal = [f"{bracket(before)} = {_bound_parameter(table, before)}" for before in table.key[:last]]
@@ -184,12 +191,12 @@ def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
 
 
 def _where(plan: TablePlan) -> list[str]:
-    """The condition of a reload of some rows, in a line and in parentheses of its own (``sqlserver.condition``)."""
+    """Return the condition of a reload of some rows, on its own line and in parentheses (``sqlserver.condition``)."""
     return [f"(\n{plan.where}\n)"] if plan.where else []
 
 
 def _bound_parameter(table: SourceTable, name: str) -> str:
-    # Typed as the column: an untyped text would be compared by another collation's order.
+    # With the type of the column: an untyped text would be compared in the order of another collation.
     column = table.column(name)
     if column.type_name in _TEXT_STYLES:
         return f"CONVERT({column.declared_type}, ?, {_TEXT_STYLES[column.type_name]})"
@@ -202,7 +209,7 @@ def _bound_expression(table: SourceTable, name: str) -> str:
     return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style}) AS {bracket(name)}"
 
 
-def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
-    """operation: what stands in the place of the column of that name."""
-    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
+def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
+    """Return the SELECT list. operation: the expression for the column of that name."""
+    own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
     return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])
