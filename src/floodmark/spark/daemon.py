@@ -1,8 +1,8 @@
 """The process from which Spark forks the Python workers of its tasks (``spark.python.daemon.module``).
 
-What is imported here is imported once, and not again by every worker. Arrow would import pandas as soon as it is handed
-a Python value, only to recognise pandas' types: a second in every worker. None of ours has such a value, so that in
-these processes pandas counts as not installed.
+A module that is imported here is imported once, not again by every worker. Arrow imports pandas for the first Python
+value it converts, only to recognise pandas' types, which takes a second in every worker. No value of Floodmark is of
+such a type, so in these processes pandas counts as not installed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ _PRELOADED = "floodmark.spark.job"
 
 
 class WithoutPandas(MetaPathFinder):
+    """A finder that hides pandas."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is kept out of Floodmark's Spark workers", name=fullname)
+            raise ModuleNotFoundError("pandas is disabled in Floodmark's Spark workers", name=fullname)
         return None
 
 
 def ending_with_spark(work: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
-    """A worker that finds Spark's JVM gone has nobody left to tell; a stack trace in the log of a load that was killed
-    would only hide what the load itself says."""
+    """Return ``work`` that ends without a stack trace when Spark's JVM has ended.
+
+    In the log of a load that was killed the trace would only hide the messages of the load.
+    """
 
     def work_quietly(connection: socket, authenticated: bool) -> int:
         try:
@@ -43,16 +47,16 @@ def ending_with_spark(work: Callable[[socket, bool], int]) -> Callable[[socket, 
 
 
 def main() -> None:
-    """Called as ``python -m floodmark.spark.daemon pyspark.worker``."""
+    """Run the daemon; called as ``python -m floodmark.spark.daemon pyspark.worker``."""
     sys.meta_path.insert(0, WithoutPandas())
-    # Arrow's own allocator keeps what batches have used; malloc gives it back.
+    # Arrow's own allocator keeps the memory of freed batches; malloc returns it to the system.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     importlib.import_module(_PRELOADED)
-    # Reads the arguments when it is imported.
+    # This module reads the arguments when it is imported.
     from pyspark import daemon  # noqa: PLC0415
 
     vars(daemon).update(worker=ending_with_spark(daemon.worker))
-    # Spark collects garbage after every task; what was imported here is none.
+    # Spark collects garbage after every task; the objects imported here never become garbage.
     gc.freeze()
     daemon.manager()
 

@@ -1,8 +1,8 @@
 """The Spark data source ``sqlserver_cdc``: a table of a window plan as packed Arrow batches, in parallel parts.
 
-A window is cut so that no transaction is split, a first load at keys that the server chose. What a part holds is the
-reader's business (``sync.ports.reader``); the source's password is taken from the environment of the driver and
-travels inside the pickled reader: as an option it would show in query plans.
+A window is cut so that no transaction is split, a first load at keys that the server chose. The reader defines the
+content of a part (``sync.ports.reader``). The source's password comes from the environment of the driver and travels
+inside the pickled reader: as an option it would appear in query plans.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ChunksPart(InputPartition):  # type: ignore[misc]
 
 
 class TableRows(DataSource):  # type: ignore[misc]
-    """Options: plan (JSON of a WindowPlan), index (of the table in it), parts (how many, if the plan leaves it open),
-    chunks (JSON of those to be read of a first load; without them, all are).
+    """The rows of one table of a plan, in the columns of ``packing.PACKED_SCHEMA``.
 
-    Columns: those of ``packing.PACKED_SCHEMA``.
+    Options: plan (JSON of a WindowPlan), index (of the table in the plan), parts (their number, where the plan does not
+    set it), chunks (JSON of the chunks of a first load to read; all where the option is missing).
     """
 
     open_reader: ClassVar[OpenReader]
@@ -77,11 +77,9 @@ def table_rows(open_reader: OpenReader) -> type[TableRows]:
 
 
 class PackedReader(DataSourceReader):  # type: ignore[misc]
-    """Reads a table in parts, and packs its rows."""
+    """A reader of a table in parts that packs the rows."""
 
-    def __init__(
-        self, plan: TablePlan, reader: TableReader, parts: int, chunks: Sequence[LoadChunk] = ()
-    ) -> None:  # fmt: skip
+    def __init__(self, plan: TablePlan, reader: TableReader, parts: int, chunks: Sequence[LoadChunk] = ()) -> None:
         self._plan = plan
         self._reader = reader
         self._parts = parts if plan.kind is LoadKind.FIRST_LOAD else plan.partitions or parts
@@ -91,7 +89,7 @@ class PackedReader(DataSourceReader):  # type: ignore[misc]
         with transported_errors():
             if self._plan.kind is LoadKind.FIRST_LOAD:
                 chunks = self._chunks or plan_chunks(self._reader.read_chunk_bounds())
-                self._chunks = ()  # each part has its own; the reader travels with every task
+                self._chunks = ()  # each part has its chunks; the reader travels with every task
                 return [ChunksPart(tuple(part)) for part in assign_chunks(chunks, self._parts)]
             return [ChangesPart(interval) for interval in self._reader.partitions(self._parts)]
 
@@ -104,7 +102,7 @@ class PackedReader(DataSourceReader):  # type: ignore[misc]
             for chunk in partition.chunks:
                 yield from pack_chunk(chunk.number, self._reader.read_chunk(chunk))
         elif not isinstance(partition, ChangesPart):
-            raise FloodmarkBugError(str(self._plan.source), f"no such part: {partition}.")
+            raise FloodmarkBugError(str(self._plan.source), f"unknown part: {partition}.")
         elif self._plan.net is NetSource.SERVER:
             yield from pack_in_order(self._reader.read(partition.interval))
         else:

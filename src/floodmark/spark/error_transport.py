@@ -1,6 +1,6 @@
-"""Errors of ours across Spark: a worker's exception reaches the driver as the text of a traceback.
+"""The transport of Floodmark's errors through Spark: a worker's exception reaches the driver as a traceback's text.
 
-``transported_errors`` writes the error into that text in a form that ``recover`` finds again.
+``transported_errors`` writes the error into that text in a form that ``recover`` can parse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from floodmark.core.errors import FloodmarkError, LoadKilledError
 from floodmark.core.window.load_result import PREFIX, LoadResult, format_load_result, parse_load_result
 
 _TRANSPORTED = re.compile(re.escape(PREFIX) + r"\{.*\}")
-# Spark's words for processes that are gone; it has no other sign of it (PythonRunner, TaskEndReason).
+# Spark's messages for processes that have ended; it reports this in no other way (PythonRunner, TaskEndReason).
 _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(")
 
 
@@ -23,7 +23,7 @@ class TransportedError(RuntimeError):
 
 @contextmanager
 def transported_errors() -> Iterator[None]:
-    """In a worker, around everything that may raise from ``core.errors``."""
+    """Raise errors of ``core.errors`` as TransportedError. For the code of a worker."""
     try:
         yield
     except FloodmarkError as error:
@@ -31,8 +31,10 @@ def transported_errors() -> Iterator[None]:
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
-    """The error that a worker raised, from what Spark made of it, or LoadKilledError where a worker is gone; None when
-    none was carried."""
+    """Return the error that a worker raised, from Spark's exception; LoadKilledError where a worker process ended.
+
+    None where the exception contains no error of ``core.errors``.
+    """
     if isinstance(error, FloodmarkError):
         return error
     text = str(error)
@@ -42,7 +44,8 @@ def recover(error: BaseException) -> FloodmarkError | None:
         return result.error
     if _DIED.search(text):
         return LoadKilledError(
-            "the load", "a process of Spark's died: it was killed, or its memory was at an end.",
-            "Nothing is half-written; the next try does the same window.",
-        )  # fmt: skip
+            "the load",
+            "a process of Spark ended: it was killed, or it ran out of memory.",
+            "Nothing is half-written; the next try loads the same window.",
+        )
     return None

@@ -1,4 +1,4 @@
-"""The load job: what spark-submit runs for one window. Its last line of output is the result, for who started it."""
+"""The load job that spark-submit runs for one window. Its last line of output is the result, for the caller."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 when the window is merged. An error is one message, and the last line says it for programs."""
+    """Return the exit status: 0 when the window is merged. An error is logged, and is in the last line for programs."""
     parser = argparse.ArgumentParser(description="Load one window of a pipeline.")
     parser.add_argument("--window-id", type=int, required=True, help="of the ledger; it must have been opened")
-    # The plan in the ledger says it all; the file is named so that a log shows where the window came from.
+    # The plan in the ledger is complete; the option only makes the log show where the window came from.
     parser.add_argument("--config", type=Path, help="the configuration that the window was opened with")
     options = parser.parse_args(arguments)
     print(STARTED, flush=True)
@@ -49,7 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
-    """Rows per table. Source and warehouse come from the environment. Raises from ``core.errors``."""
+    """Load a window and return the rows per table. Source and warehouse come from the environment.
+
+    Raises from ``core.errors``.
+    """
     subject = f"window {window_id}"
     source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
@@ -74,7 +77,7 @@ def _result(window_id: int) -> LoadResult:
         counts = run_load_job(window_id)
     except FloodmarkError as error:
         return LoadResult(window_id, error=error)
-    except Exception as error:  # noqa: BLE001  (the edge of the process: whoever started it must learn of everything)
+    except Exception as error:  # noqa: BLE001  (the edge of the process: the caller must get every error)
         _LOG.exception("window %s", window_id)
         bug = FloodmarkBugError(f"window {window_id}", type(error).__name__, "See the log of the job.", str(error))
         return LoadResult(window_id, error=bug)
@@ -87,9 +90,11 @@ _Connection = TypeVar("_Connection", SqlServerConnection, WarehouseConnection)
 def _from_environment(variable: str, kind: type[_Connection], subject: str) -> _Connection:
     text = os.environ.get(variable)
     if not text:
-        raise ConfigError(subject, f"the environment variable {variable} is not set.", "It holds a connection as JSON.")
+        raise ConfigError(
+            subject, f"the environment variable {variable} is not set.", "Set it to a connection as JSON."
+        )
     try:
         return kind.from_json(text)
     except (ValueError, TypeError) as error:
-        # The text holds a password: it is not repeated.
-        raise ConfigError(subject, f"{variable} is no connection as JSON ({type(error).__name__}).") from None
+        # The text contains a password: the message does not repeat it.
+        raise ConfigError(subject, f"{variable} is not a connection as JSON ({type(error).__name__}).") from None

@@ -1,17 +1,17 @@
-"""Net changes: of all changes of a key in a window, what is left of them.
+"""Net changes: all changes of a key in a window, reduced to one.
 
-``gather_changes`` lets Spark bring the changes of a key into one task; ``collapse_changes`` does the rest there, on
-Arrow batches that hold all changes of their keys. Three ways were measured on a million changes: a hash aggregation
+``gather_changes`` makes Spark bring the changes of a key into one task; ``collapse_changes`` reduces them there, on
+Arrow batches that contain all changes of their keys. Three ways were measured on a million changes: a hash aggregation
 (``max_by`` over a struct: Spark aggregates structs by sorting them, twice), Spark's own sort followed by a stream over
 it, and this one, which is the fastest by far (see ``packing``).
 
-A key whose first change is an insert and whose last is a delete still yields a delete: the merge then leaves a
+A key whose first change is an insert and whose last is a delete still yields a delete: the merge then writes a
 tombstone, and no older window can bring the row back.
 
-Where an update gave a row another key in place, the image before it is there as well, and is a delete of the old key.
-One statement may hand keys on from row to row (SET n = n + 1): then a key is taken by
-one row before another gives it up, and the order of the changes says that it is gone. It is not: what was given up was
-another row, by its other values. Rows that differ in their keys and in LOBs alone cannot be told apart like this.
+Where an update gave a row another key in place, the image before the update is read as well: it is a delete of the old
+key. One statement may pass keys on from row to row (SET n = n + 1). Then one row takes a key before another row gives
+it up, and the order of the changes suggests that the key no longer exists. It does exist: the row that gave it up is
+another row, with other values. Rows that differ only in their keys and in LOBs cannot be distinguished in this way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from floodmark.core.window.columns import ValueColumn
 from floodmark.sync.ports.reader import RowShape
 
 _DROP_AT = 2
-"""So many changes a key, on average, make it worth while to sort a batch only to thin it."""
+"""The average number of changes per key from which it pays to sort a batch in order to drop changes."""
 
 _BRINGS = (Operation.INSERT, Operation.MOVED)
 _TAKES = (Operation.DELETE, Operation.BEFORE_UPDATE)
@@ -42,14 +42,15 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def gather_changes(packed: DataFrame) -> DataFrame:
-    """All rows of a key in one partition, those of a bucket one after the other."""
+    """Return the rows with all rows of a key in one partition, and those of a bucket one after the other."""
     return packed.repartition("bucket").sortWithinPartitions("bucket")
 
 
 def collapse_changes(batches: Iterable[pa.RecordBatch], shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """One row per key: the stored columns, ``__lsn``, ``__op``, keep flags. Each batch holds all changes of its keys.
+    """Yield one row per key: the stored columns, ``__lsn``, ``__op``, keep flags.
 
-    The values are those of the last change; of a LOB, those of the last change that held it.
+    Each batch contains all changes of its keys. The values are those of the last change; the value of a LOB is that of
+    the last change that has it.
     """
     collapse = _Collapse.of(shape)
     for batch in batches:
@@ -58,8 +59,11 @@ def collapse_changes(batches: Iterable[pa.RecordBatch], shape: RowShape) -> Iter
 
 
 def drop_superseded_changes(batch: pa.RecordBatch, shape: RowShape) -> pa.RecordBatch:
-    """Without the changes that cannot matter, whatever other batches hold: of each key its first and its last change
-    here, and the last one that holds the value of a LOB, are enough. So one busy row stays one busy row."""
+    """Return a batch without the changes that no net change needs, whatever other batches contain.
+
+    For each key, its first and last change in the batch and the last one that has the value of a LOB are enough. So a
+    row that changes often costs no more than others.
+    """
     if _distinct_keys(batch, shape.key) * _DROP_AT > batch.num_rows:
         return batch
     return _Collapse.of(shape).drop_superseded(batch)
@@ -71,7 +75,7 @@ class _Collapse:
 
     shape: RowShape
     compared: tuple[str, ...]
-    """The columns that tell rows apart: all but the key and LOBs."""
+    """The columns that distinguish rows: all but the key and LOBs."""
 
     @classmethod
     def of(cls, shape: RowShape) -> _Collapse:
@@ -96,7 +100,7 @@ class _Collapse:
 
     def drop_superseded(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
-        # The last but one for ``_lasting``.
+        # ``_lasting`` needs the second to last.
         needed = [starts, ends, np.maximum(starts, ends - 1)]
         for column in self.shape.lobs:
             found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
@@ -104,19 +108,19 @@ class _Collapse:
         return rows.take(pa.array(np.unique(np.concatenate(needed))))
 
     def _runs(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, _Positions, _Positions]:
-        """Sorted by key and order, with the first and the last row of each key."""
+        """Return the changes sorted by key and order, and the first and the last row of each key."""
         rows = changes.sort_by([(name, "ascending") for name in (*self.shape.key, *self.shape.order)])
         differs = _differ(rows.slice(0, rows.num_rows - 1), rows.slice(1), self.shape.key)
         starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
         return rows, starts, np.append(starts[1:], rows.num_rows) - 1
 
     def _lasting(self, rows: pa.RecordBatch, starts: _Positions, ends: _Positions) -> _Positions:
-        """``ends``, but the change before it where the last one took away another row that had the key before."""
+        """Return ``ends``, or the change before where the last change removed another row that had the key earlier."""
         operations = _numpy(rows.column(self.shape.operation))
-        taken, gone = operations[ends - 1], operations[ends]
-        handed_on = (gone == Operation.BEFORE_UPDATE) & ((taken == Operation.MOVED) | (taken == Operation.INSERT))
-        handed_on |= (gone == Operation.DELETE) & (taken == Operation.MOVED)
-        suspects = np.flatnonzero(handed_on & (ends > starts))
+        before, last = operations[ends - 1], operations[ends]
+        passed_on = (last == Operation.BEFORE_UPDATE) & ((before == Operation.MOVED) | (before == Operation.INSERT))
+        passed_on |= (last == Operation.DELETE) & (before == Operation.MOVED)
+        suspects = np.flatnonzero(passed_on & (ends > starts))
         if len(suspects) == 0:
             return ends
         came, left = (rows.take(pa.array(ends[suspects] - back)) for back in (1, 0))
@@ -128,7 +132,7 @@ class _Collapse:
 
 
 def _differ(some: pa.RecordBatch, others: pa.RecordBatch, columns: Sequence[str]) -> _Flags:
-    """Row by row, whether they differ in one of the columns."""
+    """Return for each row whether the batches differ in one of the columns."""
     differs = np.zeros(some.num_rows, dtype=np.bool_)
     for name in columns:
         one, other = some.column(name), others.column(name)
@@ -140,20 +144,20 @@ def _differ(some: pa.RecordBatch, others: pa.RecordBatch, columns: Sequence[str]
 
 
 def net_operations(first: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> npt.NDArray[np.int16]:
-    """What happened to a key between the beginning and the end of the window, by its first and last operation."""
+    """Return the net operation of each key in the window, from its first and last operation."""
     is_new, is_gone = np.isin(first, _BRINGS), np.isin(last, _TAKES)
     came = np.where(is_new, np.int16(Operation.INSERT), np.int16(Operation.UPDATE))
     return np.where(is_gone, np.int16(Operation.DELETE), came).astype(np.int16)
 
 
 def has_value(batch: pa.RecordBatch, column: ValueColumn, shape: RowShape) -> _Flags:
-    """For each change row, whether it holds the LOB's value, which may be NULL, or leaves it out.
+    """Return for each change row whether it has the LOB's value, which may be NULL, or leaves it out.
 
-    An insert holds it, and so does whatever is not NULL. NULL in an update is a value where the mask says that the
-    column changed, or where there is no mask (net changes of a server with CLR off; it is asked only for types that an
-    update always writes). NULL in a delete is one unless the type (text, ntext, image) is never written there. An image
-    before an update tells nothing that was not there before. A row that came by another key holds all it has: what the
-    key had before it was another row's.
+    An insert has it, and so has every row where it is not NULL. NULL in an update is a value where the mask shows that
+    the column changed, or where there is no mask (net changes of a server with CLR off, which are only used for types
+    that an update always writes). NULL in a delete is a value unless the type (text, ntext, image) is never written
+    there. An image before an update has no new value. A row that got another key has all its values: earlier values of
+    that key belong to another row.
     """
     operation = _numpy(batch.column(shape.operation))
     holds: _Flags = _numpy(batch.column(column.name).is_valid()) | np.isin(operation, _BRINGS)
@@ -166,12 +170,12 @@ def has_value(batch: pa.RecordBatch, column: ValueColumn, shape: RowShape) -> _F
 
 
 def mask_bits(masks: pa.Array, ordinal: int) -> _Flags:
-    """``core.change.is_changed`` for an array of masks of one length. A NULL mask has no bit set."""
+    """Return ``core.change.is_changed`` for an array of masks of one length. A NULL mask has no bit set."""
     lengths = pc.unique(pc.binary_length(masks).drop_null())
     if len(lengths) == 0:
         return np.zeros(len(masks), dtype=np.bool_)
     if len(lengths) > 1:
-        raise ValueError(f"update masks of one instance have one length, not {lengths.to_pylist()}")
+        raise ValueError(f"update masks of one instance must have one length, not {lengths.to_pylist()}")
     width = lengths[0].as_py()
     byte, bit = divmod(ordinal - 1, 8)
     if byte >= width:
@@ -183,7 +187,7 @@ def mask_bits(masks: pa.Array, ordinal: int) -> _Flags:
 
 
 def _last_true(flags: _Flags, starts: _Positions, ends: _Positions) -> tuple[_Flags, _Positions]:
-    """For each run, whether a flag is set in it and where the last one is."""
+    """Return for each run whether a flag is set in it, and the position of the last one."""
     latest = np.maximum.accumulate(np.where(flags, np.arange(len(flags)), -1))[ends]
     return latest >= starts, latest
 
@@ -193,5 +197,5 @@ def _numpy(array: pa.Array) -> Any:
 
 
 def _distinct_keys(batch: pa.RecordBatch, key: tuple[str, ...]) -> int:
-    """Of the key column with the most values: a lower bound, and exact for a key of one column."""
+    """Return a lower bound of the number of keys: that of the column with the most values. Exact for one column."""
     return max(int(pc.count_distinct(batch.column(name)).as_py()) for name in key)

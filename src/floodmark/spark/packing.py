@@ -1,9 +1,9 @@
-"""Arrow batches as values of a DataFrame, so that rows pass through Spark without becoming Spark's rows.
+"""Arrow batches as values of a DataFrame, so that rows pass through Spark without conversion to Spark's row format.
 
-Building and taking apart Spark's row format costs several times more than everything else that is done to a change row.
-What Spark is here for is to run tasks, to bring the changes of a key together, and to spill what does not fit: it does
-that as well with a few hundred batches as with a million rows. ``pack`` divides rows into buckets by a hash of their
-key, Spark shuffles by bucket, and ``unpack`` gives back batches that hold all rows of their keys.
+Encoding and decoding Spark's row format costs several times more than all other work on a change row. Spark runs tasks,
+brings the changes of a key together, and spills what does not fit into memory: this works as well with a few hundred
+batches as with a million rows. ``pack`` divides rows into buckets by a hash of their key, Spark shuffles by bucket, and
+``Unpacked`` returns batches that contain all rows of their keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from floodmark.core.errors import FloodmarkBugError
 
 BUCKETS = 128
 PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
-"""rows: a record batch as an Arrow IPC stream. source_rows: how many rows of the source it stands for."""
+"""The columns of packed rows. rows: a record batch as an Arrow IPC stream. source_rows: the rows read for it."""
 
 _PACKED = pa.schema([("bucket", pa.int32()), ("source_rows", pa.int32()), ("rows", pa.binary())])
 _FLUSH_BYTES = 4 << 20
@@ -31,7 +31,7 @@ _PIECES = 16
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _BUCKET_SHIFT = np.uint64(64 - BUCKETS.bit_length() + 1)
 _POSITIONS = np.cumprod(np.full(256, 0xBF58476D1CE4E5B9, dtype=np.uint64))
-"""A factor for each place in a text; places repeat after 256."""
+"""A factor for each position in a text; factors repeat after 256 positions."""
 
 _Hashes = npt.NDArray[np.uint64]
 _DropSuperseded = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -42,7 +42,10 @@ _Entry = tuple[int, int, pa.Buffer]
 def pack(
     batches: Iterable[pa.RecordBatch], key: tuple[str, ...], drop_superseded: _DropSuperseded
 ) -> Iterator[pa.RecordBatch]:
-    """In ``PACKED_SCHEMA``, some megabytes at a time. thin: drops rows that no net change needs."""
+    """Yield rows in ``PACKED_SCHEMA``, some megabytes at a time, in buckets by key.
+
+    drop_superseded: removes rows that no net change needs.
+    """
     for flush in _collected(batches, _FLUSH_BYTES):
         source_rows = np.bincount(_buckets(flush, key), minlength=BUCKETS)
         rows = drop_superseded(flush)
@@ -58,15 +61,15 @@ def pack(
 
 
 def pack_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For rows that need not be brought together by key."""
+    """Yield rows in ``PACKED_SCHEMA`` that need not be brought together by key."""
     for bucket, rows in enumerate(_collected(batches, _GROUP_BYTES)):
         yield _packed([(bucket, rows.num_rows, rows)])
 
 
 def pack_chunk(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A chunk of a first load: bucket is its number, and a row without rows, with the number of all, ends it.
+    """Yield a chunk of a first load. The bucket is its number; an entry without rows, with the total number, ends it.
 
-    The end must be told: when a read breaks off, Spark ends the stream for whoever takes it as if it were complete.
+    The end must be marked: when a read is aborted, Spark ends the stream for its consumer as if it were complete.
     """
     total = 0
     for rows in _collected(batches, _GROUP_BYTES):
@@ -77,7 +80,7 @@ def pack_chunk(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 class ChunkStream:
-    """The batches of one chunk, to be taken once and wholly. Raises FloodmarkBugError where its end does not come."""
+    """The batches of one chunk, for one complete iteration. It raises FloodmarkBugError where the end is missing."""
 
     def __init__(self, number: int, pieces: Iterator[_Entry]) -> None:
         self.number = number
@@ -95,11 +98,11 @@ class ChunkStream:
             taken += rows
             with pa.ipc.open_stream(piece) as reader:
                 yield from reader
-        raise FloodmarkBugError(f"chunk {self.number}", f"its rows broke off after {taken}.")
+        raise FloodmarkBugError(f"chunk {self.number}", f"its stream ended after {taken} rows without an end mark.")
 
 
 def unpack_chunks(packed: Iterable[pa.RecordBatch]) -> Iterator[ChunkStream]:
-    """The chunks of a task, one after the other."""
+    """Yield the chunks of a task, one after the other."""
     entries = _entries(packed)
     for entry in entries:
         yield ChunkStream(entry[0], chain([entry], entries))
@@ -114,13 +117,11 @@ def _entries(packed: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:
 
 @dataclass
 class Unpacked:
-    """The batches of a task. Those of one bucket must follow each other; they come out as part of one batch.
-
-    source_rows: counts as they are taken.
-    """
+    """The batches of a task. Those of one bucket must follow each other; they become part of one batch."""
 
     packed: Iterable[pa.RecordBatch]
     source_rows: int = field(default=0, init=False)
+    """The rows read at the source, counted during the iteration."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
@@ -143,7 +144,7 @@ class Unpacked:
 
 
 def key_hashes(rows: pa.RecordBatch, key: tuple[str, ...]) -> _Hashes:
-    """Equal keys have equal hashes, in every process."""
+    """Return the hash of each row's key. Equal keys have equal hashes, in every process."""
     hashes = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in key:
         hashes = (hashes ^ _column_hashes(rows.column(name))) * _MULTIPLIER
@@ -173,7 +174,7 @@ def _column_hashes(column: pa.Array) -> _Hashes:
 
 
 def _as_hashes(values: Any) -> _Hashes:
-    """Eight bytes a value, as they are."""
+    """Return the eight bytes of each value, unchanged."""
     hashes: _Hashes = np.ascontiguousarray(values).view(np.uint64)
     return hashes
 

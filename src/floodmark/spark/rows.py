@@ -1,5 +1,6 @@
-"""Reads that need no collapsing, in the shape that ``net.collapse_changes`` gives: stored columns, ``__lsn``, ``__op``,
-keep flags. A first load has its rows as they are, and the server's own net changes are net already.
+"""Reads that need no collapsing, in the shape of ``net.collapse_changes``: stored columns, ``__lsn``, ``__op``, flags.
+
+The rows of a first load have no changes, and the server's own net changes are net already.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def stamp_first_load(batches: Batches, shape: RowShape, to_lsn: Lsn) -> Iterator[pa.RecordBatch]:
-    """Rows of the table itself, as inserts at ``to_lsn``."""
+    """Yield rows of the table itself as inserts at ``to_lsn``."""
     lobs = [column.name for column in shape.lobs]
     for batch in batches:
         arrays = [
@@ -32,7 +33,7 @@ def stamp_first_load(batches: Batches, shape: RowShape, to_lsn: Lsn) -> Iterator
 
 
 def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """Rows of the server's net changes function."""
+    """Yield rows of the server's net changes function."""
     columns, lobs = shape.values, shape.lobs
     for batch in batches:
         arrays = [batch.column(column.name) for column in columns]

@@ -1,7 +1,7 @@
 """The Spark session of a load, with its workers started and its classes loaded.
 
-Half of what a small load takes is Spark getting ready: Python processes that import, classes that load, code that is
-generated. One after the other they make a load wait; ``open_spark_session`` has them done at once, on all cores.
+Half of the time of a small load is Spark's start: Python processes import modules, Java loads classes and generates
+code. ``open_session`` does this work in parallel, on all cores.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _SETTINGS = {
     "spark.python.daemon.module": "floodmark.spark.daemon",
     # Columns of a case-sensitive source may differ in case alone.
     "spark.sql.caseSensitive": "true",
-    # Moments pass through as microseconds of UTC; no zone of this machine may touch them.
+    # Moments are microseconds of UTC; the machine's time zone must not change them.
     "spark.sql.session.timeZone": "UTC",
-    # A record of ours is a whole batch of rows (see packing).
+    # One record is a whole batch of rows (see packing).
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
-    # Many parts, joined again to such a size: what a task holds in memory does not depend on the size of the window.
+    # Many parts, coalesced to this size: the memory of a task does not depend on the size of the window.
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
 _REPEATED = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
-"""They print the stack trace of a failed task, which the driver gets as an exception: ours to tell in one message."""
+"""Loggers that print the stack trace of a failed task. The driver gets it as an exception and logs one message."""
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose Java runs already."""
+"""The variable that spark-submit sets, whose Java runs already."""
 _WARM_UP_ROWS = (
     "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
 )
 
 
-def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
-    """Return the session of spark-submit with our settings; without spark-submit, a local one on all cores.
+def open_session(application: str, rows: type[TableRows]) -> SparkSession:
+    """Return the session of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
 
     rows: the data source to register.
     """
@@ -64,9 +64,12 @@ def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
         "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
-        session.version, session.sparkContext.master, time.monotonic() - began,
-        java.getProperty("java.version"), java.getProperty("java.home"),
-    )  # fmt: skip
+        session.version,
+        session.sparkContext.master,
+        time.monotonic() - began,
+        java.getProperty("java.version"),
+        java.getProperty("java.home"),
+    )
     return session
 
 
@@ -78,7 +81,7 @@ def _silence(session: SparkSession, loggers: Sequence[str]) -> None:
 
 
 class WarmUp(DataSource):  # type: ignore[misc]
-    """Two rows that make Spark start what reads of a Python data source need."""
+    """Two rows whose read makes Spark start the workers of Python data sources."""
 
     @classmethod
     def name(cls) -> str:
@@ -100,13 +103,13 @@ class _WarmUpReader(DataSourceReader):  # type: ignore[misc]
 
 
 def _warm_up(session: SparkSession, rows: type[TableRows]) -> None:
-    """A failure does not matter here: the load meets it again and reports it."""
+    """Run small queries. A failure is only logged: the load fails for the same reason and reports it."""
     session.dataSource.register(rows)
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(task, session) for task in (_warm_up_read, _warm_up_sort)]
     for error in (future.exception() for future in futures):
         if error is not None:
-            _LOG.warning("Spark did not warm up: %s", str(error).partition("\n")[0])
+            _LOG.warning("Could not warm up Spark: %s", str(error).partition("\n")[0])
 
 
 def _warm_up_read(session: SparkSession) -> None:
@@ -116,8 +119,8 @@ def _warm_up_read(session: SparkSession) -> None:
 
 def _warm_up_sort(session: SparkSession) -> None:
     rows = gather_changes(session.sql(_WARM_UP_ROWS))
-    rows.mapInArrow(_hand_on, PACKED_SCHEMA).write.format("noop").mode("overwrite").save()
+    rows.mapInArrow(_pass_through, PACKED_SCHEMA).write.format("noop").mode("overwrite").save()
 
 
-def _hand_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches

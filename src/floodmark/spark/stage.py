@@ -1,6 +1,6 @@
-"""Staging: each Spark task nets the rows of its part and hands them to the warehouse's sink.
+"""Staging: each Spark task nets the rows of its part and passes them to the warehouse's sink.
 
-Runs in Spark's Python workers. The rows never pass through the driver; what comes back is one row of counts per part.
+It runs in Spark's Python workers. The rows never pass through the driver, which gets one row of counts per part.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _COUNTS = pa.schema(
 
 @dataclass(frozen=True)
 class StageWriter:
-    """Writes the parts of one table. Travels to the workers, with the warehouse's secrets in its sink."""
+    """A writer of the parts of one table. It travels to the workers, with the warehouse's secrets in its sink."""
 
     shape: RowShape
     kind: LoadKind
     net: NetSource
     to_lsn: Lsn
-    """Stamped on the rows of a first load."""
+    """The LSN of the rows of a first load."""
     sink: StagingSink
 
     def write_part(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,7 +55,7 @@ class StageWriter:
                 yield _counted(staged, staged.rows)
 
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what is to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
+        """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
         if self.kind is LoadKind.FIRST_LOAD:
             return stamp_first_load(batches, self.shape, self.to_lsn)
         if self.net is NetSource.SERVER:

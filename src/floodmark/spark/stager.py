@@ -1,4 +1,4 @@
-"""``SparkStager``: read a table of a window, net its changes, stage what is left. No row passes the driver."""
+"""``SparkStager``: reads a table of a window, nets its changes and stages them. No row passes through the driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SparkStager:
         self._open_reader = open_reader
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        """Raises from ``core.errors``. May run for several tables at the same time."""
+        """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
         table = plan.tables[index]
         with _recovered(table):
             writer = self._writer(plan, index, sink)
@@ -62,7 +62,7 @@ class SparkStager:
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
-        """One task for each of the parallel reads, however many cores there are."""
+        """Read chunks with one task for each of the parallel reads, however many cores there are."""
         with _recovered(plan.tables[index]):
             writer = self._writer(plan, index, sink)
             rows = self._read(plan, index, parallel_reads, chunks)
@@ -81,7 +81,7 @@ class SparkStager:
     def _read(
         self, plan: WindowPlan, index: int, parts: int | None = None, chunks: Sequence[LoadChunk] = ()
     ) -> DataFrame:
-        # The table alone: the options of a read go with every one of its tasks.
+        # The plan with only this table: the options of a read travel with each of its tasks.
         narrow = replace(plan, tables=(plan.tables[index],))
         return (
             self._session.read.format(data_source.NAME)
@@ -95,7 +95,7 @@ class SparkStager:
 
 @contextmanager
 def _recovered(table: TablePlan) -> Iterator[None]:
-    """Raise Spark's exception as the error that a worker raised, or as a bug of ours with Spark's words."""
+    """Raise Spark's exception as the error that a worker raised, or as a bug with Spark's message."""
     try:
         yield
     except FloodmarkError:

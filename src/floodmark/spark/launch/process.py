@@ -25,9 +25,14 @@ def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, con
     output = JobOutput()
     try:
         started = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, looked up before)
-        )  # fmt: skip
+        )
     except OSError as problem:
         raise start_failure(window_id, problem) from None
     with started as job:
