@@ -1,7 +1,7 @@
 """The Spark session of a load, with its workers started and its classes loaded.
 
 Half of the time of a small load is Spark's start: Python processes import modules, Java loads classes and generates
-code. ``open_session`` does this work in parallel, on all cores.
+code. ``open_spark_session`` does this work in parallel, on all cores.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WARM_UP_ROWS = (
 )
 
 
-def open_session(application: str, rows: type[TableRows]) -> SparkSession:
+def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
     """Return the session of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
 
     rows: the data source to register.

@@ -17,7 +17,9 @@ from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.sync.ports.drift import DriftEvent, DriftFinding
 
 
-def event_parameters(source: str, table: TableName, identity: InstanceIdentity, finding: Finding) -> dict[str, Any]:
+def event_parameters(
+    source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
+) -> dict[str, Any]:
     """Return the parameters of ``insert_drift_event.sql``."""
     difference, entries = finding.explained.difference, finding.explained.entries
     return {

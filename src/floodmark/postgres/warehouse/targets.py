@@ -152,7 +152,9 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, Targ
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
             raise _other_shape(table, name, "is NOT NULL, has no default, and does not come from the source")
-        if name in wanted and not (holds(column.type_name, wanted[name]) or holds(wanted[name], column.type_name)):
+        if name in wanted and not (
+            type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
+        ):
             raise _other_shape(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
 
 

@@ -36,7 +36,7 @@ def postgres_type(kind: WarehouseType) -> str:
     return _NAMES[kind.kind]
 
 
-def holds(wide: str, narrow: str) -> bool:
+def type_holds(wide: str, narrow: str) -> bool:
     """Return whether ``wide`` can hold every value of type ``narrow`` (both as ``format_type`` prints them)."""
     if _plain(wide) == _plain(narrow) or (wide == "text" and _VARCHAR.fullmatch(narrow)):
         return True

@@ -8,21 +8,16 @@ from floodmark.core.source.scripts import bracket
 CDC_SCHEMA = "cdc"
 
 
-def quote(identifier: str) -> str:
-    """Return an identifier in brackets."""
-    return "[" + identifier.replace("]", "]]") + "]"
-
-
-def quote_table(name: TableName) -> str:
-    """Return the quoted name of a table."""
-    return f"{quote(name.schema)}.{quote(name.name)}"
+def bracket_table(name: TableName) -> str:
+    """Return the two-part name in brackets."""
+    return f"{bracket(name.schema)}.{bracket(name.name)}"
 
 
 def change_table(instance: str) -> str:
     """Return the quoted name of an instance's change table."""
-    return quote_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
+    return bracket_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
 
 
 def net_changes_function(instance: str) -> str:
     """Return the quoted name of an instance's net changes function."""
-    return quote_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))
+    return bracket_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))

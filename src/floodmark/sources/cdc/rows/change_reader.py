@@ -31,8 +31,6 @@ from floodmark.sources.sqlserver.driver import connect
 from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import RowShape
 
-SOURCE_VARIABLE = "FLOODMARK_SOURCE"
-"""The environment variable of the load job's driver that holds the connection as JSON, with its password."""
 BATCH_ROWS = 8192
 LOB_BATCH_ROWS = 256
 """The batch size with LOBs: a whole batch is held in memory, and one LOB may have megabytes."""

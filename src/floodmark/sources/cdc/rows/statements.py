@@ -113,7 +113,7 @@ def nullable_key(plan: TablePlan) -> tuple[str, ...]:
 
 def count_null_keys(plan: TablePlan) -> str:
     """Return the SELECT of one row: for each column of ``nullable_key``, the number of rows where it is NULL."""
-    names = [quote(name) for name in nullable_key(plan)]
+    names = [bracket(name) for name in nullable_key(plan)]
     counts = ", ".join(f"COUNT_BIG(CASE WHEN {name} IS NULL THEN 1 END)" for name in names)
     any_null = " OR ".join(f"{name} IS NULL" for name in names)
     where = " AND ".join([f"({any_null})", *_where(plan)])
@@ -172,7 +172,7 @@ def _has_new_key(table: SourceTable) -> str:
 
     ``sys.fn_cdc_is_bit_set`` would be called for each row.
     """
-    mask = quote(UPDATE_MASK)
+    mask = bracket(UPDATE_MASK)
     tests = [
         f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
         for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
@@ -209,7 +209,7 @@ def _bound_expression(table: SourceTable, name: str) -> str:
     return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style}) AS {bracket(name)}"
 
 
-def _select_list(plan: TablePlan, operation: str = quote(OPERATION)) -> str:
+def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
     """Return the SELECT list. operation: the expression for the column of that name."""
-    own = (operation if name == OPERATION else quote(name) for name in own_columns(plan))
+    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
     return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])
