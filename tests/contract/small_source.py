@@ -112,18 +112,25 @@ class SmallStager:
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
     ) -> None:
-        to = int.from_bytes(plan.to_lsn.value)
         for chunk in chunks:
             self.chunks_read += 1
-            rows = [
-                Row(key, INSERT, to, amount, part=chunk.number)
-                for key, amount in self.source.rows.items()
-                if (not chunk.after or (key,) > chunk.after) and (not chunk.to or (key,) <= chunk.to)
-                and self.kept(key, plan.tables[index].where)
-            ]  # fmt: skip
-            self.shop.stage_chunk(plan, index, chunk.number, rows)
+            self.shop.stage_chunk(plan, index, chunk.number, self.read_chunk(plan, index, chunk))
+
+    def read_chunk(self, plan: WindowPlan, index: int, chunk: LoadChunk) -> list[Row]:
+        to = int.from_bytes(plan.to_lsn.value)
+        return [
+            Row(key, INSERT, to, amount, part=chunk.number)
+            for key, amount in self.source.rows.items()
+            if (not chunk.after or (key,) > chunk.after) and (not chunk.to or (key,) <= chunk.to)
+            and self.kept(key, plan.tables[index].where)
+        ]  # fmt: skip
 
     def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
+        read_rows, rows = self.read_changes(plan, index)
+        return StagedRows(read_rows, self.shop.stage(plan, rows, index))
+
+    def read_changes(self, plan: WindowPlan, index: int) -> tuple[int, list[Row]]:
+        """Return how many changes the window has, and the net changes."""
         interval = plan.tables[index].interval
         assert interval is not None
         changes = [row for row in self.source.log if lsn(row.lsn) in interval]
@@ -133,7 +140,7 @@ class SmallStager:
             first = {row.id: row for row in reversed(changes)}
             gone = [key for key, row in latest.items() if (first[key].op, row.op) == (INSERT, DELETE)]
             latest = {key: row for key, row in latest.items() if key not in gone}
-        return StagedRows(len(changes), self.shop.stage(plan, latest.values(), index))
+        return len(changes), list(latest.values())
 
 
 class NoChecks:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 from psycopg.rows import dict_row
 
 from floodmark.core.interval import Interval
@@ -86,6 +87,19 @@ class Row:
             "Id": self.id, "Amount": self.amount, "Disc%": self.discount, "Notes": self.notes,
             "__lsn": lsn(self.lsn).value, "__op": self.op, "__part": self.part, keep_column("Notes"): self.keep,
         }  # fmt: skip
+
+
+STAGED_SCHEMA = pa.schema(
+    [
+        ("Id", pa.int32()), ("Amount", pa.decimal128(18, 2)), ("Disc%", pa.int32()), ("Notes", pa.string()),
+        ("__lsn", pa.binary()), ("__op", pa.int16()), (keep_column("Notes"), pa.bool_()),
+    ]
+)  # fmt: skip
+
+
+def staged_batch(rows: Iterable[Row]) -> pa.RecordBatch:
+    """Return rows as a worker hands them to a ``StagingSink``."""
+    return pa.RecordBatch.from_pylist([row.staged() for row in rows], schema=STAGED_SCHEMA)
 
 
 @dataclass

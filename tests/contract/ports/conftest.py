@@ -1,0 +1,50 @@
+"""The adapters that the contract suites run on. A new adapter is one entry of a list here."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from warehouse_rig import ReadRows, WarehouseRig
+
+from floodmark.core.naming import quote_table
+from floodmark.core.schema import TableName
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sync.ports.ledger import Ledger
+from memory_warehouse import MemoryWarehouse
+
+WAREHOUSES = ["postgres", "memory"]
+LEDGERS = ["postgres"]
+
+pytest.register_assert_rewrite("warehouse_contract", "sink_contract", "ledger_contract", "source_contract")
+
+
+@pytest.fixture(params=WAREHOUSES)
+def rig(request: pytest.FixtureRequest, database: WarehouseConnection, ledger: PostgresLedger) -> WarehouseRig:
+    """A warehouse of each kind, with the ledger that its windows are in."""
+    if request.param == "memory":
+        memory = MemoryWarehouse()
+        return WarehouseRig(ledger, memory, memory.read)
+    return WarehouseRig(ledger, PostgresWarehouse(database), rows_of(database))
+
+
+@pytest.fixture(params=LEDGERS)
+def any_ledger(ledger: PostgresLedger) -> Ledger:
+    """A ledger of each kind, with its tables made."""
+    return ledger
+
+
+def rows_of(database: WarehouseConnection) -> ReadRows:
+    """Return what reads the living rows of a table of PostgreSQL."""
+
+    def read(name: TableName) -> list[dict[str, object]]:
+        with psycopg.connect(database.conninfo(), row_factory=dict_row) as session:
+            found = session.execute("SELECT to_regclass(%s) IS NOT NULL AS found", [quote_table(name)]).fetchone()
+            if found is None or not found["found"]:
+                return []
+            rows = session.execute(f"SELECT * FROM {quote_table(name)}").fetchall()
+        return [row for row in rows if not row.get("__deleted")]
+
+    return read

@@ -1,0 +1,93 @@
+"""``WarehouseRig``: any warehouse with a ledger, and the steps of a window without a source or an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, lsn, staged_batch
+
+from floodmark.core.schema import TableName
+from floodmark.core.window.chunks import plan_chunks
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagedPart
+from floodmark.sync.ports.warehouse import Warehouse
+
+ReadRows = Callable[[TableName], Sequence[Mapping[str, Any]]]
+BOUNDS = [(2,), (4,)]
+"""Where first loads are cut: into three chunks."""
+
+
+@dataclass
+class WarehouseRig:
+    """Plans come from a real ledger, rows go through sinks."""
+
+    ledger: Ledger
+    warehouse: Warehouse
+    read: ReadRows
+    """Reads the living rows of a target or of a table of ``open_rows``."""
+    pipeline: str = PIPELINE
+    target: TableName = TARGET
+    examples: int = 0
+
+    def fresh(self) -> WarehouseRig:
+        """Return the same warehouse with a pipeline and a target that nothing has used."""
+        self.examples += 1
+        name = f"{self.pipeline}_{self.examples}"
+        return replace(self, pipeline=name, target=TableName(TARGET.schema, name))
+
+    def open(self, *tables: TablePlan, to: int, lane: str = "") -> WindowPlan:
+        """Open a window, and begin its first attempt."""
+        own = [replace(table, target=self.target) if table.source == ORDERS else table for table in tables]
+        opened = self.ledger.open_window(self.pipeline, lsn(to), own, lane=lane)
+        plan = self.prepare(opened.window_id)
+        for table in plan.tables:
+            if table.kind is LoadKind.FIRST_LOAD:
+                self.ledger.store_chunks(plan, table.source, plan_chunks(BOUNDS))
+        return plan
+
+    def prepare(self, window_id: int) -> WindowPlan:
+        """Begin an attempt at a window."""
+        plan = self.ledger.begin_load(window_id).plan
+        self.warehouse.prepare_window(plan)
+        return plan
+
+    def stage(self, plan: WindowPlan, rows: Iterable[Row], part: int = 0, index: int = 0) -> StagedPart:
+        """Write a part, as a worker does, and record a chunk where the load has to."""
+        table = plan.tables[index]
+        staged = self.warehouse.sink(plan, index).write(part, iter([staged_batch(rows)]))
+        if table.kind is LoadKind.FIRST_LOAD and not self.warehouse.traits.shares_ledger:
+            self.ledger.record_staged(plan, table.source, [staged])
+        return staged
+
+    def merge(self, plan: WindowPlan, *staged_rows: int) -> Mapping[TableName, TableCounts]:
+        """Merge a window, and record that where the load has to. staged_rows: what staging reported, by table."""
+        reported = {table.source: StagedRows(rows, rows) for table, rows in zip(plan.tables, staged_rows, strict=False)}
+        counts = self.warehouse.merge_window(plan, reported)
+        return counts if self.warehouse.traits.shares_ledger else self.ledger.record_merge(plan, counts)
+
+    def finish(self, plan: WindowPlan) -> None:
+        """Check, publish and advance a merged window."""
+        self.ledger.mark_checked(plan.window_id)
+        self.warehouse.publish_window(plan)
+        self.ledger.advance(plan.window_id)
+        self.warehouse.drop_staging(plan.window_id)
+
+    def run(self, table: TablePlan, to: int, rows: Iterable[Row], lane: str = "") -> TableCounts:
+        """Run one whole window of dbo.Orders."""
+        plan = self.open(table, to=to, lane=lane)
+        staged = self.stage(plan, rows)
+        counts = self.merge(plan, staged.rows)
+        self.finish(plan)
+        return counts[ORDERS]
+
+    def visible(self) -> dict[int, tuple[Any, ...]]:
+        """Return what readers see of dbo.Orders, by key."""
+        return self.rows(self.target)
+
+    def rows(self, name: TableName) -> dict[int, tuple[Any, ...]]:
+        """Return the living rows of a table by key: (amount, discount, notes)."""
+        return {row["Id"]: (row["Amount"], row["Disc%"], row["Notes"]) for row in self.read(name)}

@@ -1,0 +1,237 @@
+"""``MemoryWarehouse``: a warehouse in memory that publishes at the end of a run and shares nothing with the ledger.
+
+It is for tests, and a sketch of what a lakehouse would do: staging is a list of parts, a merge is kept aside until the
+window is published, and a repeated step changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from floodmark.core.errors import (
+    ConfigError,
+    DuplicateKeyError,
+    OperatorError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
+from memory_target import Key, MemoryTarget, Values, key_of
+
+
+class Place(NamedTuple):
+    """Where the parts of a table are staged. attempt 0: a first load, whose parts outlast attempts."""
+
+    window_id: int
+    attempt: int
+    source: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class MergedWindow:
+    """A merge that is not published yet."""
+
+    attempt: int
+    rows: Mapping[TableName, list[Values]]
+    """What was staged, by source table."""
+    counts: Mapping[TableName, TableCounts]
+
+
+@dataclass(frozen=True)
+class MemorySink:
+    """``sync.ports.staging.StagingSink`` for one table of one attempt. It holds no connection."""
+
+    warehouse: MemoryWarehouse = field(repr=False)
+    plan: WindowPlan
+    index: int
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        self.warehouse.stage_part(self.plan, self.index, part, rows)
+        return StagedPart(part, len(rows))
+
+
+class MemoryWarehouse:
+    """``sync.ports.warehouse.Warehouse``. It has no rules, and no loads over a target that has rows."""
+
+    traits = WarehouseTraits(publishes="at_advance", tables_at_once=True, has_primary_key=False, shares_ledger=False)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._attempts: dict[int, int] = {}
+        self._parts: dict[Place, dict[int, list[Values]]] = {}
+        self._merged: dict[int, MergedWindow] = {}
+        self._published: set[int] = set()
+        self._targets: dict[TableName, MemoryTarget] = {}
+        self._views: dict[TableName, list[Values]] = {}
+
+    def read(self, name: TableName) -> list[Values]:
+        """Return the living rows that a reader sees of a target, or the rows of a table of ``open_rows``."""
+        with self._lock:
+            if name in self._views:
+                return self._views[name]
+            return self._targets[name].living() if name in self._targets else []
+
+    def list_staged(self) -> set[int]:
+        """Return the windows that have something in staging, or merged and not published."""
+        with self._lock:
+            return {place.window_id for place in self._parts} | set(self._merged)
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        for table in plan.tables:
+            _refuse_unsupported(table)
+        places = [_place(plan, index) for index in range(len(plan.tables))]
+        with self._lock:
+            if plan.attempt < self._attempts.get(plan.window_id, 0):
+                raise _overtaken(plan)
+            for left in self._published:
+                self._drop(left)
+            self._drop(plan.window_id, kept=[place for place in places if place.attempt == 0])
+            self._attempts[plan.window_id] = plan.attempt
+            for table, place in zip(plan.tables, places, strict=True):
+                self._targets.setdefault(table.target, MemoryTarget())
+                self._parts.setdefault(place, {})
+
+    def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+        return MemorySink(self, plan, index)
+
+    def stage_part(self, plan: WindowPlan, index: int, part: int, rows: list[Values]) -> None:
+        """Keep the rows of a part, in place of those of an earlier try."""
+        with self._fenced(plan):
+            self._parts[_place(plan, index)][part] = rows
+
+    def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        with self._lock:
+            return {part: len(rows) for part, rows in self._parts[_place(plan, index)].items() if rows}
+
+    def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        with self._fenced(plan):
+            for number in numbers:
+                self._parts[_place(plan, index)].pop(number, None)
+
+    def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
+        table, dropped = plan.tables[index], 0
+        seen: set[Key] = set()
+        with self._fenced(plan):
+            parts = self._parts[_place(plan, index)]
+            for part, rows in parts.items():
+                kept = []
+                for row in rows:
+                    if key_of(table, row) not in seen:
+                        kept.append(row)
+                    seen.add(key_of(table, row))
+                dropped += len(rows) - len(kept)
+                parts[part] = kept
+        return dropped
+
+    def merge_window(
+        self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
+    ) -> Mapping[TableName, TableCounts]:
+        expected = staged or {}
+        with self._fenced(plan):
+            if plan.window_id in self._merged:
+                return self._merged[plan.window_id].counts
+            rows, counts = {}, {}
+            for index, table in enumerate(plan.tables):
+                found = self._staged_rows(plan, index)
+                if table.source in expected:
+                    _refuse_lost(table, found, expected[table.source].staged_rows)
+                _refuse_duplicates(table, found)
+                rows[table.source] = found
+                counts[table.source] = self._targets[table.target].copy().merge(table, found)
+            self._merged[plan.window_id] = MergedWindow(plan.attempt, rows, counts)
+            return counts
+
+    def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
+        table, place = plan.tables[index], _place(plan, index)
+        with self._lock:
+            merged = self._merged.get(plan.window_id)
+            if merged is None:
+                return CheckedRows(table.target, None)
+            after = self._targets[table.target].copy()
+            after.merge(table, merged.rows[table.source])
+            name = f"w{plan.window_id}_{table.source}"
+            checked = CheckedRows(
+                TableName("unpublished", name), TableName("staging", name) if place in self._parts else None
+            )
+            self._views[checked.target] = after.living()
+            if checked.staged:
+                self._views[checked.staged] = merged.rows[table.source]
+            return checked
+
+    def publish_window(self, plan: WindowPlan) -> None:
+        with self._lock:
+            if plan.window_id in self._published:
+                return
+            merged = self._merged.get(plan.window_id)
+            if merged is None or merged.attempt != plan.attempt:
+                raise OperatorError(plan.pipeline, f"window {plan.window_id} is not merged, so it was not published.")
+            for table in plan.tables:
+                self._targets[table.target].merge(table, merged.rows[table.source])
+            self._published.add(plan.window_id)
+            del self._merged[plan.window_id]
+
+    def drop_staging(self, window_id: int) -> None:
+        with self._lock:
+            self._drop(window_id)
+
+    def _drop(self, window_id: int, kept: Collection[Place] = ()) -> None:
+        """Drop all that is not published of a window; sinks of its attempts can no longer write."""
+        self._attempts.pop(window_id, None)
+        self._merged.pop(window_id, None)
+        for place in [place for place in self._parts if place.window_id == window_id and place not in kept]:
+            del self._parts[place]
+        for view in [view for view in self._views if view.name.startswith(f"w{window_id}_")]:
+            del self._views[view]
+
+    def _staged_rows(self, plan: WindowPlan, index: int) -> list[Values]:
+        return [row for rows in self._parts[_place(plan, index)].values() for row in rows]
+
+    @contextmanager
+    def _fenced(self, plan: WindowPlan) -> Iterator[None]:
+        """Hold the lock; refuse an attempt that is not the latest one, or is of a finished window."""
+        with self._lock:
+            if self._attempts.get(plan.window_id) != plan.attempt:
+                raise _overtaken(plan)
+            yield
+
+
+def _place(plan: WindowPlan, index: int) -> Place:
+    table = plan.tables[index]
+    return Place(plan.window_id, 0 if table.kind is LoadKind.FIRST_LOAD else plan.attempt, table.source)
+
+
+def _overtaken(plan: WindowPlan) -> WatermarkConflictError:
+    subject = f"{plan.pipeline}, window {plan.window_id}"
+    return WatermarkConflictError(subject, f"attempt {plan.attempt} is not the latest one.", "Nothing was written.")
+
+
+def _refuse_unsupported(table: TablePlan) -> None:
+    asked = {"rules": bool(table.rules), "a reload": table.is_reload, "a condition": bool(table.where)}
+    if names := [name for name, is_asked in asked.items() if is_asked]:
+        raise ConfigError(str(table.source), f"the warehouse in memory does not support {' and '.join(names)}.")
+
+
+def _refuse_lost(table: TablePlan, found: Sequence[Values], expected: int) -> None:
+    if len(found) != expected:
+        raise WarehouseUnavailableError(
+            str(table.source), f"{expected} rows were staged, and {len(found)} are there now."
+        )
+
+
+def _refuse_duplicates(table: TablePlan, rows: Sequence[Values]) -> None:
+    """Raise DuplicateKeyError: there is no primary key that would refuse the second row."""
+    rows_per_key = Counter(key_of(table, row) for row in rows)
+    if twice := [key for key, number in rows_per_key.items() if number > 1]:
+        raise DuplicateKeyError(str(table.source), "a key is in staging more than once.", "", str(twice[0]))
