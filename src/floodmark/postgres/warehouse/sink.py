@@ -1,20 +1,21 @@
 """``PostgresSink``: writes a worker's rows to the staging table by COPY, in one transaction per part.
 
-A part of changes replaces the rows that an earlier try of the same part has written. A chunk of a first load and its
-state in the ledger are written in one transaction. A worker may outlive its driver, and a driver that is considered
-dead may be alive: before a sink commits a chunk, it locks the window's row and checks that its load is still the latest
-attempt.
+A part of changes replaces what another try of the same part has written, also one that runs at the same time. A chunk
+of a first load and its state in the ledger are one transaction. A worker may outlive its driver, and a driver may be
+believed dead and be alive: before it commits a chunk, a sink checks that its load is still the latest attempt at the
+window, and locks that answer. The staging table of changes belongs to one attempt, and goes with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import chain
 
 import pyarrow as pa
 
-from floodmark.core.errors import FloodmarkBugError
+from floodmark.core.errors import FloodmarkBugError, WatermarkConflictError
 from floodmark.core.naming import (
     LSN_COLUMN,
     OPERATION_COLUMN,
@@ -47,12 +48,22 @@ class PostgresSink:
         first = next(batches, None)
         if first is None:
             return StagedPart(part, 0)
-        mine = f"{quote(PART_COLUMN)} = {part:d}"
         with ArrowSession(self.warehouse, str(self.table.source)) as session:
-            session.execute(f"DELETE FROM {quote_table(self.staging)} WHERE {mine}")  # noqa: S608
+            _refuse_dropped(session, self.table, self.staging)
             staged = copy_part(session, self.table, self.staging, part, chain([first], batches))
+            self._drop_other_tries(session, part)
             session.commit()
         return StagedPart(part, staged)
+
+    def _drop_other_tries(self, session: ArrowSession, part: int) -> None:
+        """Delete what other tries of a part have committed; one that is about to commit comes after this one.
+
+        The lock is taken late, so that a try that hangs while it reads holds up no other.
+        """
+        lock = int.from_bytes(blake2b(f"{self.staging} {part:d}".encode(), digest_size=8).digest(), signed=True)
+        session.execute(f"SELECT pg_advisory_xact_lock({lock})")
+        others = f"{quote(PART_COLUMN)} = {part:d} AND xmin <> pg_current_xact_id()::xid"
+        session.execute(f"DELETE FROM {quote_table(self.staging)} WHERE {others}")  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,7 @@ class PostgresChunkSink:
             first = next(batches, None)
             staged = 0
             if first is not None:
+                _refuse_dropped(session, self.table, self.staging)
                 staged = copy_part(session, self.table, self.staging, part, chain([first], batches))
             if self._is_recorded(session, part, staged):
                 session.commit()
@@ -123,6 +135,17 @@ def staging_batch(batch: pa.RecordBatch, columns: tuple[ValueColumn, ...], part:
     lobs = [keep_column(column.name) for column in columns if column.is_lob]
     names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, *lobs]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in lobs)], names=names)
+
+
+def _refuse_dropped(session: ArrowSession, table: TablePlan, staging: TableName) -> None:
+    """Raise WatermarkConflictError where the staging table is gone: its attempt was overtaken, or its window ended."""
+    found = session.fetch(f"SELECT to_regclass({_literal(quote_table(staging))}) IS NOT NULL AS found")
+    if not found[0][0]:
+        raise WatermarkConflictError(
+            str(table.source),
+            f"the staging table {staging} was dropped: another load of the window has begun, or has finished it.",
+            "Nothing was written.",
+        )
 
 
 def _literal(text: str) -> str:
