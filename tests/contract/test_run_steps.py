@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from fuse import Fuse, KilledError
 from small_source import START, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
 
@@ -22,42 +23,6 @@ from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
-
-
-class KilledError(Exception):
-    """What stands for kill -9."""
-
-
-@dataclass
-class Fuse:
-    """Blows at the given call of any port: before it does its work, or after."""
-
-    blows_at: int | None = None
-    after: bool = False
-    calls: int = 0
-
-    def guard(self, port: Any) -> Any:
-        fuse = self
-
-        class Guarded:
-            def __getattr__(self, name: str) -> Any:
-                method = getattr(port, name)
-                if not callable(method):
-                    return method
-
-                def call(*arguments: Any, **named: Any) -> Any:
-                    fuse.calls += 1
-                    now = fuse.calls == fuse.blows_at
-                    if now and not fuse.after:
-                        raise KilledError(name)
-                    result = method(*arguments, **named)
-                    if now:
-                        raise KilledError(name)
-                    return result
-
-                return call
-
-        return Guarded()
 
 
 @dataclass
