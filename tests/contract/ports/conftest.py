@@ -18,7 +18,9 @@ from memory_warehouse import MemoryWarehouse
 WAREHOUSES = ["postgres", "memory"]
 LEDGERS = ["postgres"]
 
-pytest.register_assert_rewrite("warehouse_contract", "sink_contract", "ledger_contract", "source_contract")
+pytest.register_assert_rewrite(
+    "warehouse_contract", "sink_contract", "ledger_contract", "channel_contract", "source_contract"
+)
 
 
 @pytest.fixture(params=WAREHOUSES)
