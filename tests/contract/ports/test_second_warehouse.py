@@ -24,9 +24,10 @@ from typing import Any
 import pytest
 from fuse import Fuse, KilledError
 from small_source import NoChecks, SmallSource, SmallStager
-from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, staged_batch
+from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load, lsn, staged_batch
 
-from floodmark.core.policies import Deletes
+from floodmark.core.errors import ConfigError
+from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.window.chunks import LoadChunk
@@ -239,3 +240,12 @@ def test_window_that_is_killed_at_any_call_ends_as_if_it_had_not_been(
     assert blows_at > 15
     runner.assert_complete()
     assert runner.warehouse.list_staged() == set()
+
+
+def test_what_the_warehouse_does_not_support_is_refused_by_name(shop: Shop) -> None:
+    warehouse = MemoryWarehouse()
+    rules = (Rule("small", "Amount < 100", OnFailure.STOP),)
+    plan = shop.ledger.open_window(PIPELINE, lsn(10), [first_load(rules=rules)])
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: the warehouse in memory does not support rules\."):
+        warehouse.prepare_window(plan)
+    assert warehouse.list_staged() == set()
