@@ -85,7 +85,7 @@ def test_first_load_by_a_key_that_is_null_somewhere_is_refused_by_column_and_num
 
 def test_key_that_is_not_unique_is_refused_by_its_rows(rig: SwitchRig) -> None:
     rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Amount > 2")
-    with pytest.raises(ConfigError, match=r"declared key \(Code\) is not unique: 3 rows have one and the same\. D"):
+    with pytest.raises(ConfigError, match=r"declared key \(Code\) is not unique: 3 rows have the same key\. D"):
         rig.run()
     rig.change("UPDATE dbo.Orders SET Code = CASE Amount WHEN 3 THEN 'C' ELSE 'D' END WHERE Amount > 2")
     rig.run()

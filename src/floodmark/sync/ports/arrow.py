@@ -1,6 +1,6 @@
-"""The Arrow type of each kind of value in the batches that a reader gives and a sink takes.
+"""The Arrow type of each kind of value in the batches between a reader and a sink.
 
-A time of day is ISO text, which sorts and compares as the time does: Spark 4.1 has no TIME by default. A UUID is text.
+A time of day is ISO text, which sorts and compares like the time: Spark 4.1 has no TIME by default. A UUID is text.
 """
 
 from __future__ import annotations

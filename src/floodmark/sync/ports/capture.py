@@ -1,4 +1,4 @@
-"""The ports for managing the capture job. Adapters: ``sqlserver.jobs``, ``ledger.upkeep``.
+"""The ports for managing the capture job. Adapters: ``sources.cdc.jobs``, ``postgres.ledger.upkeep``.
 
 Every method raises from ``core.errors``.
 """

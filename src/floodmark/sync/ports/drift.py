@@ -1,4 +1,4 @@
-"""The ports of the watch for schema drift. Adapters: ``sqlserver.drift``, ``ledger.drift``."""
+"""The ports of the watch for schema drift. Adapters: ``sources.cdc.drift``, ``postgres.ledger.drift``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class DriftEvent:
     identity: InstanceIdentity
     explained: Explained
     policies: Mapping[str, DriftPolicy]
-    """By pipeline that reads the table."""
+    """The policy of each pipeline that reads the table."""
     found_at: datetime
     held: tuple[str, ...] = ()
     """The pipelines in which the event holds the table."""
@@ -111,8 +111,11 @@ class DriftFinding:
     """The table's name as each pipeline spells it. The pipeline's hold uses this name."""
 
 
-class KnownTables(Protocol):
-    """The tables as they were last seen, and what became of them."""
+class DriftLedger(Protocol):
+    """A record of the last known shape of each table, of the events, and of the held tables.
+
+    All writes are transactions.
+    """
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
         """Return the recorded tables, by table (see ``core.drift.table_names``) and name of the capture instance."""

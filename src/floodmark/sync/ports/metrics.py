@@ -14,7 +14,7 @@ class Metrics(Protocol):
     """A receiver of measurements. Sending never fails the work that is measured."""
 
     def are_on(self) -> bool:
-        """Return whether anything receives the measurements. If not, they need not be made."""
+        """Return whether the measurements have a receiver. If not, they need not be taken."""
 
     def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
         """Send the rows of each table of a published window, and how long it took from planning to publication."""

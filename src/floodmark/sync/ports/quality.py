@@ -13,4 +13,7 @@ class Quality(Protocol):
     """The checks between merge and advance."""
 
     def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
-        """Raises DataQualityError naming table, expectation and what was seen; writes its report either way."""
+        """Check a merged window, and write the report in any case.
+
+        Raises DataQualityError that names table, expectation and result.
+        """

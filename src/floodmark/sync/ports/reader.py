@@ -1,7 +1,6 @@
 """``TableReader``: the rows of one table of a plan, as Arrow batches. Each kind of source has one.
 
-Readers are picklable: they travel to the engine's workers with the secrets of their connection inside, and get into no
-log.
+Readers are picklable: they travel to the engine's workers with the secrets of their connection, and are never logged.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ class RowShape:
     operation: str
     """The column of the operation, a value of ``core.change.Operation``."""
     mask: str
-    """The column whose bits, by ``ValueColumn.ordinal``, say which values a change row holds."""
+    """The column whose bits, by ``ValueColumn.ordinal``, show which values a change row has."""
 
     remark: str = ""
-    """What the log should say of the order; "" where there is nothing to say."""
+    """A remark about the order for the log; "" for none."""
 
     @property
     def lobs(self) -> tuple[ValueColumn, ...]:
-        """The columns that a change row may leave out."""
+        """Return the columns that a change row may leave out."""
         return tuple(column for column in self.values if column.is_lob)
 
 
@@ -51,10 +50,10 @@ class ChangeReader(Protocol):
 
     @property
     def shape(self) -> RowShape:
-        """The columns of the batches."""
+        """Return the columns of the batches."""
 
     def partitions(self, parts: int) -> Sequence[Interval]:
-        """Cut the plan's interval into at most so many that can be read in parallel. No transaction is split."""
+        """Return the plan's interval in at most so many parts, to be read in parallel. No transaction is split."""
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an interval, in no order."""
@@ -67,15 +66,15 @@ class SnapshotReader(Protocol):
         """Return the keys at which the server cuts the table into chunks, in its own order."""
 
     def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a chunk, whose shape has no columns of its own."""
+        """Yield the rows of a chunk, in a shape without columns of a change."""
 
     def find_double_key(self) -> tuple[Bound, int] | None:
-        """Return a key that several rows have, and how many; None where each row has its own."""
+        """Return a key that several rows have, and their number; None where each key is unique."""
 
 
 class TableReader(ChangeReader, SnapshotReader, Protocol):
-    """All that is read of a table."""
+    """The changes and the rows of a table."""
 
 
 OpenReader = Callable[["TablePlan"], TableReader]
-"""Makes the reader of a table of a plan. The engine pickles it by its name: it holds no secret."""
+"""The factory of the reader of a table of a plan. The engine pickles it by name: it contains no secret."""

@@ -11,14 +11,16 @@ from floodmark.core.source.snapshot import SourceSnapshot
 
 
 class Source(Protocol):
-    """The control queries. The rows themselves are read by ``floodmark.spark``."""
+    """The control queries of a source. ``TableReader`` reads the rows."""
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        self,
+        tables: Sequence[TableName],
+        instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
-    ) -> SourceSnapshot:  # fmt: skip
-        """At most two statements, whatever the number of tables, with constant texts.
+    ) -> SourceSnapshot:
+        """Return a snapshot. It takes at most two statements with constant texts, whatever the number of tables.
 
-        instances: the capture instance to look at, for tables that have pinned one; of the others, the newest.
-        positions: what ``SourceSnapshot.entries`` is to tell of.
+        instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
+        positions: the positions for ``SourceSnapshot.entries``.
         """

@@ -1,4 +1,4 @@
-"""``Stager``: moves rows from the source to staging, by an engine."""
+"""``Stager``: the engine that moves rows from the source to staging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What the staging of one table moved."""
+    """The result of staging one table."""
 
     read_rows: int
     """Rows of the source."""
@@ -23,18 +23,18 @@ class StagedRows:
 
 
 class Stager(Protocol):
-    """Moves rows from the source to staging: reads them, nets changes, and writes them to a sink."""
+    """An engine that reads rows from the source, nets changes, and writes them to a sink."""
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read the changes of table ``index`` of the plan, and net them."""
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        """The keys at which the server cuts table ``index`` for a first load."""
+        """Return the keys at which the server cuts table ``index`` for a first load."""
 
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
-        """A key that several rows of table ``index`` have at the source, and how many; None: each has its own."""
+        """Return a key that several rows of table ``index`` have at the source, and their number; None for no key."""
 
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
-        """Read chunks of table ``index``, so many at a time. A chunk's part has its number."""
+        """Read chunks of table ``index``, so many at a time. The part of a chunk has the chunk's number."""

@@ -1,4 +1,4 @@
-"""``StagingSink``: where a worker of the engine writes the rows of one table of a window."""
+"""``StagingSink``: the destination to which a worker of the engine writes the rows of one table of a window."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class StagedPart:
     part: int
     rows: int
     receipt: str = ""
-    """Where the part is, for a warehouse whose staging does not know; "" where it does."""
+    """The location of the part, for a warehouse whose staging does not record it; "" otherwise."""
 
 
 class StagingSink(Protocol):
-    """Writes parts of one table of one attempt at a window. Picklable, with the warehouse's secrets inside."""
+    """A writer of parts of one table of one attempt at a window. Picklable, with the warehouse's secrets."""
 
     def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
-        """Write a part: stored values, ``__lsn``, ``__op`` and keep flags. Returns when it is in staging.
+        """Write a part: stored values, ``__lsn``, ``__op`` and keep flags. Return when it is in staging.
 
-        A part that is written several times, by tries that overtake each other, counts once. Raises from
-        ``core.errors``; WatermarkConflictError, and leaves nothing, for a load that was overtaken.
+        A part that is written several times, also at the same time, counts once. Raises from ``core.errors``;
+        WatermarkConflictError, and writes nothing, for a load that a later attempt has replaced.
         """

@@ -1,4 +1,4 @@
-"""``StatusLedger``: everything that the ledger has about a pipeline, read at once."""
+"""``StatusLedger``: all records of the ledger about a pipeline, read at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from floodmark.sync.ports.drift import DriftEvent
 
 @dataclass(frozen=True, slots=True)
 class RecordedTable:
-    """A table as the runs of its pipeline left it."""
+    """The recorded state of a table of a pipeline."""
 
     watermark: Lsn | None
     watermark_at: datetime | None

@@ -1,6 +1,6 @@
 """The ports of a switch of capture instances.
 
-Adapters: ``sqlserver.instances``, ``ledger.switches``, ``warehouse.targets``.
+Adapters: ``sources.cdc.instances``, ``postgres.ledger.switches``, ``postgres.warehouse.targets``.
 """
 
 from __future__ import annotations

@@ -24,84 +24,88 @@ DEFAULT_LISTED_KEYS = 20
 
 @dataclass(frozen=True, slots=True)
 class WarehouseTraits:
-    """What a kind of warehouse can do."""
+    """The abilities of a kind of warehouse."""
 
     publishes: Literal["at_merge", "at_advance"]
-    """When the rows of a window become visible."""
+    """The step at which the rows of a window become visible."""
     tables_at_once: bool
     """Whether all tables of a window become visible together."""
     has_primary_key: bool
-    """Whether the target refuses a key twice. Without one, the merge itself refuses a key that is twice in staging."""
+    """Whether the target refuses duplicate keys. Without a primary key the merge refuses duplicate keys in staging."""
     shares_ledger: bool
     """Whether staging and merge are written in one transaction with the ledger. If not, the load records them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """What is checked of a table of a merged window."""
+    """The rows of a table of a merged window that are checked."""
 
     target: TableName
     staged: TableName | None
-    """Where its staged rows are; None where they are gone, so that the target is checked by itself."""
+    """The staging table; None where it no longer exists, so that only the target is checked."""
 
 
 class Staging(Protocol):
     """The staging tables of a window."""
 
     def prepare_window(self, plan: WindowPlan) -> None:
-        """Create or widen the targets, and make the window's staging tables anew (leftovers of a killed load go), but
-        for those of first loads, which stay as they are."""
+        """Create or widen the targets, and create the window's staging tables; those of a killed load are dropped.
+
+        The staging tables of first loads are kept.
+        """
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
-        """Return where workers write the rows of table ``index`` of this attempt.
+        """Return the sink for the rows of table ``index`` of this attempt.
 
-        A chunk's rows and its state in the ledger are one transaction, which is refused when a later attempt at the
-        window has begun.
+        A chunk's rows and its state in the ledger are written in one transaction, which is refused when a later
+        attempt at the window has begun.
         """
 
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
-        """Return the rows in staging by number of the part, of a first load."""
+        """Return the number of rows in staging for each part of a first load."""
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
-        """Take the rows of parts out of staging."""
+        """Remove the rows of parts from staging."""
 
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
-        """Leave one row of each key in the staging of table ``index``; the number of rows that went."""
+        """Keep one row per key in the staging of table ``index``. Return the number of removed rows."""
 
-    def drop_staging(self, window_id: int) -> None: ...
+    def drop_staging(self, window_id: int) -> None:
+        """Drop the staging tables of a window."""
 
 
 class Merging(Protocol):
     """The tables that readers see."""
 
     @property
-    def traits(self) -> WarehouseTraits: ...
+    def traits(self) -> WarehouseTraits:
+        """Return the abilities of this kind of warehouse."""
 
     def merge_window(
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
     ) -> Mapping[TableName, TableCounts]:
-        """In one transaction: quarantine, merge every table, store the counts, set the window to MERGED.
+        """Quarantine, merge every table, store the counts, and set the window to MERGED, in one transaction.
 
-        Rows that go to quarantine leave staging, which then holds ``staged_rows - quarantined_rows`` rows.
-        staged_rows: what staging reported; WarehouseUnavailableError when the staging tables hold another number (they
-        are not logged, and a crash of the warehouse empties them). Raises DataQualityError when a rule with on_failure
-        stop is broken (nothing is merged), WatermarkConflictError when the window is no longer PLANNED or another
-        load has begun, and DuplicateKeyError about a source table whose key stands twice in staging.
+        Rows that go to quarantine are removed from staging, which then has ``staged_rows - quarantined_rows`` rows.
+        staged: the rows that staging reported. Raises WarehouseUnavailableError when the staging tables have another
+        number of rows (they are not logged, and a crash of the warehouse empties them), DataQualityError when a rule
+        with on_failure stop is broken (nothing is merged), WatermarkConflictError when the window is no longer PLANNED
+        or another load has begun, and DuplicateKeyError about a source table with duplicate keys in staging.
         """
 
     def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
-        """Return what ``check`` reads of table ``index`` of a merged window. counts: those of its merge."""
+        """Return the rows of table ``index`` of a merged window for the checks. counts: those of its merge."""
 
     def publish_window(self, plan: WindowPlan) -> None:
         """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``)."""
 
 
 class Warehouse(Staging, Merging, Protocol):
-    """All that a run asks of a warehouse."""
+    """All that a run needs of a warehouse."""
 
 
 class RowComparer(Protocol):
-    """Compares values by the warehouse's own rules, in no order."""
+    """A comparison of values by the warehouse's own rules, in no order."""
 
     def compare_rows(
         self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS

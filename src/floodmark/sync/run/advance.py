@@ -1,4 +1,4 @@
-"""The last step of a run: the watermarks move, by compare-and-set, and the staging tables go. A replay moves none."""
+"""The last step of a run: move the watermarks by compare-and-set, and drop staging. A replay moves no watermark."""
 
 from __future__ import annotations
 
@@ -30,19 +30,26 @@ def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> Adva
     else:
         for table in plan.tables:
             if table.where:
-                _LOG.info("%s: rows where %s were loaded; the watermark stays.", table.target, table.where)
+                _LOG.info("%s: rows where %s were loaded; the watermark did not move.", table.target, table.where)
                 continue
             _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
         complete = [str(table.target) for table in plan.tables if not table.where]
         what = f": complete up to {plan.to_lsn}: {', '.join(complete)}" if complete else ""
         _LOG.info("Window %s is published%s.", window_id, what)
     return AdvanceResult(
-        window_id, plan.pipeline, plan.to_lsn,
+        window_id,
+        plan.pipeline,
+        plan.to_lsn,
         tuple(
-            PublishedTable(table.source, table.target, table.kind,
-                           table.interval.after_lsn if table.interval else None,
-                           table.interval.to_lsn if table.interval else plan.to_lsn, counts[table.source])
+            PublishedTable(
+                table.source,
+                table.target,
+                table.kind,
+                table.interval.after_lsn if table.interval else None,
+                table.interval.to_lsn if table.interval else plan.to_lsn,
+                counts[table.source],
+            )
             for table in plan.tables
         ),
         is_replay,
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""The third step of a run: the checks between merge and advance. A failed one leaves the watermark where it is."""
+"""The third step of a run: the checks between merge and advance. If one fails, the watermark does not move."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
-    """True when the checks ran, False when the window had passed them before. Raises DataQualityError."""
+    """Run the checks of a window. Return False when it has passed them before. Raises DataQualityError."""
     opened = ledger.read_window(window_id)
     if opened.state is WindowState.PLANNED:
         raise OperatorError(
             opened.plan.pipeline, f"window {window_id} is not merged, so there is nothing to check.", "Run load first."
         )
     if opened.state is not WindowState.MERGED:
-        _LOG.info("Window %s is %s already; its checks have passed.", window_id, opened.state.value)
+        _LOG.info("Window %s is already %s; its checks have passed.", window_id, opened.state.value)
         return False
     quality.check_window(opened.plan, ledger.read_counts(window_id))
     ledger.mark_checked(window_id)

@@ -1,7 +1,7 @@
-"""The reading of whole tables: in chunks that outlast the load that staged them.
+"""The read of whole tables, in chunks that are kept after the load that staged them.
 
-The bounds of the chunks are asked for once per window and kept in the ledger. A load that goes on where another was
-killed reads only the chunks whose rows are not in staging.
+The bounds of the chunks are read once per window and kept in the ledger. A load that continues after another was killed
+reads only the chunks whose rows are not in staging.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROGRESS_SECONDS = 10.0
 
 
 class ReadSlots:
-    """How many reads of whole tables, or of their chunks, go on at the source at a time, for all tables of a window."""
+    """A limit for the parallel reads of whole tables, or of their chunks, for all tables of a window."""
 
     def __init__(self, slots: int) -> None:
         self._limit = slots
@@ -33,7 +33,7 @@ class ReadSlots:
 
     @contextmanager
     def taken(self, wanted: int) -> Iterator[int]:
-        """As many as are wanted, but not more than there are at all. Waits for them."""
+        """Hold as many slots as wanted, at most the limit, during the block. Waits until they are free."""
         slots = min(wanted, self._limit)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= slots)
@@ -47,20 +47,26 @@ class ReadSlots:
 
 
 def slots_of(plan: WindowPlan) -> ReadSlots:
+    """Return the slots for the first loads of a window."""
     limits = [table.first_load_parallel_reads for table in plan.tables if table.kind is LoadKind.FIRST_LOAD]
     return ReadSlots(max(limits, default=1))
 
 
 def stage_first_load(
     plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
-) -> StagedRows:  # fmt: skip
-    """All chunks of a table in staging; those that were there already are not read again."""
+) -> StagedRows:
+    """Stage all chunks of a table. Chunks that are in staging already are not read again."""
     source = plan.tables[index].source
     stored = _stored_chunks(plan, index, ledger, warehouse, stager, slots=slots)
     missing = [each.chunk for each in stored if each.staged_rows is None]
     if len(missing) < len(stored):
-        _LOG.info("%s: %s are staged already; %s of %s chunks are left.", source, progress_of(stored), len(missing),
-                  len(stored))  # fmt: skip
+        _LOG.info(
+            "%s: %s are already staged; %s of %s chunks are left.",
+            source,
+            progress_of(stored),
+            len(missing),
+            len(stored),
+        )
     if missing:
         with slots.taken(min(plan.tables[index].first_load_parallel_reads, len(missing))) as reads:
             parts = stager.stage_chunks(plan, index, missing, reads, warehouse.sink(plan, index))
@@ -72,8 +78,8 @@ def stage_first_load(
 
 def _stored_chunks(
     plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
-) -> list[StoredChunk]:  # fmt: skip
-    """As the ledger has them, when they are also as staging has them."""
+) -> list[StoredChunk]:
+    """Return the chunks of the ledger, after a comparison with staging."""
     source = plan.tables[index].source
     stored = ledger.list_chunks(plan.window_id, source)
     if not stored:
@@ -90,7 +96,7 @@ def _stored_chunks(
 
 
 def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -> None:
-    """The next attempt reads all chunks again."""
+    """Discard the staged chunks, so that the next attempt reads all chunks again."""
     for index, table in enumerate(plan.tables):
         if table.kind is LoadKind.FIRST_LOAD:
             numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
@@ -100,7 +106,7 @@ def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -
 
 @contextmanager
 def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SECONDS) -> Iterator[None]:
-    """While the block runs, how far first loads have come stands in the log every so often, where it has changed."""
+    """Log the progress of first loads every few seconds while the block runs, where it has changed."""
     if all(table.kind is not LoadKind.FIRST_LOAD for table in plan.tables):
         yield
         return
@@ -112,18 +118,19 @@ def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_
             try:
                 seen = ledger.read_load_progress(plan.window_id)
             except FloodmarkError as error:
-                _LOG.warning("How far the load has come cannot be told now: %s", error)
+                _LOG.warning("Could not read the progress of the load: %s", error)
                 continue
             for source, progress in seen.items():
                 if progress != known.get(source):
-                    _LOG.info("%s: first load %s, %s of %s chunks.", source, progress, progress.staged_chunks,
-                              progress.chunks)  # fmt: skip
+                    _LOG.info(
+                        "%s: first load %s, %s of %s chunks.", source, progress, progress.staged_chunks, progress.chunks
+                    )
             known = seen
 
-    teller = threading.Thread(target=log_progress, name="progress", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=log_progress, name="progress", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        reporter.join()

@@ -1,6 +1,6 @@
 """The second step of a run: bring the window's rows to staging, and merge them in one transaction.
 
-May be killed anywhere and run again: until the merge nothing is visible, and the merge happens once.
+It may be killed at any point and run again: nothing is visible before the merge, and the merge happens once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
 TABLES_AT_ONCE = 4
-"""Most of a small table's time is waiting: for a plan, a worker, an answer. Rows and memory are bounded by the tasks
-that the engine runs at once, not by this."""
+"""The number of tables that are staged in parallel. A small table spends most of its time waiting. The tasks that the
+engine runs at once limit rows and memory, not this number."""
 
 
 def load_window(
     window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
 ) -> Mapping[TableName, TableCounts]:
-    """Rows per table. A window that is merged already is left alone, and its counts are returned.
+    """Load a window and return the rows per table. For a window that is merged already, return its counts.
 
-    Raises WindowBusyError while another load of the window is at work.
+    Raises WindowBusyError while another load of the window is running.
     """
     with ledger.hold_load(window_id):
         return _load(window_id, ledger, warehouse, source, stager)
@@ -43,7 +43,7 @@ def _load(
 ) -> Mapping[TableName, TableCounts]:
     opened = ledger.begin_load(window_id)
     if opened.state is not WindowState.PLANNED:
-        _LOG.info("Window %s is %s already; there is nothing to load.", window_id, opened.state.value)
+        _LOG.info("Window %s is already %s; there is nothing to load.", window_id, opened.state.value)
         return ledger.read_counts(window_id)
     plan = opened.plan
     _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
@@ -51,15 +51,18 @@ def _load(
     with progress_logged(plan, ledger):
         staged = _stage_all(plan, ledger, warehouse, stager)
     snapshot = verify_reads(plan, source)
-    _LOG.info("The source still had all of it when the read ended.")
+    _LOG.info("The source still had all changes of the window when the read ended.")
     ledger.record_reads(
-        plan, {name: rows.read_rows for name, rows in staged.items()}, snapshot.latest_commit_at,
-        snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None, snapshot.max_lsn_at,
-    )  # fmt: skip
+        plan,
+        {name: rows.read_rows for name, rows in staged.items()},
+        snapshot.latest_commit_at,
+        snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None,
+        snapshot.max_lsn_at,
+    )
     try:
         counts = _merge(plan, staged, ledger, warehouse, stager)
     except (ConfigError, DataQualityError, FloodmarkBugError):
-        # The rows may be mended at the source: what outlasts the attempt must not be the rows that were refused.
+        # The rows may be corrected at the source: the refused ones must not be kept for the next attempt.
         forget_first_loads(plan, ledger, warehouse)
         raise
     for name, rows in counts.items():
@@ -79,9 +82,9 @@ def _merge(
 def _merge_once_each(
     plan: WindowPlan, staged: dict[TableName, StagedRows], warehouse: Warehouse, stager: Stager
 ) -> Mapping[TableName, TableCounts]:
-    """Merge one of the rows that a first load has read twice, whichever.
+    """Merge a window; keep one of the rows that a first load has read twice, no matter which.
 
-    A scan meets a row again that was moved while it ran, and of that move, committed after L0, a later window has the
+    A scan returns a row twice that moves while the scan runs. The move is committed after L0, so a later window has the
     change.
     """
     for _ in plan.tables:
@@ -93,7 +96,7 @@ def _merge_once_each(
                 raise
             _refuse_double_key(plan, index, stager)
             duplicates = warehouse.drop_duplicates(plan, index)
-            _LOG.info("%s: %s rows were read twice, as they were moved meanwhile.", error.subject, duplicates)
+            _LOG.info("%s: %s rows were read twice, because they moved meanwhile.", error.subject, duplicates)
             source = plan.tables[index].source
             staged[source] = replace(staged[source], staged_rows=staged[source].staged_rows - duplicates)
     return warehouse.merge_window(plan, staged)
@@ -104,16 +107,14 @@ def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:
     if found := stager.find_double_key(plan, index):
         key, rows = found
         raise ConfigError(
-            str(table.source), f"the declared key ({', '.join(table.feed.table.key)}) is not unique: "
-            f"{rows} rows have one and the same.",
-            "Declare columns that tell every row from all others (key: [..] in pipelines.yaml).",
+            str(table.source),
+            f"the declared key ({', '.join(table.feed.table.key)}) is not unique: {rows} rows have the same key.",
+            "Declare columns that identify each row (key: [..] in pipelines.yaml).",
             f"({', '.join(map(str, key))})",
-        )  # fmt: skip
+        )
 
 
-def _stage_all(
-    plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager
-) -> dict[TableName, StagedRows]:  # fmt: skip
+def _stage_all(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager) -> dict[TableName, StagedRows]:
     slots = slots_of(plan)
 
     def stage(index: int) -> StagedRows:
@@ -126,7 +127,7 @@ def _stage_all(
         try:
             return dict(zip((table.source for table in plan.tables), rows, strict=True))
         except BaseException:
-            # Those under way end first: an error of one must not leave a task of another writing behind our back.
+            # Wait for running tables: after an error of one, no task of another may continue to write.
             pool.shutdown(cancel_futures=True)
             raise
 
@@ -147,10 +148,14 @@ def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
 def _log_counts(name: TableName, rows: TableCounts) -> None:
     _LOG.info(
         "%s: %s inserted, %s updated, %s deleted, %s unchanged.",
-        name, rows.inserted_rows, rows.updated_rows, rows.deleted_rows, rows.unchanged_rows,
-    )  # fmt: skip
+        name,
+        rows.inserted_rows,
+        rows.updated_rows,
+        rows.deleted_rows,
+        rows.unchanged_rows,
+    )
     if rows.swept_rows:
-        _LOG.info("%s: %s rows that the source has no more were swept.", name, rows.swept_rows)
+        _LOG.info("%s: %s rows that the source no longer has were swept.", name, rows.swept_rows)
     if rows.quarantined_rows:
         _LOG.warning("%s: %s rows broke a rule and are in floodmark.quarantine.", name, rows.quarantined_rows)
     if rows.warned_rows:
