@@ -1,4 +1,4 @@
-"""The alerts of a configuration: its ledger and its channels put together."""
+"""The alerts of a configuration, with its ledger and its channels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 def wire_alerts(config: Config, notes: AlertNotes) -> Alerts:
-    """Return the alerts about the sources and pipelines of the configuration. Nothing is connected to before one is
-    raised or ended."""
+    """Return the alerts about the sources and pipelines of the configuration.
+
+    No connection is opened before an alert is raised or ended.
+    """
 
     def ledger() -> AlertLedger:
         return wire_ledger(config).alerts()

@@ -17,8 +17,7 @@ _SLACK = "https://hooks.slack.com/services"
 
 
 class ConnectedChannel:
-    """``sync.alerts.Channel``. Its connection is read when there is a message to send, so that a wrong one is a channel
-    that cannot be reached."""
+    """``sync.alerts.Channel``. The connection is read at each send, so a wrong one fails only this channel."""
 
     def __init__(self, config: ChannelConfig) -> None:
         self.name = config.label
@@ -39,7 +38,10 @@ def _open(config: ChannelConfig) -> Channel:
 
 
 def _open_email(config: EmailConfig) -> Channel:
-    """The connection is the SMTP provider's: extras from_email, disable_ssl and disable_tls (which is STARTTLS)."""
+    """Return an e-mail channel from a connection of the SMTP provider.
+
+    Extras: from_email, disable_ssl and disable_tls (which is STARTTLS).
+    """
     from floodmark.channels.services import MailServer, email_channel
 
     found = read_connection(config.conn_id, "smtp")
@@ -49,7 +51,7 @@ def _open_email(config: EmailConfig) -> Channel:
     sender = config.sender or extras.get("from_email") or ""
     if not sender:
         raise ConfigError(
-            f"connection {config.conn_id}", "it has no from_email, and the channel no sender.", "Say who writes."
+            f"connection {config.conn_id}", "it has no from_email, and the channel no sender.", "Set one of them."
         )
     server = MailServer(
         host=required_field(found.host, config.conn_id, "host"),
@@ -62,7 +64,7 @@ def _open_email(config: EmailConfig) -> Channel:
 
 
 def _open_webhook(config: WebhookConfig) -> Channel:
-    """The address is the password, or host and password together, as Airflow's Slack provider has it."""
+    """Return a webhook channel. The address is the password, or host and password, as in Airflow's Slack provider."""
     from floodmark.channels.services import webhook_channel
 
     found = read_connection(config.conn_id, "slackwebhook", "http")
@@ -71,7 +73,7 @@ def _open_webhook(config: WebhookConfig) -> Channel:
     if "://" not in base:
         base = f"{found.schema or 'https'}://{base}" + (f":{found.port}" if found.port else "")
     url = token if "://" in token else f"{base.rstrip('/')}/{token.lstrip('/')}"
-    # Libraries that log requests, at the level DEBUG, log the path alone.
+    # Libraries that log requests, at level DEBUG, log only the path.
     _mask(urlsplit(url).path)
     return webhook_channel(config.label, url)
 
@@ -94,4 +96,4 @@ def _mask(secret: str) -> None:
 
 
 _SHORTEST_MASKED = 6
-"""Shorter ones are words that logs need."""
+"""The length below which a part is not masked: it may be a common word of the log."""

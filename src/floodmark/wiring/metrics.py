@@ -1,6 +1,6 @@
-"""``AirflowMetrics``: metrics by way of Airflow's own: StatsD, Datadog or OpenTelemetry, as Airflow is configured.
+"""``AirflowMetrics``: metrics sent by Airflow: to StatsD, Datadog or OpenTelemetry, as Airflow is configured.
 
-Where the receiver keeps tags, pipeline and table are tags; plain StatsD drops them, and the names end in them instead.
+Pipeline and table are tags where the receiver keeps tags. Plain StatsD drops tags, so they are appended to the names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AirflowMetrics:
                 stats.incr(stat, counts[name], tags=tags)
         if seconds is not None:
             stat, tags = _named("floodmark.window.duration", result.pipeline)
-            # Milliseconds, as StatsD's timers are; Airflow hands a number through.
+            # In milliseconds like StatsD's timers; Airflow passes a number on unchanged.
             stats.timing(stat, seconds * 1000.0, tags=tags)
 
     def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
@@ -52,7 +52,7 @@ class AirflowMetrics:
 
 
 def _named(name: str, pipeline: str, table: TableName | None = None) -> tuple[str, dict[str, str]]:
-    """Airflow drops a metric with another letter in its name or, in one form of StatsD, in a tag."""
+    """Return name and tags without characters for which Airflow or one form of StatsD drops a metric."""
     parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part) for part in (table.schema, table.name)] if table else []
     tags = {"pipeline": pipeline} | ({"table": ".".join(parts)} if table else {})
     if _tags_are_kept():
@@ -63,7 +63,7 @@ def _named(name: str, pipeline: str, table: TableName | None = None) -> tuple[st
 def _tags_are_kept() -> bool:
     from airflow.sdk.configuration import conf
 
-    # In the order in which Airflow chooses.
+    # In the order of precedence of Airflow.
     if conf.getboolean("metrics", "statsd_datadog_enabled"):
         return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
     if conf.getboolean("metrics", "statsd_on"):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PipelineWiring:
-    """A pipeline of the configuration. Nothing is connected to before an adapter is asked."""
+    """A pipeline of the configuration. No connection is opened before an adapter is used."""
 
     settings: PipelineSettings
     freshness_seconds: float
-    """How old the newest rows may be before the pipeline counts as late."""
+    """The age of the newest rows above which the pipeline counts as late."""
     source: CdcSourceWiring
     ledger: PostgresLedgerWiring
     warehouse: PostgresWarehouseWiring
@@ -48,7 +48,7 @@ class PipelineWiring:
 
 
 def wire(config: Config, pipeline: str) -> PipelineWiring:
-    """Return the wiring of a pipeline. Raises ConfigError where it is not in the configuration."""
+    """Return the wiring of a pipeline. Raises ConfigError for a pipeline that is not in the configuration."""
     return PipelineWiring(
         settings=config.settings(pipeline),
         freshness_seconds=config.pipeline(pipeline).freshness.total_seconds(),
@@ -61,15 +61,15 @@ def wire(config: Config, pipeline: str) -> PipelineWiring:
 def wire_source(config: Config, source: str, conn_id: str | None = None) -> CdcSourceWiring:
     """Return the adapters of a source by its name in the configuration.
 
-    conn_id: of the connection for its upkeep, where that is another one than the source's.
+    conn_id: the connection for its upkeep, where it is not that of the source.
     """
     found = config.sources[source]
     return SOURCES[found.kind](conn_id or found.conn_id)
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:
-    """Return the adapters of the ledger: by default it is kept in the warehouse."""
-    return PostgresLedgerWiring(config.ledger.conn_id if config.ledger else config.warehouse.conn_id)
+    """Return the adapters of the ledger, which is kept in the warehouse."""
+    return PostgresLedgerWiring(config.warehouse.conn_id)
 
 
 def wire_warehouse(config: Config) -> PostgresWarehouseWiring:

@@ -1,4 +1,4 @@
-"""Where the configuration and the data docs are: what the environment says, and the defaults."""
+"""The locations of the configuration and the data docs, from the environment or by default."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _DEFAULT_CONFIG = Path("include", "pipelines.yaml")
 
 
 def config_path() -> Path:
-    """Return what FLOODMARK_CONFIG names, else ``include/pipelines.yaml``: that of the clone this package is installed
-    from, or, where it was installed from a wheel, that of the working directory."""
+    """Return the path in FLOODMARK_CONFIG, else ``include/pipelines.yaml``.
+
+    The default is that of the clone from which this package is installed; for a wheel, that of the working directory.
+    """
     chosen = os.environ.get(CONFIG_VARIABLE)
     if chosen:
         return Path(chosen).resolve()
@@ -23,7 +25,7 @@ def config_path() -> Path:
 
 
 def data_docs_dir() -> Path:
-    """Return what FLOODMARK_DATA_DOCS names, else a folder of the user's state."""
+    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state."""
     chosen = os.environ.get(DATA_DOCS_VARIABLE)
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(chosen).resolve() if chosen else Path(state) / "floodmark" / "data_docs"

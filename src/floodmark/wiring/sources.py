@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CdcSourceWiring:
-    """A source of kind ``cdc``. Nothing is connected to before an adapter is asked."""
+    """A source of kind ``cdc``. No connection is opened before an adapter is used."""
 
     conn_id: str
-    """Of Airflow's connection."""
+    """The id of the connection in Airflow."""
 
     def connection(self) -> SqlServerConnection:
-        """Raises ConfigError."""
+        """Return the connection. Raises ConfigError."""
         return source_connection(self.conn_id)
 
     def snapshots(self) -> Source:
@@ -40,8 +40,8 @@ class CdcSourceWiring:
         return SqlServerSource(self.connection())
 
     def reader(self) -> OpenReader:
-        """Return what reads the rows of a table in this process."""
-        from floodmark.sources.cdc.rows.change_reader import CdcReader
+        """Return the factory of readers of tables for this process."""
+        from floodmark.sources.cdc.change_reader import CdcReader
 
         connection = self.connection()
         return lambda plan: CdcReader(plan, connection)
@@ -72,22 +72,19 @@ class CdcSourceWiring:
         return SqlServerRetention(self.connection())
 
     def parse_condition(self, where: str, table: TableName) -> str:
-        """Return a condition in T-SQL from a person, once it is known to be one condition over the table's columns.
-
-        Raises ConfigError.
-        """
+        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table."""
         from floodmark.sources.sqlserver.condition import parse_condition
 
         return parse_condition(where, table)
 
     def read_progress(self, watermarks: Iterable[Lsn]) -> SourceProgress:
-        """Return how far the source is beyond the watermarks."""
+        """Return the progress of the source beyond the watermarks."""
         from floodmark.sources.cdc.progress import read_progress
 
         return read_progress(self.connection(), watermarks)
 
     def read_facts(self) -> ServerFacts:
-        """Return what a diagnosis wants to know of the server."""
+        """Return the facts about the server for a diagnosis."""
         from floodmark.sources.cdc.facts import read_facts
 
         return read_facts(self.connection())

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PostgresLedgerWiring:
-    """The ledger, in a PostgreSQL. Nothing is connected to before an adapter is asked."""
+    """The ledger in PostgreSQL. No connection is opened before an adapter is used."""
 
     conn_id: str
-    """Of Airflow's connection."""
+    """The id of the connection in Airflow."""
 
     def connection(self) -> WarehouseConnection:
-        """Raises ConfigError."""
+        """Return the connection. Raises ConfigError."""
         return warehouse_connection(self.conn_id)
 
     def windows(self) -> Ledger:
@@ -78,19 +78,19 @@ class PostgresLedgerWiring:
         return PostgresStatusLedger(self.connection())
 
     def list_alert_parts(self, kind: str, subject: str) -> Sequence[str]:
-        """Return what is left of all open alerts of a kind about a subject."""
+        """Return the open parts of all alerts of a kind about a subject."""
         from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 
         return PostgresAlertLedger(self.connection()).list_parts(kind, subject)
 
     def list_table_marks(self, pipeline: str) -> Sequence[TableMark]:
-        """Return how far each table is that a run has seen."""
+        """Return the marks of the tables that a run has included."""
         from floodmark.postgres.ledger.measures import list_table_marks
 
         return list_table_marks(self.connection(), pipeline)
 
     def read_window_seconds(self, window_id: int) -> float | None:
-        """Return how long a window took from planning to publication; None while it is unfinished."""
+        """Return the time of a window from planning to publication; None while it is unfinished."""
         from floodmark.postgres.ledger.measures import read_window_seconds
 
         return read_window_seconds(self.connection(), window_id)
@@ -98,15 +98,13 @@ class PostgresLedgerWiring:
 
 @dataclass(frozen=True)
 class PostgresWarehouseWiring:
-    """A warehouse of kind ``postgres``. Nothing is connected to before an adapter is asked."""
+    """A warehouse of kind ``postgres``. No connection is opened before an adapter is used."""
 
     conn_id: str
-    """Of Airflow's connection."""
-    ledger: PostgresLedgerWiring
-    """A merge and its record are one transaction: it must be in the same database."""
+    """The id of the connection in Airflow."""
 
     def connection(self) -> WarehouseConnection:
-        """Raises ConfigError."""
+        """Return the connection. Raises ConfigError."""
         return warehouse_connection(self.conn_id)
 
     def windows(self) -> Warehouse:
@@ -124,7 +122,7 @@ class PostgresWarehouseWiring:
         return PostgresWarehouse(connection)
 
     def sql_url(self) -> URL:
-        """Return the address at which checks run their SQL, with the password."""
+        """Return the address for the SQL of checks, with the password."""
         from floodmark.postgres.url import sqlalchemy_url
 
         return sqlalchemy_url(self.connection())
