@@ -1,8 +1,8 @@
-"""Runs a window's checks with Great Expectations and keeps its report, the data docs, as a static site.
+"""The checks of a window by Great Expectations, with its report, the data docs, as a static site.
 
-The only importer of ``great_expectations``: the import takes seconds and waits until a window is checked. The context
-is ephemeral, and the warehouse's password stays out of it (it is substituted when the engine is made), so that neither
-the report nor a printed context holds it.
+This module is the only importer of ``great_expectations``: the import takes seconds and is done when a window is
+checked. The context is ephemeral and does not contain the warehouse's password, which is substituted when the engine is
+created. So neither the report nor a printed context shows it.
 """
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ OpenRows = Callable[[WindowPlan, int, TableCounts], CheckedRows]
 
 
 @dataclass(frozen=True, slots=True)
-class FailedCheck:
-    """A check that found something. ``seen`` is what, in words."""
+class Finding:
+    """A check that failed."""
 
     batch: Batch
     check: Check
     seen: str
+    """The result, as a text for a message."""
 
     def __str__(self) -> str:
         return f"{self.batch.table}: {self.check.name}: expected that {self.check.description}; found {self.seen}"
 
 
 class GreatExpectationsQuality:
-    """The port ``Quality`` over SQLAlchemy. Writes the data docs to ``docs_dir`` (index.html)."""
+    """``sync.ports.quality.Quality`` over SQLAlchemy. It writes the data docs to ``docs_dir`` (index.html)."""
 
     def __init__(
         self,
@@ -76,8 +77,11 @@ class GreatExpectationsQuality:
         freshness_seconds: float = DEFAULT_FRESHNESS_SECONDS,
         kept_windows: int = DEFAULT_KEPT_WINDOWS,
     ) -> None:
-        """url: of the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.warehouse.Merging``. kept_windows: of how
-        many windows of a pipeline the report keeps its pages."""
+        """Prepare the checks.
+
+        url: the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.warehouse.Merging``. kept_windows: the number of
+        windows per pipeline whose pages the report keeps.
+        """
         self._url = url
         self._open_rows = open_rows
         self._docs_dir = docs_dir
@@ -86,12 +90,15 @@ class GreatExpectationsQuality:
 
     @property
     def report(self) -> Path:
-        """The page to open."""
+        """Return the first page of the report."""
         return self._docs_dir / "index.html"
 
     def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
-        """Run every check of every table. Warnings go to the log; anything critical raises DataQualityError, with all
-        of it in one message. WarehouseUnavailableError when the warehouse cannot be asked."""
+        """Run every check of every table. Log warnings.
+
+        Raises one DataQualityError about all critical findings, and WarehouseUnavailableError when the warehouse cannot
+        be queried.
+        """
         batches = self._build_batches(plan, counts)
         with locked(self._docs_dir):
             context = self._open_context()
@@ -107,7 +114,7 @@ class GreatExpectationsQuality:
         for index, table in enumerate(plan.tables):
             rows = self._open_rows(plan, index, counts[table.source])
             if rows.staged is None:
-                _log.warning("%s: its staged rows are gone; the target is checked by itself.", table.source)
+                _log.warning("%s: its staged rows are gone; only the target is checked.", table.source)
             batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
         return batches
 
@@ -120,13 +127,18 @@ class GreatExpectationsQuality:
             raise DataQualityError(
                 critical[0].batch.table if len(critical) == 1 else f"pipeline {plan.pipeline}",
                 "; ".join(str(finding) for finding in critical) + ".",
-                f"The watermark stays where it was. Report: {self.report}",
+                f"The watermark stays at its position. Read the report: {self.report}",
             )
-        _log.info("window %s: %s checks passed, %s warned; report: %s", plan.window_id, checks - len(findings),
-                  len(findings), self.report)  # fmt: skip
+        _log.info(
+            "window %s: %s checks passed, %s warned; report: %s",
+            plan.window_id,
+            checks - len(findings),
+            len(findings),
+            self.report,
+        )
 
     def _open_context(self) -> EphemeralDataContext:
-        # Read when the package is imported; without it usage data is sent.
+        # The package reads it when it is imported; without it, usage data is sent.
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         import great_expectations as gx  # noqa: PLC0415  (seconds)
@@ -190,12 +202,12 @@ def _expectation(check: Check) -> Any:
 
 
 def _as_template(query: str) -> str:
-    """Great Expectations fills in the batch with ``str.format``: any other brace is escaped."""
+    """Return the query as a template: Great Expectations inserts the batch by ``str.format``, so braces are escaped."""
     return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
 
 
-def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck]:
-    """The results come in an order of their own: the description tells which check is which."""
+def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
+    """Yield the failed checks. The order of the results differs: the description identifies the check."""
     by_description = {check.description: check for check in batch.checks}
     for result in results:
         check = by_description[result.expectation_config.description]
@@ -220,7 +232,7 @@ def _rows(number: int) -> str:
 
 
 def _exception_message(exception_info: Mapping[str, Any]) -> str:
-    """Either one exception's fields, or those of several by metric."""
+    """Return the message of an exception; the fields are those of one exception, or of several by metric."""
     infos = [exception_info] if "raised_exception" in exception_info else exception_info.values()
     return next((str(info["exception_message"]) for info in infos if info["raised_exception"]), "")
 
@@ -228,7 +240,7 @@ def _exception_message(exception_info: Mapping[str, Any]) -> str:
 def _raise_unanswered(batch: Batch, check: Check, failure: str) -> None:
     first_line = failure.splitlines()[0]
     if "OperationalError" in failure or "InterfaceError" in failure:
-        raise WarehouseUnavailableError(batch.table, f"the warehouse broke off check {check.name}.", "", first_line)
+        raise WarehouseUnavailableError(batch.table, f"the warehouse aborted check {check.name}.", "", first_line)
     if "UndefinedTable" in failure and STAGING_SCHEMA in failure:
         raise WatermarkConflictError(batch.table, "another run has finished the window meanwhile.", "Run again.")
     if check.declared:

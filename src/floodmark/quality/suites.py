@@ -1,10 +1,10 @@
-"""What is checked of a window, as plain SQL: derived from each table's schema, its rules and the ledger's counts.
+"""The checks of a window as plain SQL, derived from each table's schema, its rules and the ledger's counts.
 
-Owns which checks there are and what they ask. Running them and writing the report is ``great_expectations``'s; how a
-rule is read is ``config.rules``'s.
+This module defines the checks and their queries. ``great_expectations`` runs them and writes the report;
+``config.rules`` parses rules.
 
-Every query starts from the rows of the window (its staging table), so that a check costs what the window costs, not
-what the table costs.
+Every query starts from the rows of the window (its staging table), so the cost of a check depends on the size of the
+window, not on that of the table.
 """
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
@@ -31,59 +31,70 @@ from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.sync.ports.warehouse import CheckedRows
 
 BATCH = "{batch}"
-"""Where Great Expectations puts the batch's query into one of ours."""
+"""The placeholder in a query that Great Expectations replaces by the query of the batch."""
 
 _DELETE = 1
 
 
 class Severity(Enum):
-    """critical: the run stops before the watermark moves. warning: it is reported and the run goes on."""
+    """The effect of a failed check."""
 
     CRITICAL = "critical"
+    """The run stops before the watermark moves."""
     WARNING = "warning"
+    """The failure is reported, and the run continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotNull:
+    """A column that must not be NULL."""
+
     column: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """One column, or several together."""
+    """One column, or several columns together, without duplicates."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
+    """The expected number of rows."""
+
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class NoRows:
-    """A query over BATCH that must find nothing."""
+    """A query over BATCH that must return no row."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """name: one word for the error message. description: what is expected, for the report. declared: by the config."""
+    """A check of a batch."""
 
     name: str
+    """One word for the error message."""
     what: NotNull | Unique | RowCount | NoRows
     description: str
+    """The expectation, for the report."""
     severity: Severity = Severity.CRITICAL
     declared: bool = False
+    """The check is a rule of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Checks over the rows of one query. ``table`` is how it is called in messages, ``name`` in the report."""
+    """Checks over the rows of one query."""
 
     name: str
+    """The name in the report."""
     table: str
+    """The name in messages."""
     sql: str
     checks: tuple[Check, ...]
 
@@ -93,7 +104,7 @@ def build_batches(
 ) -> list[Batch]:
     """Return the checks of table ``index`` of the plan: its staged rows, and the target's rows with the same keys.
 
-    Where the staged rows are gone, they are over the target's rows that carry the window's number.
+    Where the staged rows are gone, the checks read the target's rows that have the window's number.
     """
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
@@ -130,7 +141,7 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
 
 
 def _unmerged_rows(table: TablePlan) -> str:
-    """Staged rows that the target does not show. A staged delete needs no row: there may never have been one."""
+    """Return the query of staged rows that are not in the target. A staged delete needs no row there."""
     key = table.feed.table.key
     on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
     missing = f"target.{quote(key[0])} IS NULL"
@@ -144,7 +155,7 @@ def _unmerged_rows(table: TablePlan) -> str:
 
 
 def _unless_deleted_later(table: TablePlan) -> str:
-    """With hard deletes a row may rightly be missing: a later delete has taken it and left a tombstone."""
+    """Return the condition for hard deletes that no later delete has removed the row and written a tombstone."""
     if table.deletes is not Deletes.HARD:
         return ""
     key = _list("staged", table.feed.table.key)
@@ -195,7 +206,7 @@ def _condition(table: TablePlan, rule: Rule) -> str:
 
 
 def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: float) -> Check:
-    """Only ever a warning: a window that an outage delayed would otherwise never be published."""
+    """Return the check of freshness. It only warns: otherwise a window delayed by an outage would stay unpublished."""
     return Check(
         "fresh",
         NoRows(
