@@ -63,7 +63,7 @@ DROP INDEX IF EXISTS floodmark.one_unfinished_window_per_pipeline;
 CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
     ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
 COMMENT ON COLUMN floodmark.windows.lane IS
-    'Empty for the windows that follow the log; "load schema.table", "replay from-to" for those beside them';
+    'Empty for the windows that follow the log; "load schema.table", "replay from-to" for parallel ones';
 
 CREATE TABLE IF NOT EXISTS floodmark.window_tables (
     window_id        bigint    NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
@@ -191,13 +191,13 @@ CREATE TABLE IF NOT EXISTS floodmark.alerts (
     ended_to      text[]      NOT NULL DEFAULT '{}'
 );
 ALTER TABLE floodmark.alerts ADD COLUMN IF NOT EXISTS parts text[] NOT NULL DEFAULT '{}';
-COMMENT ON COLUMN floodmark.alerts.parts IS 'Of an event that is over when the last of these is';
+COMMENT ON COLUMN floodmark.alerts.parts IS 'The open parts of an event that has ended when its last part has';
 ALTER TABLE floodmark.alerts ADD COLUMN IF NOT EXISTS outcome text NOT NULL DEFAULT '';
-COMMENT ON COLUMN floodmark.alerts.outcome IS 'How it ended, where that it is over does not say all';
+COMMENT ON COLUMN floodmark.alerts.outcome IS 'The outcome, where the end alone does not explain it';
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_alert_per_event ON floodmark.alerts (event_key) WHERE ended_at IS NULL;
 COMMENT ON COLUMN floodmark.alerts.times IS 'How often it was raised before it was over; it is sent once';
-COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were told of it';
-COMMENT ON COLUMN floodmark.alerts.ended_to IS 'The channels that were told that it is over';
+COMMENT ON COLUMN floodmark.alerts.raised_to IS 'The channels that were notified of it';
+COMMENT ON COLUMN floodmark.alerts.ended_to IS 'The channels that were notified of its end';
 
 CREATE TABLE IF NOT EXISTS floodmark.drift_shapes (
     source        text        NOT NULL,
@@ -269,7 +269,7 @@ CREATE TABLE IF NOT EXISTS floodmark.instance_switches (
 CREATE UNIQUE INDEX IF NOT EXISTS one_switch_per_table ON floodmark.instance_switches
     (source, source_schema, source_name) WHERE state IN ('approved', 'made');
 COMMENT ON TABLE floodmark.instance_switches IS
-    'From a capture instance that lacks columns to a second one that has them; each was approved by somebody';
+    'From a capture instance that lacks columns to a second one that has them; each was approved by an operator';
 COMMENT ON COLUMN floodmark.instance_switches.since_lsn IS 'Of the oldest DDL behind it';
 
 CREATE TABLE IF NOT EXISTS floodmark.switched_pipelines (
