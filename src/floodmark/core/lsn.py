@@ -37,7 +37,7 @@ class Lsn(Position):
 
 
 class LsnAbsence(Enum):
-    """What a server returns in the place of a position."""
+    """The values that a server returns in the place of a position."""
 
     NULL = "null"
     ZERO = "zero"

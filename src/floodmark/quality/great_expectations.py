@@ -53,7 +53,7 @@ OpenRows = Callable[[WindowPlan, int, TableCounts], CheckedRows]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FailedCheck:
     """A check that failed."""
 
     batch: Batch
@@ -206,7 +206,7 @@ def _as_template(query: str) -> str:
     return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
 
 
-def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[Finding]:
+def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck]:
     """Yield the failed checks. The order of the results differs: the description identifies the check."""
     by_description = {check.description: check for check in batch.checks}
     for result in results:

@@ -68,8 +68,8 @@ def wire_source(config: Config, source: str, conn_id: str | None = None) -> CdcS
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:
-    """Return the adapters of the ledger, which is kept in the warehouse."""
-    return PostgresLedgerWiring(config.warehouse.conn_id)
+    """Return the adapters of the ledger: by default it is reached by the warehouse's connection."""
+    return PostgresLedgerWiring(config.ledger.conn_id if config.ledger else config.warehouse.conn_id)
 
 
 def wire_warehouse(config: Config) -> PostgresWarehouseWiring:

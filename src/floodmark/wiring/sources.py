@@ -41,7 +41,7 @@ class CdcSourceWiring:
 
     def reader(self) -> OpenReader:
         """Return the factory of readers of tables for this process."""
-        from floodmark.sources.cdc.change_reader import CdcReader
+        from floodmark.sources.cdc.rows.change_reader import CdcReader
 
         connection = self.connection()
         return lambda plan: CdcReader(plan, connection)

@@ -102,6 +102,8 @@ class PostgresWarehouseWiring:
 
     conn_id: str
     """The id of the connection in Airflow."""
+    ledger: PostgresLedgerWiring
+    """A merge and its record are one transaction: it must be in the same database."""
 
     def connection(self) -> WarehouseConnection:
         """Return the connection. Raises ConfigError."""

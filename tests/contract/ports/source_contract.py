@@ -52,7 +52,7 @@ class SourceRig:
         instance = self.source.read_snapshot([ORDERS]).tables[0].instance
         assert instance is not None
         return TablePlan(
-            source=ORDERS, target=TableName("shop", "orders"), instance=instance, interval=interval,
+            source=ORDERS, target=TableName("shop", "orders"), feed=instance, interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
             watermark=interval and interval.after_lsn, deletes=Deletes.SOFT, net=NetSource.SPARK,
             temporal=TemporalPolicy.TRUNCATE, first_load_chunk_rows=CHUNK_ROWS,
@@ -78,16 +78,16 @@ class SourceContract:
         ]  # fmt: skip
 
     def test_snapshot_describes_key_and_columns_of_a_tracked_table(self, rig: SourceRig) -> None:
-        table = rig.plan().instance.table
+        table = rig.plan().feed.table
         assert (table.name, table.key) == (ORDERS, ("Id",))
         assert [(column.name, column.is_lob) for column in table.stored_columns] == [
             ("Id", False), ("Amount", False), ("Note", True),
         ]  # fmt: skip
 
     def test_identity_of_an_instance_stays_while_it_is_there(self, rig: SourceRig) -> None:
-        before = rig.plan().instance.identity
+        before = rig.plan().feed.identity
         rig.insert(1)
-        assert rig.plan().instance.identity == before
+        assert rig.plan().feed.identity == before
         found = rig.source.read_snapshot([ORDERS], {ORDERS: before.name}).tables[0]
         assert found.instance is not None
         assert found.instance.identity == before
@@ -194,8 +194,8 @@ class TableReaderContract:
         rig.write("INSERT INTO dbo.Orders VALUES (3, 20, 'again')")
         plan = rig.plan()
         assert rig.open_reader(plan).find_double_key() is None
-        declared = replace(plan.instance, table=replace(plan.instance.table, key=("Amount",)))
-        found = rig.open_reader(replace(plan, instance=declared)).find_double_key()
+        declared = replace(plan.feed, table=replace(plan.feed.table, key=("Amount",)))
+        found = rig.open_reader(replace(plan, feed=declared)).find_double_key()
         assert found is not None
         assert found[1] == 2
 

@@ -9,7 +9,7 @@ from source_contract import SourceContract, SourceRig, TableReaderContract
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
-from floodmark.sources.cdc.change_reader import CdcReader
+from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 

@@ -14,7 +14,7 @@ class Feed(Protocol):
 
     @property
     def identity(self) -> InstanceIdentity:
-        """What tells it from one that takes its place under the same name."""
+        """The identity: it differs from that of a feed that takes its place under the same name."""
 
     @property
     def table(self) -> SourceTable:

@@ -33,7 +33,7 @@ class WindowState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What one table does in the window."""
+    """The part of one table in the window."""
 
     source: TableName
     target: TableName
@@ -84,7 +84,7 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """What one table's load did, in rows.
+    """The rows that one table's load moved.
 
     read: change rows (or table rows in a first load) that came from the source. staged: rows after net changes.
     Of the staged ones, inserted: keys that came to life; updated: living rows replaced; deleted: living rows that died;

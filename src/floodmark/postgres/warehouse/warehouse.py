@@ -236,7 +236,7 @@ def _report_incomplete(
 ) -> None:
     """Log rows that are not in the target and whose changes left a LOB out; raise OperatorError in a replay.
 
-    The merge writes NULL for such a LOB, which looks like a value.
+    The merge writes NULL for such a LOB, and NULL is a value to readers.
     """
     keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
     what = (

@@ -18,11 +18,11 @@ from floodmark.spark.launch.temporary_files import java_options
 
 DEFAULT_MASTER = "local[*]"
 _LOCAL_SETTINGS = {
-    # One job at a time on this machine: nobody looks at the UI, and nothing needs to listen beyond loopback.
+    # One job at a time on this machine: no one opens the UI, and nothing needs to listen beyond loopback.
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Driver and executor are one short-lived JVM beside Python's processes on few cores: the collector and the compiler
+    # Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the compiler
     # that cost least. A heap that grows only for what lives does not
     # follow the size of the window.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -53,12 +53,12 @@ def job_environment(secrets: Mapping[str, str], master: str) -> dict[str, str]:
         **secrets,
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python),
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", python),
-        # spark-submit stands beside the interpreter, which need not be on the PATH.
+        # spark-submit is next to the interpreter, which need not be on the PATH.
         "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
     }
     spark_home = os.environ.get("SPARK_HOME") or _installed_spark()
     if spark_home:
-        # Left to itself, spark-submit looks for it with an unquoted path to Python, which must not hold a blank.
+        # By default, spark-submit searches for it with an unquoted path to Python, which must not hold a blank.
         environment["SPARK_HOME"] = spark_home
     if _is_local(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -69,7 +69,7 @@ def job_environment(secrets: Mapping[str, str], master: str) -> dict[str, str]:
 
 
 def _installed_spark() -> str | None:
-    """Of the package pyspark, without importing it."""
+    """Return the folder of the package pyspark, without importing it."""
     spec = find_spec("pyspark")
     return str(Path(spec.origin).parent) if spec and spec.origin else None
 

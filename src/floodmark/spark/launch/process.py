@@ -31,7 +31,7 @@ def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, con
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, looked up before)
+            preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, resolved before)
         )
     except OSError as problem:
         raise start_failure(window_id, problem) from None

@@ -1,7 +1,7 @@
-"""Where a load job keeps its temporary files, and what is to be said where it could not.
+"""The folders of a load job's temporary files, and the explanation where one could not be written.
 
-Nothing is looked at before a job: what is true then may not be when it writes. When a job has ended badly, its own
-words and the folders, as they are then, tell.
+Nothing is checked before a job, since it may have changed when the job writes. After a job that failed, its output and
+the folders are checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST = 300
 
 
 def java_options(environment: Mapping[str, str]) -> str | None:
-    """SPARK_SUBMIT_OPTS that has Java, and so Spark, keep to TMPDIR as all else does. None: leave it as it is."""
+    """Return the SPARK_SUBMIT_OPTS by which Java, and so Spark, uses TMPDIR. None: leave it as it is."""
     options, folder = environment.get("SPARK_SUBMIT_OPTS", ""), environment.get("TMPDIR")
     if not folder or "java.io.tmpdir" in options:
         return None
@@ -28,18 +28,18 @@ def java_options(environment: Mapping[str, str]) -> str | None:
 
 
 def temporary_folders(environment: Mapping[str, str]) -> list[str]:
-    """Of a job on this machine."""
+    """Return the folders of a job on this machine."""
     named = [environment.get("TMPDIR") or _DEFAULT, *environment.get("SPARK_LOCAL_DIRS", "").split(",")]
     return list(dict.fromkeys(filter(None, named)))
 
 
 def find_complaint(line: str) -> str | None:
-    """The line, shortened, where it says that a file could not be written."""
+    """Return the line, shortened, where it says that a file could not be written."""
     return line.strip()[:_LONGEST] if _COMPLAINTS.search(line) else None
 
 
 def find_trouble(folders: Iterable[str]) -> list[str]:
-    """A clause for each folder that takes no file now."""
+    """Return a clause for each folder that cannot be written to now."""
     found = []
     for folder in folders:
         try:
@@ -51,12 +51,12 @@ def find_trouble(folders: Iterable[str]) -> list[str]:
 
 
 def explain_ending(complaint: str | None, trouble: list[str]) -> tuple[str, str]:
-    """What is to be said of a job that ended badly, and what to do about it; "" for nothing."""
+    """Return the explanation of a job that failed, and what to do; "" where there is nothing to explain."""
     if not complaint and not trouble:
         return "", ""
     why = "; ".join(trouble) or "its output says that a file could not be written (see the log)"
     return (
         f"It needs a folder for temporary files: {why}.",
-        "Make room there, or have TMPDIR name another folder in the environment of whoever starts the load (Airflow's "
-        "workers, or the command); SPARK_LOCAL_DIRS counts beside it where that is set.",
+        "Make room there, or have TMPDIR name another folder in the environment of the process that starts the load "
+        "(Airflow's workers, or the command). Where SPARK_LOCAL_DIRS is set, it counts as well.",
     )

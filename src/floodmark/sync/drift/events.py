@@ -75,9 +75,11 @@ class Findings:
     def _of_first_comparison(
         self, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts, elsewhere: TableShape | None
     ) -> list[DriftFinding]:
-        """What the history and the column ids still tell of the time before. A column left out on purpose, when the
-        instance was made, is no drift; types before are known only of a table that was read from another instance, and
-        a target made now has those of now."""
+        """Return the drift that the history and the column ids still show from the time before.
+
+        A column left out on purpose, when the instance was made, is no drift. Earlier types are known only of a table
+        that was read from another instance, and a target that is made now gets the present ones.
+        """
         reported = self._reported_columns()
         added = [
             added_column(column)

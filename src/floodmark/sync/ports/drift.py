@@ -111,11 +111,8 @@ class DriftFinding:
     """The table's name as each pipeline spells it. The pipeline's hold uses this name."""
 
 
-class DriftLedger(Protocol):
-    """A record of the last known shape of each table, of the events, and of the held tables.
-
-    All writes are transactions.
-    """
+class KnownTables(Protocol):
+    """The tables as they were last seen, and what became of them."""
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
         """Return the recorded tables, by table (see ``core.drift.table_names``) and name of the capture instance."""
