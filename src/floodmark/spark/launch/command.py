@@ -22,9 +22,8 @@ _LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the compiler
-    # that cost least. A heap that grows only for what lives does not
-    # follow the size of the window.
+    # Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the
+    # compiler that cost least. A heap that grows only for what lives does not follow the size of the window.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     " -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m",
 }

@@ -17,8 +17,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_starter() -> Callable[[], None] | None:
-    """Return the ``preexec_fn`` of a process that this thread is about to start; it survives exec. None where the kernel
-    has no such thing."""
+    """Return the ``preexec_fn`` of a process that this thread is about to start; it survives exec.
+
+    None where the kernel has no such thing.
+    """
     if sys.platform != "linux":
         return None
     # Resolved before the fork: in the child, locks that another thread held then are never given back.
