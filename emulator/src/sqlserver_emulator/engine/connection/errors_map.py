@@ -62,6 +62,7 @@ def to_sql_server(failure: StatementFailedError, context: ErrorContext, verb: st
     handler = _HANDLERS.get(failure.sqlstate)
     if handler is not None:
         return handler(failure, context, verb)
+    # 50000 is the number of RAISERROR with a text: no real error is claimed, and the SQLSTATE stays visible.
     return SqlServerError(50000, f"{failure.message} [{failure.sqlstate}]")
 
 
@@ -91,6 +92,7 @@ def _duplicate_key(failure: StatementFailedError, context: ErrorContext, verb: s
 
 
 def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    # CHECK constraints that the emulator adds itself, as PostgreSQL has no type of that range or length.
     if failure.constraint.endswith(RANGE_SUFFIX):
         return SqlServerError(8115, "Arithmetic overflow error converting expression to data type tinyint.", state=2)
     if failure.constraint.endswith(LENGTH_SUFFIX):
@@ -100,6 +102,7 @@ def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -
         return SqlServerError(547, failure.message)
     if names.kind == "C":
         kind, schema, table, where = "CHECK", names.schema, names.table, names.column
+    # PostgreSQL reports both sides of a foreign key by one SQLSTATE; only its detail says which side failed.
     elif "is still referenced" in failure.detail:
         kind, schema, table, where = "REFERENCE", names.schema, names.table, names.column
     else:
@@ -134,6 +137,7 @@ def _missing_relation(failure: StatementFailedError, context: ErrorContext, verb
 
 
 def _missing_column(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    # The column may come qualified by an alias of the translation, which the client never wrote.
     found = _QUOTED.search(failure.message)
     name = found.group(1) if found else failure.message.removeprefix("column ").split(" does not exist")[0]
     return SqlServerError(207, f"Invalid column name '{name.rpartition('.')[2]}'.")
@@ -158,6 +162,7 @@ def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str
 
 def _out_of_range(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     message = failure.message
+    # PostgreSQL uses one SQLSTATE for several messages; the text decides between them.
     if message.startswith("input is out of range"):
         return _INVALID_OPERATION(failure, context, verb)
     if message.startswith("value out of range"):
@@ -185,6 +190,7 @@ def _date_out_of_range(failure: StatementFailedError, context: ErrorContext, ver
 
 
 def _permission(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    # "permission denied for table x": the kind of object is the next word, the rest is the name.
     name = failure.message.removeprefix("permission denied for ").partition(" ")[2] or failure.message
     schema, table = context.object_name(name) or ("dbo", name)
     return SqlServerError(
@@ -196,6 +202,7 @@ def _permission(failure: StatementFailedError, context: ErrorContext, verb: str)
 
 
 def _generated_always(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    # PostgreSQL's report has no column field here; the name is only in the message.
     column = (_QUOTED.search(failure.message) or [None, failure.column])[1]
     if verb == "UPDATE":
         return SqlServerError(8102, f"Cannot update identity column '{column}'.")

@@ -26,9 +26,12 @@ _T = TypeVar("_T")
 
 _LOOK_SECONDS = 0.1
 """How long to sleep for an answer before a look at the connection: psycopg's own default is not to sleep at all."""
+# The first use pays no PREPARE: a statement that comes once would be planned twice as expensively for nothing.
 _PREPARE_AT_USE = 2
 _PREPARED_MAX = 300
+# Larger than the number of prepared ones: one-off texts pass through here and must not push out those that return.
 _SEEN_MAX = 2000
+# PostgreSQL has no SQLSTATE of its own for a stale plan, so the message text decides as well.
 _NOT_SUPPORTED = "0A000"
 _STALE_PLAN = "cached plan must not change result type"
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.BAD_RESPONSE)
@@ -84,6 +87,7 @@ def _field(result: PGresult, field: pq.DiagnosticField) -> str:
 
 def _encoded(sql: str) -> bytes:
     """libpq ends a statement at U+0000, which would leave a shorter one to run."""
+    # A cut statement could still be valid SQL, e.g. an UPDATE without its WHERE.
     if "\0" in sql:
         raise NotSupportedByEmulatorError("the character U+0000 in names")
     return sql.encode()
@@ -98,6 +102,7 @@ class PipelinedConnection:
     def __init__(self, conninfo: str) -> None:
         self.psycopg = psycopg.connect(conninfo, autocommit=True)
         self._pgconn = self.psycopg.pgconn
+        # Made once: a cancel comes from another thread, which must not touch the connection itself.
         self._canceller = self._pgconn.get_cancel()
         self._busy = False
         self._busy_lock = threading.Lock()
@@ -135,9 +140,13 @@ class PipelinedConnection:
         try:
             for _ in range(to_skip):
                 self._skip_command()
+            # Only now: chunked mode applies to the current command, which is the statement after those that go before
+            # it.
             self._pgconn.set_chunked_rows_mode(chunk_rows)
             while (result := self._fetch()) is not None:
                 if result.status == pq.ExecStatus.TUPLES_CHUNK:
+                    # A result of this status is a piece; the last one has another status, and is the only one that may
+                    # be a failure.
                     yield result
                     continue
                 done = True
@@ -147,6 +156,8 @@ class PipelinedConnection:
                 yield self._checked(result)
                 return
         finally:
+            # The consumer closed the generator or failed: the server still sends rows, which have to be stopped and
+            # read away.
             if not done:
                 self._forget_unconfirmed()
                 self.cancel()
@@ -154,6 +165,7 @@ class PipelinedConnection:
 
     def describe(self, sql: str, before: Sequence[str] = ()) -> PGresult:
         """The result columns of a statement, which is prepared but not run."""
+        # Before pipeline mode is entered: an error raised inside it would leave the connection in that mode.
         _encoded(sql)
         self._pgconn.enter_pipeline_mode()
         for command in before:
@@ -165,24 +177,28 @@ class PipelinedConnection:
     def script(self, sql: str, before: Sequence[str] = ()) -> None:
         """Several statements without parameters or results that matter."""
         for text in (*before, sql):
+            # The simple protocol: the extended one refuses several statements in one text.
             self._pgconn.send_query(_encoded(text))
             self._flush()
             self._last_result()
 
     def copy_in(self, sql: str, pieces: Iterator[bytes], before: Sequence[str] = ()) -> PGresult:
         """COPY … FROM STDIN with the bytes of ``pieces``; what they raise ends the COPY, of which nothing stays."""
+        # COPY is not allowed in pipeline mode, so these take a round trip each.
         for command in before:
             self.run(command)
         self._pgconn.send_query(sql.encode())
         self._flush()
         started = self._fetch()
         if started is None or started.status != pq.ExecStatus.COPY_IN:
+            # COPY was refused before it began; what remains of the answer has to be read before the next statement.
             self._drain()
             raise self._lost() if started is None else _failure(started)
         try:
             for piece in pieces:
                 self._wait(generators.copy_to(self._pgconn, piece))
         except BaseException:
+            # PostgreSQL fails the COPY with this text, so none of its rows stays.
             self._end_copy(b"given up")
             self._drain()
             raise
@@ -195,12 +211,14 @@ class PipelinedConnection:
 
     def forget_prepared(self) -> None:
         """Prepared statements are of no use after DDL: PostgreSQL refuses a plan whose result type changed."""
+        # They are closed with the next statement's round trip: closing them here would cost one of its own.
         self._to_forget += self._prepared.values()
         self._prepared.clear()
         self._uses.clear()
 
     def cancel(self) -> None:
         """End the running statement, if there is one; from any thread."""
+        # The lock keeps ``_drain`` from ending the statement meanwhile: the cancel would hit the next one.
         with self._busy_lock:
             if self._busy:
                 self._canceller.cancel()
@@ -213,10 +231,12 @@ class PipelinedConnection:
     def _send(self, sql: str, parameters: Parameters, before: Sequence[str]) -> int:
         """Send everything; returns how many commands' results come before the statement's own."""
         pgconn = self._pgconn
+        # Encoded before anything is sent: a refused text must not leave half a pipeline behind.
         encoded, ahead = _encoded(sql), [_encoded(command) for command in before]
         prepared = self._prepared.get(sql)
         prepare = prepared is None and self._used_often(sql)
         commands = len(before) + len(self._to_forget) + prepare
+        # Without anything ahead, a plain query saves the pipeline's sync message.
         if commands:
             pgconn.enter_pipeline_mode()
             self._send_forgotten()
@@ -246,10 +266,12 @@ class PipelinedConnection:
             return known
         self._prepared_count += 1
         name = b"s%d" % self._prepared_count
+        # Closing goes by name: names are counted, never used again, so a late close cannot meet a newer statement.
         self._pgconn.send_prepare(name, _encoded(sql))
         self._prepared[sql] = name
         self._unconfirmed.append(sql)
         if len(self._prepared) > _PREPARED_MAX:
+            # The oldest prepared one; it is closed at the next round trip.
             self._to_forget.append(self._prepared.popitem(last=False)[1])
         return name
 
@@ -259,12 +281,14 @@ class PipelinedConnection:
         self._to_forget.clear()
 
     def _forget_unconfirmed(self) -> None:
+        # A PREPARE in a failed pipeline was rolled back or never run; using its name would be an error.
         for sql in self._unconfirmed:
             self._prepared.pop(sql, None)
 
     def _flush(self) -> None:
         if self._pgconn.pipeline_status:
             self._pgconn.pipeline_sync()
+        # Set before the send: a cancel that comes while the statement travels must not be lost.
         with self._busy_lock:
             self._busy = True
         self._wait(generators.send(self._pgconn))
@@ -286,6 +310,7 @@ class PipelinedConnection:
 
     def _last_result(self) -> PGresult:
         """Read everything; the statement's own result is the last one. Raises the first failure."""
+        # After the first failure the others only report that the pipeline was aborted.
         failed: PGresult | None = None
         last: PGresult | None = None
         for result in self._drain():
@@ -306,6 +331,7 @@ class PipelinedConnection:
         results: list[PGresult] = []
         in_pipeline = bool(self._pgconn.pipeline_status)
         ended = False
+        # A pipeline ends with its sync result; results of earlier commands are each followed by None.
         while not ended:
             while (result := self._fetch()) is not None:
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
@@ -316,6 +342,7 @@ class PipelinedConnection:
         if in_pipeline:
             self._pgconn.exit_pipeline_mode()
         if any(result.status in _FAILED for result in results):
+            # One failure aborts the rest of the pipeline, its PREPAREs included.
             self._forget_unconfirmed()
         self._unconfirmed.clear()
         with self._busy_lock:

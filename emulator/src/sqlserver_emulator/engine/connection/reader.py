@@ -32,12 +32,14 @@ from sqlserver_emulator.types import TsqlType
 
 LARGE_ROWS = 2_500
 _BATCH_BYTES = 4 << 20
+# Short, because the estimate changes with the table; long enough for a loop that runs one query.
 _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500
 # A composite type comes as a struct that is not the wire's, and a variant has no type of its own.
 _NOT_IN_ARROW = names_where(lambda type: type.is_composite or type.family == VARIANT)
 _MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
 _DECIMALS = names_where(lambda type: type.wire.packing is Packing.DECIMAL)
+# An int64 holds any 18 digits.
 _INT64_DIGITS = 18
 
 
@@ -52,18 +54,21 @@ class RowEstimates:
         return found[1] if found and time.monotonic() - found[0] < _ESTIMATE_HOLDS_SECONDS else None
 
     def note(self, sql: str, rows: int) -> None:
+        # Dropped as a whole: an entry is worth two seconds at most, which no order of eviction is worth.
         if len(self._known) >= _ESTIMATES_MAX:
             self._known.clear()
         self._known[sql] = (time.monotonic(), rows)
 
 
 def explain(sql: str, values: Sequence[object]) -> str:
+    # EXPLAIN takes no parameters of an unprepared statement, so the values are written into it.
     return f"EXPLAIN (FORMAT JSON) {bind.inline(sql, values)}"
 
 
 def estimated_rows(plan: object) -> int:
     """From the answer of ``explain``, parsed or as text."""
     tree: Any = json.loads(plan) if isinstance(plan, str) else plan
+    # The estimate of the plan's top node is that of the whole result.
     return int(tree[0]["Plan"]["Plan Rows"])
 
 
@@ -91,6 +96,7 @@ class ArrowReader:
                 cursor.adbc_statement.set_options(
                     **{adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
                 )
+                # COPY takes no parameters either.
                 cursor.execute(_with_scaled_integers(bind.inline(sql, values), columns))
                 for batch in _batches(cursor):
                     yield RowsArrow(_as_declared(batch, columns))
@@ -101,6 +107,7 @@ class ArrowReader:
 
     def cancel(self) -> None:
         """From any thread."""
+        # Read once: the reading thread may clear it between the check and the call.
         cursor = self._cursor
         if cursor is not None:
             cursor.adbc_cancel()
@@ -112,6 +119,7 @@ class ArrowReader:
     def _apply(self, context: Mapping[str, str]) -> None:
         if self._connection is None:
             self._connection = adbc.connect(self._uri, autocommit=True)
+        # The role and settings of the session have to hold here too, or rights and functions would answer differently.
         changed = {name: value for name, value in context.items() if self._applied.get(name) != value}
         if changed:
             calls = (f"set_config({quote_literal(n)}, {quote_literal(v)}, false)" for n, v in changed.items())
@@ -172,11 +180,13 @@ def _array(array: Any, type_: TsqlType) -> Any:
 def _decimals(array: Any, to: Any) -> Any:
     """Scaled int64 as decimal128: the same bits, the sign carried into the upper half."""
     if array.offset:
+        # The buffers know nothing of the offset; a copy begins at zero.
         array = pa.concat_arrays([array])
     validity, data = array.buffers()
     low = np.frombuffer(data, "<i8", count=len(array))
     words = np.empty((len(array), 2), "<i8")
     words[:, 0] = low
+    # An arithmetic shift: all ones for a negative number, else zeros, as the upper half of two's complement has them.
     words[:, 1] = low >> 63
     return pa.Array.from_buffers(to, len(array), [validity, pa.py_buffer(words)], array.null_count)
 
@@ -185,6 +195,7 @@ def _failure(error: Exception) -> StatementFailedError:
     """The driver's error as that of any other statement. Its details carry PostgreSQL's diagnostic fields."""
     details = {_text(key): _text(value) for key, value in getattr(error, "details", None) or ()}
     return StatementFailedError(
+        # 58030 is PostgreSQL's I/O error: what the driver itself reports has no SQLSTATE.
         sqlstate=getattr(error, "sqlstate", None) or "58030",
         message=details.get("PG_DIAG_MESSAGE_PRIMARY", str(error)),
         detail=details.get("PG_DIAG_MESSAGE_DETAIL", ""),

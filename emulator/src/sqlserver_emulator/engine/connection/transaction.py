@@ -49,6 +49,7 @@ class TransactionalConnection:
     @property
     def reads_what_others_read(self) -> bool:
         """Whether another connection would read the same now: nothing is written yet, and no snapshot is held."""
+        # At READ COMMITTED every statement has its own snapshot, so another connection is as good as this one.
         return not self.in_transaction or (not self.has_written and self.isolation == "READ COMMITTED")
 
     @property
@@ -72,6 +73,7 @@ class TransactionalConnection:
         with self._guarding():
             try:
                 yield from self.pipeline.stream(sql, parameters, self._prefix(reads), chunk_rows)
+            # The statement was cancelled by the early close, see below.
             except GeneratorExit:
                 # Closed early, which cancelled the statement: that must not cost the transaction either.
                 if self.pipeline.transaction_status == pq.TransactionStatus.INERROR:
@@ -83,6 +85,8 @@ class TransactionalConnection:
         with self._guarding():
             try:
                 return self.pipeline.copy_in(sql, pieces, [*self._prefix(reads=False), *before])
+            # A StatementFailedError is undone by the guard outside; anything else was raised by ``pieces`` and is
+            # undone here.
             except StatementFailedError:
                 raise
             except BaseException:
@@ -108,11 +112,13 @@ class TransactionalConnection:
         if own:
             self.begin()
         with self._guarding():
+            # Sends BEGIN and the savepoint now: from here on statements add no guard of their own.
             self.pipeline.run("SELECT 1", before=self._prefix(reads=False))
             self._atomic = True
             try:
                 yield
             except BaseException:
+                # Cleared first, because ``undo_statement`` and ``rollback`` have to act as outside of it.
                 self._atomic = False
                 self.rollback() if own else self.undo_statement()
                 raise
@@ -129,6 +135,7 @@ class TransactionalConnection:
             yield
         except BaseException:
             self.pipeline.run(f"ROLLBACK TO SAVEPOINT {name}")
+            # The rollback may have undone settings that were made since the savepoint; they are sent again.
             self._applied.clear()
             raise
         self.pipeline.run(f"RELEASE SAVEPOINT {name}")
@@ -150,6 +157,7 @@ class TransactionalConnection:
     def limit_recursion(self, limit: int | None) -> None:
         """OPTION (MAXRECURSION) of the next statement. Said only when it changes: most statements never recur."""
         value = "" if limit is None else str(limit)
+        # A value that is set is sent with the next statement, which costs one more command in its round trip.
         if self._context.get(_MAX_RECURSION, "") != value:
             self._context[_MAX_RECURSION] = value
 
@@ -157,11 +165,13 @@ class TransactionalConnection:
 
     def begin(self) -> None:
         self.in_transaction = True
+        # BEGIN itself is sent with the first statement: an empty transaction costs no round trip.
         self.has_written = False
 
     def commit(self) -> None:
         """Raises StatementFailedError when the commit itself fails; the transaction is over in any case."""
         started = self._started
+        # Forgotten first: a COMMIT that fails has ended the transaction, too.
         self._forget_transaction()
         if started:
             self.pipeline.run("COMMIT")
@@ -171,9 +181,11 @@ class TransactionalConnection:
         self._forget_transaction()
         if started and not self.pipeline.is_broken:
             self.pipeline.run("ROLLBACK")
+            # set_config of an aborted transaction is undone with it.
             self._applied.clear()
 
     def save(self, name: str) -> None:
+        # The client's savepoint must lie outside the guard, or the guard's release would take it away.
         before = self._prefix(reads=True)
         if self._guarded:
             before.append(f"RELEASE SAVEPOINT {_GUARD}")
@@ -184,6 +196,7 @@ class TransactionalConnection:
     def rollback_to(self, name: str) -> None:
         if name not in self._savepoints:
             raise SavepointMissingError(name)
+        # SQL Server keeps the savepoint after a rollback to it, and so does PostgreSQL.
         self.pipeline.run(f"ROLLBACK TO SAVEPOINT {quote(name)}")
         while self._savepoints[-1] != name:
             self._savepoints.pop()
@@ -202,8 +215,10 @@ class TransactionalConnection:
             commands.append(f"BEGIN ISOLATION LEVEL {self.isolation}")
             self._started = True
         commands += self._context_commands()
+        # Inside ``atomic`` its own guard covers every statement.
         if self.in_transaction and not self._atomic and self._must_guard:
             commands += self._guard_commands()
+            # A read leaves nothing to undo, so the next statement may reuse the same savepoint.
             self._guard_is_clean = reads
         if self.in_transaction and not reads:
             self.has_written = True
@@ -212,11 +227,13 @@ class TransactionalConnection:
     @property
     def _must_guard(self) -> bool:
         """Whether there is anything that a failing statement must not take with it."""
+        # Above READ COMMITTED the snapshot belongs to the transaction: a plain ROLLBACK would lose it.
         return self.has_written or bool(self._savepoints) or self.isolation != "READ COMMITTED"
 
     def _guard_commands(self) -> list[str]:
         if self._guarded and self._guard_is_clean:
             return []
+        # Released each time: savepoints that pile up would slow every later statement of the transaction.
         release = [f"RELEASE SAVEPOINT {_GUARD}"] if self._guarded else []
         self._guarded = True
         return [*release, f"SAVEPOINT {_GUARD}"]
@@ -226,6 +243,7 @@ class TransactionalConnection:
         if not changed:
             return []
         self._applied.update(changed)
+        # is_local is false: the setting has to outlive the transaction.
         calls = (f"set_config({quote_literal(n)}, {quote_literal(v)}, false)" for n, v in changed.items())
         return ["SELECT " + ", ".join(calls)]
 
@@ -243,6 +261,7 @@ class TransactionalConnection:
 
     def undo_statement(self) -> None:
         """Take back the last statement of the open transaction."""
+        # A rollback undoes settings, and which ones is not known here: all are sent again.
         self._applied.clear()
         if not self.in_transaction or self.pipeline.transaction_status == pq.TransactionStatus.IDLE:
             return
@@ -250,6 +269,7 @@ class TransactionalConnection:
             self.pipeline.run(f"ROLLBACK TO SAVEPOINT {_GUARD}")
             self._guard_is_clean = True
         else:
+            # Nothing but the failed statement is in the transaction; the next statement begins it again.
             self.pipeline.run("ROLLBACK")
             self._started = self.has_written = False
 

@@ -102,6 +102,7 @@ class BulkLoader:
         before = connection.context.get(INSTEAD_OF, "")
         if not target.fires_triggers and self._access.catalog.has_triggers:
             connection.set_context(INSTEAD_OF, str(target.table.object_id))
+        # An INSTEAD OF trigger is skipped for the table that this setting names.
         try:
             yield
         finally:
@@ -112,8 +113,10 @@ class BulkLoader:
         table, columns = target.table, target.table_columns
         names = ", ".join(quote(column.postgres_name) for column in columns)
         sql = f"COPY {qualified(table.postgres_schema, table.postgres_name)} ({names}) FROM STDIN {copy_options()}"
+        # COPY knows defaults by a marker; with KEEP_NULLS a NULL stays one where the column has a default.
         nulls = [DEFAULT if column.has_default and not target.keep_nulls else NULL for column in columns]
         statement = self._statement(target)
+        # An INSERT too may have to mark the end of a deferred update in the log.
         before = self._deferred.messages(statement)
         pieces = (piece for batch in batches for piece in copy_pieces(batch, columns, nulls))
         try:
@@ -127,12 +130,15 @@ class BulkLoader:
 
     def _convert(self, target: PostgresBulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
         """Through a table of the types that came, for T-SQL's own conversions."""
+        # The staging table and its rows must not survive a failure, so they need a transaction.
         own = not self._session.in_transaction
         if own:
             self._session.begin()
         try:
             count = self._insert(target, self._stage(target, types, batches))
         except BaseException:
+            # Without a transaction of its own the guard has undone the failed INSERT only, and the table is dropped by
+            # hand.
             self._session.rollback() if own else self._execute(f"DROP TABLE IF EXISTS {_STAGE}")
             raise
         self._execute(f"DROP TABLE {_STAGE}")
@@ -148,6 +154,7 @@ class BulkLoader:
         self._copy(find_target(self._access, (target.table.database, "", _STAGE), names), batches)
         defaults = {} if target.keep_nulls else self._defaults(target)
         values = ", ".join(
+            # A NULL that the client sent becomes the default, but a value that converts is kept.
             f"COALESCE(CAST({name} AS {column.type}), {defaults[column.column_id]})"
             if column.column_id in defaults
             else name
@@ -160,6 +167,7 @@ class BulkLoader:
     def _insert(self, target: PostgresBulkTarget, statement: str) -> int:
         explicit = any(column.identity for column in target.table_columns)
         if explicit:
+            # The announced identity column keeps the values that come, as IDENTITY_INSERT allows it.
             self._identity.explicit_values(target.table, allowed=True)
         try:
             return self._execute(statement).row_count or 0

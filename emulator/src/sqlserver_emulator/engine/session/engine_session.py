@@ -40,12 +40,15 @@ from sqlserver_emulator.events import ArrowBatch, Column, Command, Rows
 from sqlserver_emulator.types import TsqlType
 
 _ISOLATION = {
+    # PostgreSQL has no dirty reads.
     "READ UNCOMMITTED": "READ COMMITTED",
     "READ COMMITTED": "READ COMMITTED",
     "REPEATABLE READ": "REPEATABLE READ",
+    # PostgreSQL's REPEATABLE READ is snapshot isolation.
     "SNAPSHOT": "REPEATABLE READ",
     "SERIALIZABLE": "SERIALIZABLE",
 }
+# A deadlock's victim and an update conflict: SQL Server rolls the whole transaction back, not the statement only.
 _ENDS_TRANSACTION = (1205, 3960)
 _T = TypeVar("_T")
 
@@ -87,8 +90,10 @@ class PostgresEngineSession:
     # -- statements -------------------------------------------------------------------------------------------------
 
     def execute(self, statement: str, variables: Variables) -> StatementResult:
+        # The connection has one result at a time, so an unread one ends here.
         self._queries.give_up()
         faults = self._faults
+        # Faults are checked only while there are any: this is the path of every statement.
         if faults is None or not faults.are_active:
             return self._execute(statement, variables)
         with self._errors("SELECT"):
@@ -97,6 +102,7 @@ class PostgresEngineSession:
 
     def _execute(self, statement: str, variables: Variables) -> StatementResult:
         with self._errors("CREATE"):
+            # DDL is recognised from the text before translation, which parses queries and DML only (ADR 4).
             result = self._ddl.run(statement, self.database, variables)
         if result is not None:
             return result
@@ -109,6 +115,7 @@ class PostgresEngineSession:
             try:
                 return self._run(translated, variables)
             except StatementFailedError as failure:
+                # PostgreSQL's 22001 names no column; error 2628 does, so the column is searched in the catalog.
                 if failure.sqlstate != VALUE_TOO_LONG:
                     raise
                 values = self._values(translated, variables)
@@ -186,6 +193,7 @@ class PostgresEngineSession:
                 as_type=as_type,
             )
             self._connection.limit_recursion(None)
+            # Conditions and expressions have no OPTION clause of their own.
             values = self._parameters(translated, variables)
             result = self._connection.run(translated.sql, values, reads=True)
             rows = self._access.rows(result)
@@ -205,6 +213,7 @@ class PostgresEngineSession:
         return run()
 
     def _run(self, translated: Translated, variables: Variables) -> StatementResult:
+        # Functions and views that the statement reads find the limit in a setting of the session.
         self._connection.limit_recursion(translated.max_recursion)
         if translated.assigned_variables:
             return self._assign(translated, variables)
@@ -214,15 +223,19 @@ class PostgresEngineSession:
 
     def _assign(self, translated: Translated, variables: Variables) -> StatementResult:
         rows, _ = self._all_rows(translated, variables)
+        # As in SQL Server, the last row's values stay in the variables.
         values = dict(zip(translated.assigned_variables, rows[-1], strict=True)) if rows else {}
         return StatementResult(translated.command, row_count=len(rows), assigned_variables=values)
 
     def _modify(self, translated: Translated, variables: Variables) -> StatementResult:
         self._identity.check(translated)
+        # Changes that an earlier, failed statement announced must not fire triggers now.
         self.triggers.forget()
         self.triggers.assigned = translated.assigned_columns
         rows, result = self._all_rows(translated, variables)
         if self.triggers.has_changes and translated.returns_rows:
+            # Only the run shows whether an enabled trigger was met, so the change is undone and the error raised after
+            # it.
             self._connection.undo_statement()
             raise _output_beside_triggers(self.triggers.take_changes()[0].table.name)
         count = result.command_tuples
@@ -238,6 +251,7 @@ class PostgresEngineSession:
         before = self._deferred.messages(translated)
         reads = translated.command is Command.SELECT
         result = self._connection.run(translated.sql, values, reads=reads, before=before)
+        # Outside a transaction the statement is committed: no other statement can follow its end mark.
         if self._connection.in_transaction:
             self._deferred.done(translated)
         return self._access.rows(result), result
@@ -251,6 +265,7 @@ class PostgresEngineSession:
     def _notice_catalog_changes(self) -> None:
         if self._catalog.shared_version != self._seen_version:
             self._seen_version = self._catalog.shared_version
+            # Prepared plans may refer to tables whose definition has changed.
             self._connection.pipeline.forget_prepared()
 
     # -- transactions -----------------------------------------------------------------------------------------------
@@ -270,6 +285,7 @@ class PostgresEngineSession:
             with self._errors("COMMIT"):
                 self._connection.commit()
         except SqlServerError:
+            # A failed COMMIT has ended the transaction, so the catalog is as it was before it.
             self._access.transaction_ended(committed=False)
             raise
         self._access.transaction_ended(committed=True)
@@ -296,6 +312,7 @@ class PostgresEngineSession:
 
     def set_isolation(self, level: str) -> None:
         self._connection.isolation = _ISOLATION[level.upper()]
+        # PostgreSQL merges two levels into one; the setting keeps the name that the client chose.
         self._connection.set_context("emulator.isolation", level.upper())
 
     def set_lock_timeout(self, milliseconds: int) -> None:
@@ -361,6 +378,7 @@ class PostgresEngineSession:
 
     def cancel(self) -> None:
         self._connection.pipeline.cancel()
+        # A large result is read on the second connection, which this cancel has to reach as well.
         self._access.arrow.cancel()
 
     def reset(self) -> None:
@@ -385,9 +403,11 @@ class PostgresEngineSession:
         except StatementFailedError as failure:
             error = to_sql_server(failure, self._names.within(self.database), verb)
             if error.number in _ENDS_TRANSACTION and self._connection.in_transaction:
+                # PostgreSQL would have kept what preceded the guard's savepoint.
                 self._connection.rollback()
                 self._access.transaction_ended(committed=False)
             raise error from failure
+        # PostgreSQL is gone: severity 21 means to a client that its connection is of no use.
         except psycopg.OperationalError as lost:
             message = "Cannot continue the execution because the session is in the kill state."
             raise SqlServerError(596, message, severity=21) from lost

@@ -43,6 +43,7 @@ class QueryResults:
 
     def select(self, translated: Translated, values: Sequence[object]) -> StatementResult:
         """Run a query that gives rows. Errors of its first rows are raised here, later ones from the batches."""
+        # A statement that writes, or that reads what this transaction wrote, cannot run on the second connection.
         may_be_large = translated.read_only and self._connection.reads_what_others_read
         if may_be_large and self._estimate(translated, values) >= LARGE_ROWS:
             large = self._select_large(translated, values)
@@ -50,8 +51,10 @@ class QueryResults:
                 return large
         pieces = self._connection.stream(translated.sql, bind.to_parameters(values), _CHUNK_ROWS, reads=True)
         first = next(pieces)
+        # The estimate was too low: the statement is started again there, before the client got a row.
         if may_be_large and first.ntuples == _CHUNK_ROWS and self._connection.reads_what_others_read:
             pieces.close()
+            # Later runs of the text then go there at once.
             self._estimates.note(translated.sql, LARGE_ROWS)
             large = self._select_large(translated, values)
             if large is not None:
@@ -62,10 +65,12 @@ class QueryResults:
 
     def _small_result(self, translated: Translated, first: PGresult, pieces: Generator[PGresult]) -> StatementResult:
         rest: Iterator[PGresult] = pieces
+        # A catalog query on this connection has to wait for the stream's end, so the rest is read first.
         if self._needs_catalog(first):
             rest = iter(list(pieces))
         columns = self.columns(first, translated)
         unscaled = result_types.unscaled_columns(first, columns)
+        # The largest scale is known only when all rows are.
         if unscaled:
             rows = [row for piece in (first, *rest) for row in self._access.rows(piece)]
             columns = result_types.with_scales(columns, unscaled, rows)
@@ -90,6 +95,7 @@ class QueryResults:
                 count += len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
                 result.row_count = count
                 yield batch
+        # Reset only at the normal end: a result that is given up resets it in ``give_up``.
         self._open_result = None
 
     def _estimate(self, translated: Translated, values: Sequence[object]) -> int:
@@ -109,6 +115,7 @@ class QueryResults:
         """None when a column has a type that Arrow batches do not carry."""
         described = self._connection.describe(translated.sql)
         columns = self.columns(described, translated)
+        # A numeric without a known scale cannot be an Arrow decimal.
         if result_types.unscaled_columns(described, columns) or not fits_arrow(columns):
             return None
         result = StatementResult(Command.SELECT, columns, row_count=0)
