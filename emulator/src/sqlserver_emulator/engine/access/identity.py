@@ -35,6 +35,7 @@ class IdentityValues:
     def variable(self, name: str) -> object:
         """The value of @@IDENTITY and the like as a parameter; KeyError for any other name."""
         if name == "@@identity":
+            # Not kept as a value: currval is asked, as most inserts are followed by no such question.
             return self._current_value(self._last)
         if name == "@@scope_identity":
             return self._current_value(self._last_in_scope)
@@ -62,6 +63,7 @@ class IdentityValues:
         table = translated.identity_of
         if table is None:
             return
+        # The translator writes this clause exactly when the INSERT gives the identity column.
         explicit = _OVERRIDING in translated.sql
         allowed = self._explicit_for is not None and self._explicit_for.object_id == table.object_id
         if explicit and not allowed:
@@ -82,9 +84,11 @@ class IdentityValues:
         """After an INSERT: remember the table, and bring the counter up to explicit values."""
         table = translated.identity_of
         if table is None or row_count == 0:
+            # A statement that inserted nothing leaves @@IDENTITY as it was.
             return
         self._last = self._last_in_scope = table
         if _OVERRIDING in translated.sql:
+            # Explicit values do not move PostgreSQL's sequence; SQL Server's counter follows them.
             self._access.fetch(_advance_sql(table))
 
     def forget(self) -> None:
@@ -119,6 +123,7 @@ def _advance_sql(table: CatalogObject) -> str:
     column = quote(_identity_column(table))
     name = qualified(table.postgres_schema, table.postgres_name)
     return (
+        # The sequence may be ahead of the table already (rows were deleted), so the higher of the two counts.
         f"SELECT setval(s.name, CASE WHEN q.seqincrement > 0 THEN greatest(t.high, coalesce(l.last, t.high))"
         f" ELSE least(t.low, coalesce(l.last, t.low)) END::bigint)"
         f" FROM (SELECT max({column}) AS high, min({column}) AS low FROM {name}) t,"

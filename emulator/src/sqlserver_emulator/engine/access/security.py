@@ -60,6 +60,7 @@ class SessionSecurity:
     def enter(self, database: str) -> None:
         """Become the login's user in ``database``. Raises 916 when it has none and is no guest."""
         if self.is_sysadmin:
+            # A sysadmin is dbo in every database.
             self._access.connection.set_context("emulator.user", "dbo")
             return
         rows = self._access.fetch(_USER, [database, self._login])
@@ -83,6 +84,7 @@ class SessionSecurity:
         if role.lower() == "sysadmin":
             return False
         held = {row[0] for row in self._access.fetch(_ROLES, [database, self._login])}
+        # db_owner may do what every other database role may.
         return role.lower() in held or "db_owner" in held
 
 
@@ -93,12 +95,15 @@ def check_login(
     rows = cast(list[tuple[Any, ...]], fetch(_LOGIN, [login]))
     if rows:
         _, salt, stored, _, disabled, default_database = rows[0]
+        # sa has no stored hash: its password comes from the environment or from the password file.
         if stored is None:
+            # A comparison in constant time does not leak how much of the password was right.
             accepted = hmac.compare_digest(password.encode(), sa_password.encode())
         else:
             accepted = hmac.compare_digest(password_hash(salt, password), stored)
         if accepted and not disabled:
             return str(default_database)
+    # One answer for an unknown login, a wrong password and a disabled login, as on a real server.
     raise SqlServerError(18456, f"Login failed for user '{login}'.", severity=14)
 
 

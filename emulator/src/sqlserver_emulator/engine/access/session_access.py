@@ -45,6 +45,7 @@ class SessionAccess:
 
     def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         """As ``fetch``, but of what is committed: also where the session's own transaction has failed."""
+        # An aborted transaction refuses every statement until its rollback.
         if self.connection.pipeline.transaction_status == pq.TransactionStatus.INERROR:
             return self._shared.fetch(sql, parameters)
         return self.fetch(sql, parameters)
@@ -62,6 +63,7 @@ class SessionAccess:
     def atomic(self) -> Iterator[None]:
         """Everything inside succeeds or fails as one."""
         own = not self.connection.in_transaction
+        # The outermost ``atomic`` decides: the inner ones always run inside its transaction.
         if not self.connection.in_atomic:
             self.was_in_transaction = not own
         try:
@@ -88,6 +90,7 @@ class SessionAccess:
             self._forget_lost_temporary_tables()
 
     def rolled_back_to_savepoint(self) -> None:
+        # Without own changes nothing that was read since the savepoint can be undone.
         """DDL since the savepoint is undone: what was read of the catalog since may be wrong."""
         if self.catalog.has_own_changes:
             self.catalog.changed_in_transaction()
@@ -100,6 +103,7 @@ class SessionAccess:
 
     def _forget_lost_temporary_tables(self) -> None:
         for table in self.catalog.temporary_tables:
+            # Temp tables are created in the transaction, so a rollback may have dropped them.
             found = self.fetch("SELECT 1 FROM pg_class WHERE oid = $1::oid", [table.object_id])
             if not found:
                 self.catalog.drop_temporary(table.name)

@@ -26,6 +26,7 @@ _Key = tuple[str, str, int, int]
 
 def variable_name(name: str, depth: int, declaration: str) -> str:
     """The PostgreSQL name of a table variable."""
+    # The checksum separates variables of one name and depth with different declarations.
     return postgres_name(f"{name}~{depth}~{zlib.crc32(declaration.encode()):08x}")
 
 
@@ -52,6 +53,7 @@ class TableVariables:
         if declared is None:
             return False
         catalog = self._access.catalog
+        # The version is part of the key: an alias type in the declaration may have changed since.
         key = (statement, database, catalog.scope_depth, catalog.shared_version)
         self._used[declared[1].lower(), catalog.scope_depth] = key
         relation = self._left.pop(key, None)
@@ -71,6 +73,7 @@ class TableVariables:
         catalog = self._access.catalog
         key = self._used.pop((dropped[1].lower(), catalog.scope_depth), None)
         relation = catalog.temporary(dropped[1])
+        # Beyond the limit the table is dropped as the statement says.
         if key is None or relation is None or len(self._left) >= _KEPT_MAX:
             return False
         self._left[key] = relation
@@ -78,6 +81,7 @@ class TableVariables:
         return True
 
     def _emptied(self, table: CatalogObject) -> bool:
+        # The identity column starts again from its seed, as in a new table variable.
         identity = next((column.postgres_name for column in table.columns if column.identity), "")
         sql = "SELECT emulator.empty_table_variable($1, $2::oid, $3)"
         target = qualified(table.postgres_schema, table.postgres_name)

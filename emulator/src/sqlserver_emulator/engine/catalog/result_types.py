@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.values.rows import Row
 from sqlserver_emulator.events import Column
 from sqlserver_emulator.types import BIGINT, BIT, INT, MAX_LENGTH, NVARCHAR_4000, NVARCHAR_MAX, SMALLINT, TsqlType
 
+# OIDs of PostgreSQL's built-in types are fixed; those of the emulator's own types are not and are passed in.
 _NUMERIC_OID = 1700
 _NVARCHAR_LONGEST = 4000
 _FIXED = {
@@ -37,6 +38,7 @@ def result_columns(
     columns = []
     for i in range(result.nfields):
         origin = _origin(result, i, catalog)
+        # The translator comes first: a plain column under a CAST still has an origin.
         type_ = translated.column_types.get(i) or (origin.type if origin else None)
         columns.append(
             Column(
@@ -51,6 +53,7 @@ def result_columns(
 
 
 def unscaled_columns(result: PGresult, columns: Sequence[Column]) -> list[int]:
+    # A modifier below zero says that PostgreSQL does not know precision and scale.
     """The columns whose scale only the values tell."""
     return [
         i
@@ -65,6 +68,7 @@ def with_scales(columns: tuple[Column, ...], unscaled: Sequence[int], rows: Sequ
     for i in unscaled:
         scale = max((_scale(row[i]) for row in rows), default=0)
         old = typed[i]
+        # 38 is the largest precision of both systems' shared range.
         new_type = TsqlType("decimal", precision=_UNKNOWN_NUMERIC_PRECISION, scale=min(scale, 38))
         typed[i] = Column(old.name, new_type, old.nullable, old.identity, old.computed)
     return tuple(typed)
@@ -87,6 +91,7 @@ def _origin(result: PGresult, column: int, catalog: SessionCatalog) -> CatalogCo
 
 def _postgres_type(oid: int, modifier: int, datetimeoffset_oid: int) -> TsqlType:
     if oid == datetimeoffset_oid:
+        # PostgreSQL stores six digits of a second.
         return TsqlType("datetimeoffset", scale=6)
     if oid in _WITH_MODIFIER:
         return _WITH_MODIFIER[oid](modifier)
@@ -96,11 +101,13 @@ def _postgres_type(oid: int, modifier: int, datetimeoffset_oid: int) -> TsqlType
 def _numeric(modifier: int) -> TsqlType:
     if modifier < 0:
         return _UNSCALED
+    # numeric's modifier is (precision << 16 | scale) + 4, where the scale has 11 bits.
     packed = modifier - 4
     return TsqlType("decimal", precision=packed >> 16 & 0xFFFF, scale=packed & 0x7FF)
 
 
 def _varchar(modifier: int) -> TsqlType:
+    # The modifier of varchar and bpchar is the length + 4.
     length = modifier - 4
     return TsqlType("nvarchar", length if 0 < length <= _NVARCHAR_LONGEST else MAX_LENGTH)
 

@@ -28,6 +28,7 @@ from sqlserver_emulator.engine.translation import (
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.types import TsqlType
 
+# A name without a schema is searched in the caller's default schema first, then in these.
 _IMPLIED_SCHEMAS = ("dbo", "sys")
 _VERSIONS_MAX = 500
 
@@ -82,6 +83,7 @@ class SessionCatalog:
 
     @property
     def version(self) -> int:
+        # Translations depend on these tables, so they are a part of what the number stands for.
         """The same temp tables, by names and columns, give the same number again: translations are found again."""
         shared = self.shared_version
         if not self._temporary and not self._images:
@@ -92,6 +94,7 @@ class SessionCatalog:
             self._own_names = (temporary, tuple(image.table.postgres_name for image in images))
         key = (shared, self._own_names)
         if key not in self._versions:
+            # All numbers are dropped together; each costs no more than one translation that is made again.
             if len(self._versions) >= _VERSIONS_MAX:
                 self._versions.clear()
             self._versions[key] = self._shared.next_version()
@@ -108,6 +111,7 @@ class SessionCatalog:
 
     def changed_in_transaction(self) -> None:
         """The session changed the catalog and has not committed yet."""
+        # Other sessions must not find translations of a catalog that may be rolled back.
         self._own_version = self._shared.next_version()
         self._own.clear()
 
@@ -126,9 +130,11 @@ class SessionCatalog:
         return entry.name if entry else None
 
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
+        # Names of temp tables and table variables have no schema and no entry in the catalog's tables.
         if name.startswith(("#", "@")):
             temporary = self._temporary.get(name.lower())
             return temporary.table if temporary else None
+        # A trigger's ``inserted`` and ``deleted`` hide tables of these names.
         if self._images and not schema and (image := self._image(name)) is not None:
             return image.table
         schemas = (schema,) if schema else (self.default_schema, *_IMPLIED_SCHEMAS)
@@ -207,6 +213,7 @@ class SessionCatalog:
 
     def needs_reading(self, object_id: int) -> bool:
         """Whether ``origin`` would have to use the session's own connection."""
+        # The shared cache reads on a connection of its own; only the transaction's own catalog needs this session's.
         if self._own_version is None or self._own.has_table(object_id):
             return False
         known = (*self._temporary.values(), *(image for images in self._images for image in images))
@@ -214,6 +221,7 @@ class SessionCatalog:
 
     def add_temporary(self, relation: Relation) -> None:
         self._temporary[relation.table.name.lower()] = relation
+        # The version is computed again at its next use.
         self._own_names = None
 
     def drop_temporary(self, name: str) -> None:
@@ -244,6 +252,7 @@ class SessionCatalog:
     @contextmanager
     def table_variables(self) -> Iterator[None]:
         """A scope of its own for table variables: those outside are not seen in it, and those made in it go with it."""
+        # Temp tables (#) stay visible in inner scopes; table variables (@) do not.
         outside = {name: relation for name, relation in self._temporary.items() if name.startswith("@")}
         self._replace_variables(outside, {})
         self._scope_depth += 1
@@ -261,6 +270,7 @@ class SessionCatalog:
 
     def share(self, name: str, relation: Relation) -> None:
         """Another scope's table variable under this name."""
+        # A table-valued parameter is READONLY in the procedure (error 10700).
         self.add_temporary(Relation(replace(relation.table, name=name, kind=READ_ONLY), relation.by_attribute))
 
     def temporary(self, name: str) -> Relation | None:

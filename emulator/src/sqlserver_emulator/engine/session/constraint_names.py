@@ -55,6 +55,7 @@ WHERE f.parent_object_id = $1 AND o.postgres_name = $2
 
 class Fetches(Protocol):
     def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
+# A transaction that failed cannot be asked; constraints that are being reported are committed ones.
 
 
 @dataclass
@@ -77,6 +78,7 @@ class ConstraintLookup:
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
     def constraint(self, postgres_schema: str, table: str, constraint: str) -> ConstraintNames | None:
+        # The guard of a key over strings (``blank_keys``) is named by the OID of the key's own index.
         if constraint.startswith(BLANKS_PREFIX):
             guarded = self.access.fetch_committed(_GUARDED, [constraint.removeprefix(BLANKS_PREFIX)])
             constraint = str(guarded[0][0]) if guarded else constraint
@@ -92,6 +94,7 @@ class ConstraintLookup:
 
     def _of_temporary(self, table: str, constraint: str) -> ConstraintNames | None:
         """Of a temp table or table variable, which the catalog does not know."""
+        # The part behind ~ is the depth and checksum of a table variable.
         name = table.partition("~")[0]
         if not name.startswith(("#", "@")):
             return None

@@ -25,6 +25,7 @@ class DeferredUpdates:
         table = translated.deferred_update_of
         if table is not None:
             return [_message({"object_id": table.object_id, "statement": translated.command.name})]
+        # A SELECT logs nothing and must not end the update, or a read inside would cost a message each.
         return [_message({"object_id": 0})] if self._is_open and translated.command is not Command.SELECT else []
 
     def done(self, translated: Translated) -> None:
@@ -39,6 +40,7 @@ class DeferredUpdates:
 
     def rolled_back_to_savepoint(self) -> None:
         """The end may be undone and its beginning not."""
+        # An end too many does no harm; a missing one would mark later statements as deferred.
         self._is_open = True
 
 

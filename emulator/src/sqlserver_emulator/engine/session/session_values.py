@@ -40,6 +40,7 @@ class SessionValues:
         """SET CONTEXT_INFO: 128 bytes, those that are not given are zeros."""
         self._connection.set_context(_INFO, value[:_INFO_BYTES].ljust(_INFO_BYTES, b"\0").hex())
 
+    # Only settings that were made are taken back, so that a plain reset sends nothing.
     def forget(self) -> None:
         self._values.clear()
         self._read_only.clear()

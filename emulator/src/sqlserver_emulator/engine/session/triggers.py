@@ -63,6 +63,7 @@ class SessionTriggers:
         self._known: dict[tuple[int, str, bool], list[TriggerText]] = {}
         self.assigned: frozenset[str] | None = None
         """Of the statement that runs: the columns that its SET list names."""
+        # PostgreSQL's triggers report their changes as notices, in the order in which they happened.
         access.connection.pipeline.psycopg.add_notice_handler(self._notice)
 
     def _notice(self, notice: Diagnostic) -> None:
@@ -95,15 +96,18 @@ class SessionTriggers:
             _image(table, told["deleted_id"], "deleted", told["deleted"]),
         )
         event = told["event"]
+        # UPDATE() is true for every column in an INSERT trigger and for none in a DELETE trigger.
         updated = self.assigned if event == "UPDATE" else None if event == "INSERT" else frozenset[str]()
         return Change(table, event, told["instead"], told["rows"], images, updated)
 
     def triggers(self, change: Change) -> list[TriggerText]:
         """Those that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
         running = self._running[-1][0] if self._running else 0
+        # A trigger of another trigger's change may fire: only the innermost running one is left out.
         return [trigger for trigger in self._texts(change) if trigger.object_id != running]
 
     def _texts(self, change: Change) -> list[TriggerText]:
+        # The catalog's version, without temp tables: images come and go with every trigger.
         version = self._access.catalog.shared_version
         if version != self._texts_of:
             self._texts_of, self._known = version, {}
@@ -127,6 +131,7 @@ class SessionTriggers:
                 yield
         finally:
             self._running.pop()
+            # On a broken connection the session ends anyway, and a setting could not be sent.
             if not connection.pipeline.is_broken:
                 self._tell_depth()
 

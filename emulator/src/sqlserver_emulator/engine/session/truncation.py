@@ -40,11 +40,14 @@ def truncation_error(message: str, sql: str, values: Sequence[object], catalog: 
 def _find(
     table: CatalogObject, length: int, written: str | None, values: Sequence[object]
 ) -> tuple[CatalogColumn, str] | None:
+    # The type's declared length is all that PostgreSQL's message gives.
     fitting = [c for c in table.columns if c.type.length == length]
     too_long = [v for v in values if isinstance(v, str) and len(v) > length]
+    # With one candidate the column is certain even where the value is computed by the statement.
     if len(fitting) == 1:
         return fitting[0], too_long[0] if too_long else ""
     named = [_unquoted(name.strip()) for name in written.split(",")] if written else []
+    # Positions say which value goes where only if there is one value for each named column.
     if len(named) == len(values):
         by_name = {c.postgres_name: c for c in fitting}
         for name, value in zip(named, values, strict=True):

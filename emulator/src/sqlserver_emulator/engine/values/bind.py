@@ -45,6 +45,7 @@ def parameter_values(
             values.append(source.value)
             continue
         variable = variables.get(source.name)
+        # A client's variable hides an engine variable of the same name.
         values.append(variable.value if variable is not None else _engine_value(source.name, engine_variable))
     return values
 
@@ -81,11 +82,14 @@ def _datetime_text(value: datetime.datetime) -> str:
         return value.isoformat(sep=" ")
     offset = value.utcoffset() or datetime.timedelta()
     utc = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    # The text of the composite type: instant in UTC and minutes of offset (ADR 4, "Storage choices with effects
+    # elsewhere").
     return f'("{utc.isoformat(sep=" ")}",{int(offset.total_seconds() // 60)})'
 
 
 def _without_nul(text: str) -> str:
     """PostgreSQL text cannot hold U+0000; SQL Server's can, so the value is refused, not changed."""
+    # Refused here: PostgreSQL's own error would name an encoding, not the cause.
     if "\0" in text:
         raise SqlServerError(49999, "sqlserver_emulator does not support the character U+0000 in text.")
     return text
@@ -95,9 +99,11 @@ _TEXT_OF: dict[type, Callable[[Any], str]] = {
     str: _without_nul,
     bool: lambda value: "1" if value else "0",
     int: str,
+    # str() of a Decimal may have an exponent.
     Decimal: lambda value: format(value, "f"),
     bytes: lambda value: "\\x" + value.hex(),
     bytearray: lambda value: "\\x" + value.hex(),
+    # repr gives the shortest text that reads back as the same float.
     float: repr,
     datetime.datetime: _datetime_text,
     datetime.date: datetime.date.isoformat,
@@ -106,6 +112,7 @@ _TEXT_OF: dict[type, Callable[[Any], str]] = {
 }
 """In this order: bool is an int, and datetime a date."""
 
+# Quoted parts are matched first, so a $1 inside a string or a name stays.
 _PLACEHOLDER_OR_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)""")
 
 

@@ -34,6 +34,7 @@ def convert(value: object, to: TsqlType) -> object:
 def _to_bit(value: object, to: TsqlType) -> object:
     if isinstance(value, str):
         word = value.strip().lower()
+        # T-SQL knows the words true and false for bit only.
         if word in ("true", "false"):
             return word == "true"
         return _integer(value, TsqlType("bit")) != 0
@@ -52,6 +53,7 @@ def _to_integer(value: object, to: TsqlType) -> object:
 
 def _integer_overflow(value: object, to: TsqlType, number: int) -> SqlServerError:
     if to.name in ("tinyint", "smallint"):
+        # SQL Server has a message of its own for the two small types, which quotes the value.
         return SqlServerError(220, f"Arithmetic overflow error for data type {to.name}, value = {number}.")
     if isinstance(value, str):
         return SqlServerError(248, f"The conversion of the nvarchar value '{value}' overflowed an {to.name} column.")
@@ -62,13 +64,16 @@ def _integer(value: object, to: TsqlType) -> int:
     if isinstance(value, str):
         text = value.strip()
         if not text:
+            # An empty string is 0 for integers, but no value for decimals.
             return 0
         if not re.fullmatch(r"[+-]?\d+", text):
             message = f"Conversion failed when converting the nvarchar value '{value}' to data type {to.name}."
             raise SqlServerError(245, message)
         return int(text)
     if isinstance(value, bytes):
+        # The last eight bytes count; a shorter binary is not negative.
         return int.from_bytes(value[-8:], "big", signed=len(value) >= 8) if value else 0
+    # int() cuts the fraction, as the server does; only decimals round.
     return int(_number(value, to))
 
 
@@ -76,6 +81,7 @@ def _number(value: object, to: TsqlType) -> int | float | Decimal:
     if isinstance(value, bool | int | float | Decimal):
         return value
     if isinstance(value, datetime.datetime):
+        # Day 0 of datetime is 1900-01-01.
         return (value.replace(tzinfo=None) - _EPOCH) / datetime.timedelta(days=1)
     raise _clash(value, to)
 
@@ -83,6 +89,7 @@ def _number(value: object, to: TsqlType) -> int | float | Decimal:
 def _to_decimal(value: object, to: TsqlType) -> object:
     number = _decimal(value, to)
     with localcontext() as context:
+        # More than 38 digits, as the quantizing itself may need them before the overflow is checked.
         context.prec = 80
         rounded = number.quantize(Decimal(1).scaleb(-to.scale), rounding=ROUND_HALF_UP)
     if len(rounded.as_tuple().digits) - to.scale > to.precision - to.scale and rounded != 0:
@@ -105,6 +112,7 @@ def _decimal(value: object, to: TsqlType) -> Decimal:
         return Decimal(_integer(value, to))
     number_ = _number(value, to)
     return (
+        # repr: the shortest digits that give the same float, not its binary expansion.
         number_ if isinstance(number_, Decimal) else Decimal(repr(number_) if isinstance(number_, float) else number_)
     )
 
@@ -130,6 +138,7 @@ def _to_float(value: object, to: TsqlType) -> object:
 def _to_text(value: object, to: TsqlType) -> object:
     text = value if isinstance(value, str) else _text_of(value, to)
     if to.length > 0:
+        # A number that does not fit is an error; only strings are cut.
         if not isinstance(value, str | bytes) and len(text) > to.length:
             raise SqlServerError(
                 8115, f"Arithmetic overflow error converting expression to data type {to.name}.", state=2
@@ -148,8 +157,10 @@ def _text_of(value: object, to: TsqlType) -> str:
 
 _TEXT_OF: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "1" if value else "0",
+    # Six significant digits, as CONVERT of a float to a string has them by default.
     float: lambda value: f"{value:.6g}",
     Decimal: lambda value: format(value, "f"),
+    # uniqueidentifier is shown in upper case.
     UUID: lambda value: str(value).upper(),
     datetime.datetime: lambda value: value.isoformat(sep=" "),
     datetime.date: datetime.date.isoformat,
@@ -162,6 +173,7 @@ def _to_binary(value: object, to: TsqlType) -> object:
     if to.name == "rowversion":
         return data[:8].ljust(8, b"\0")
     if to.length > 0:
+        # Numbers keep their low bytes and are filled at the front; strings and binaries keep their first bytes.
         keep_right = not isinstance(value, bytes | str | UUID)
         data = data[-to.length :] if keep_right else data[: to.length]
     if to.name == "binary":
@@ -176,8 +188,10 @@ def _bytes_of(value: object, to: TsqlType) -> bytes:
     if isinstance(value, bool):
         return bytes([value])
     if isinstance(value, int):
+        # An int has four bytes; a larger number is a bigint's eight.
         return value.to_bytes(4 if -(2**31) <= value < 2**31 else 8, "big", signed=True)
     if isinstance(value, UUID):
+        # SQL Server stores the first three groups of a uniqueidentifier in little-endian order.
         return value.bytes_le
     if isinstance(value, str):
         return value.encode("utf-16-le")
@@ -191,6 +205,7 @@ def _to_uuid(value: object, to: TsqlType) -> object:
         return UUID(bytes_le=value[:16].ljust(16, b"\0"))
     if isinstance(value, str):
         try:
+            # What follows the 36 characters of the value is ignored.
             return UUID(value.strip().strip("{}")[:36])
         except ValueError:
             message = "Conversion failed when converting from a character string to uniqueidentifier."
@@ -215,6 +230,7 @@ def _to_datetime(value: object, to: TsqlType) -> object:
 
 
 def _to_smalldatetime(value: object, to: TsqlType) -> object:
+    # smalldatetime rounds to the nearest minute.
     moment = _datetime(value, to) + datetime.timedelta(seconds=30)
     return _checked_year(moment, 1900, 2079, to).replace(second=0, microsecond=0)
 
@@ -243,6 +259,7 @@ def _to_datetimeoffset(value: object, to: TsqlType) -> object:
 
 def _datetime(value: object, to: TsqlType) -> datetime.datetime:
     if isinstance(value, datetime.datetime):
+        # The offset is dropped without converting to UTC: the local time counts.
         return value.replace(tzinfo=None)
     if isinstance(value, datetime.date):
         return datetime.datetime.combine(value, datetime.time())
@@ -250,6 +267,7 @@ def _datetime(value: object, to: TsqlType) -> datetime.datetime:
         return datetime.datetime.combine(_EPOCH, value)
     if isinstance(value, str):
         return parse_datetime(value)
+    # Only datetime and smalldatetime convert from numbers, as days since 1900.
     if isinstance(value, int | float | Decimal) and to.name in _SINCE_1900:
         return _EPOCH + datetime.timedelta(days=float(value))
     raise _clash(value, to)
@@ -259,10 +277,13 @@ def parse_datetime(text: str) -> datetime.datetime:
     """ISO forms, yyyymmdd and a bare time. Raises 241."""
     stripped = _OFFSET_TEXT.sub("", text.strip()) if ":" in text else text.strip()
     if not stripped:
+        # An empty string is the first day of 1900.
         return _EPOCH
+    # datetime2's seventh digit is cut off (``docs/emulator.md``, "Where it knowingly differs").
     stripped = re.sub(r"(\.\d{6})\d+$", r"\1", stripped.replace(" ", "T", 1))
     try:
         if re.fullmatch(r"\d{1,2}:\d\d.*", stripped):
+            # fromisoformat wants two digits of the hour.
             return datetime.datetime.combine(_EPOCH, datetime.time.fromisoformat(stripped.zfill(len(stripped))))
         return datetime.datetime.fromisoformat(stripped)
     except ValueError:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from sqlserver_emulator.engine.translation import CatalogColumn
 
+# COPY's text format writes a backslash as two, so no value can look like these.
 NULL, DEFAULT = "\\N", "\\D"
 _PIECE_BYTES = 128 << 10
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -29,6 +30,7 @@ def copy_pieces(batch: Any, columns: Sequence[CatalogColumn], nulls: Sequence[st
     ]
     lines = pc.binary_join_element_wise(*texts, "\t") if len(texts) > 1 else texts[0]
     lines = pc.binary_join_element_wise(lines, "", "\n")
+    # The data buffer of the joined column is the COPY text itself: no Python string for each row.
     data = memoryview(lines.buffers()[2])
     for start in range(0, len(data), _PIECE_BYTES):
         yield bytes(data[start : start + _PIECE_BYTES])
@@ -50,6 +52,7 @@ def _text(array: Any, column: CatalogColumn) -> Any:
 def _escaped(array: Any) -> Any:
     buffer = array.buffers()[2]
     data = bytes(buffer) if buffer is not None else b""
+    # The backslash comes first, or it would double those of the other escapes.
     for plain, escaped in _ESCAPES:
         if plain.encode() in data:
             array = pc.replace_substring(array, plain, escaped)
@@ -60,11 +63,13 @@ def _datetimeoffset(array: Any) -> Any:
     """PostgreSQL's text of the composite type that keeps the offset."""
     moment, minutes = (pc.cast(pc.struct_field(array, name), pa.string()) for name in ("utc", "minutes"))
     text = pc.binary_join_element_wise('("', moment, '",', minutes, ")", "")
+    # A struct that is NULL would otherwise join to a text of empty parts.
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
 def _hex(array: Any) -> Any:
     """Two digits for each byte."""
+    # The buffers of a slice begin before it; a copy begins at zero.
     array = pa.array(array) if array.offset else array
     if pa.types.is_fixed_size_binary(array.type):
         array = pc.cast(array, pa.binary())
@@ -72,6 +77,7 @@ def _hex(array: Any) -> Any:
     numbers = np.frombuffer(data or b"", dtype=np.uint8)
     digits = np.empty((len(numbers), 2), dtype=np.uint8)
     digits[:, 0], digits[:, 1] = _HEX_DIGITS[numbers >> 4], _HEX_DIGITS[numbers & 15]
+    # Two digits a byte: the text's offsets are those of the bytes, doubled.
     doubled = pa.py_buffer(np.frombuffer(offsets, dtype=np.int32)[: len(array) + 1] * 2)
     return pa.Array.from_buffers(pa.string(), len(array), [validity, doubled, pa.py_buffer(digits)])
 

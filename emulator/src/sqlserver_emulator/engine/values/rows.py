@@ -15,6 +15,7 @@ from psycopg.types.string import TextBinaryLoader
 
 Row = tuple[object, ...]
 
+# psycopg has no binary text loader for these by default, so they would come as bytes.
 _MORE_TEXT = (18, 142, 705)  # "char", xml, unknown
 _POSTGRES_EPOCH = datetime.datetime(2000, 1, 1)
 _COMPOSITE = struct.Struct("!iIiqIih")  # fields, then (type oid, bytes, value) of utc and of offset_minutes
