@@ -90,8 +90,8 @@ class SessionAccess:
             self._forget_lost_temporary_tables()
 
     def rolled_back_to_savepoint(self) -> None:
-        # Without own changes nothing that was read since the savepoint can be undone.
         """DDL since the savepoint is undone: what was read of the catalog since may be wrong."""
+        # Without own changes nothing that was read since the savepoint can be undone.
         if self.catalog.has_own_changes:
             self.catalog.changed_in_transaction()
         self._forget_lost_temporary_tables()

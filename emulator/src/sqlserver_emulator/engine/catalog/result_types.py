@@ -53,8 +53,8 @@ def result_columns(
 
 
 def unscaled_columns(result: PGresult, columns: Sequence[Column]) -> list[int]:
-    # A modifier below zero says that PostgreSQL does not know precision and scale.
     """The columns whose scale only the values tell."""
+    # A modifier below zero says that PostgreSQL does not know precision and scale.
     return [
         i
         for i, column in enumerate(columns)

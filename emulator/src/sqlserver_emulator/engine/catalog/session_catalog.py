@@ -83,8 +83,8 @@ class SessionCatalog:
 
     @property
     def version(self) -> int:
-        # Translations depend on these tables, so they are a part of what the number stands for.
         """The same temp tables, by names and columns, give the same number again: translations are found again."""
+        # Translations depend on these tables, so they are a part of what the number stands for.
         shared = self.shared_version
         if not self._temporary and not self._images:
             return shared

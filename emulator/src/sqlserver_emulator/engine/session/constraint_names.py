@@ -55,7 +55,6 @@ WHERE f.parent_object_id = $1 AND o.postgres_name = $2
 
 class Fetches(Protocol):
     def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
-# A transaction that failed cannot be asked; constraints that are being reported are committed ones.
 
 
 @dataclass

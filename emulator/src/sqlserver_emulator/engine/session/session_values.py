@@ -40,10 +40,10 @@ class SessionValues:
         """SET CONTEXT_INFO: 128 bytes, those that are not given are zeros."""
         self._connection.set_context(_INFO, value[:_INFO_BYTES].ljust(_INFO_BYTES, b"\0").hex())
 
-    # Only settings that were made are taken back, so that a plain reset sends nothing.
     def forget(self) -> None:
         self._values.clear()
         self._read_only.clear()
+        # Only settings that were made are taken back, so that a plain reset sends nothing.
         for name in (_CONTEXT, _INFO):
             if name in self._connection.context:
                 self._connection.set_context(name, "")

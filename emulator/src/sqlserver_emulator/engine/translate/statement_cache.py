@@ -79,6 +79,7 @@ class StatementCache:
         self._lock = threading.Lock()
 
     def find(self, key: Hashable, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Template | None:
+        # Read without the lock: a slot is replaced as a whole.
         slot = self._slots.get(key)
         if slot is None:
             return None
@@ -102,6 +103,7 @@ class StatementCache:
             return
         with self._lock:
             slot = self._slots.get(key)
+            # A new dependency makes the slot's older variants ambiguous: their keys did not contain it.
             if slot is None or not pins <= set(slot.pins) or not variables <= set(slot.variables):
                 known_pins = set(slot.pins) if slot is not None else set()
                 known_variables = set(slot.variables) if slot is not None else set()
@@ -109,6 +111,7 @@ class StatementCache:
                 self._slots[key] = slot
             slot.variants[_variant(slot, lexemes, variable_types)] = template
             if len(slot.variants) > _VARIANTS_MAX:
+                # The oldest variant goes; literals that are pinned by value could fill the memory otherwise.
                 slot.variants.popitem(last=False)
             if len(self._slots) > _SLOTS_MAX:
                 self._slots.popitem(last=False)

@@ -52,6 +52,7 @@ def find_derived_target(
     if node.args.get(from_key) is None:
         if name.lower() not in ctes:
             return None
+        # `UPDATE cte SET …` has no FROM of its own; one is added so that both forms are handled alike.
         node.set(from_key, exp.From(this=exp.Table(this=target.this.copy())))
     query = _query_of(node.args[from_key], name, ctes)
     if query is None:
@@ -87,6 +88,7 @@ def _expose(
 ) -> tuple[CatalogObject, dict[str, str]]:
     """Add the row's address to a query; the table it is of, and the table's names of the query's columns."""
     select = holder.this
+    # A row of such a query stands for several rows of the table.
     if not isinstance(select, exp.Select) or select.args.get("group") or select.args.get("distinct"):
         message = "Cannot update the view or function because it contains aggregates, or a DISTINCT or GROUP BY clause."
         raise SqlServerError(4403, message)
@@ -110,10 +112,14 @@ def _expose(
         aliases = holder.args["alias"].columns if holder.args.get("alias") is not None else []
         if aliases:
             origins = _renamed(select, aliases, origins)
+        # Of several tables, the one that has all columns of SET is meant; DELETE has no columns and needs a single
+        # table.
         if len(candidates) == 1 or (assigned and all(column in origins for column in assigned)):
+            # `SELECT *` over an inner query passes the address column on by itself.
             if not (inner is not None and _stars(select, source, alone=len(candidates) == 1)):
                 _add_address(select, source, inner is not None)
                 if aliases:
+                    # A column list has to name the added column, too.
                     holder.args["alias"].append("columns", exp.to_identifier(ADDRESS, quoted=True))
             return table, origins
     message = (
@@ -143,6 +149,7 @@ def _origins(select: exp.Select, source: str, names: Mapping[str, str], *, alone
     """The query's columns that are plain columns of ``source``."""
     origins: dict[str, str] = {}
     if _stars(select, source, alone=alone) or any(starred(item) == () for item in select.expressions):
+        # A star without a qualifier has the columns of every source.
         origins.update(names)
     for item in select.expressions:
         column = item.this if isinstance(item, exp.Alias) else item

@@ -89,6 +89,7 @@ def check_assignable(table: CatalogObject, column: CatalogColumn, *, insert: boo
     if column.computed:
         message = f'The column "{column.name}" cannot be modified because it is either a computed column'
         raise SqlServerError(271, f"{message} or is the result of a UNION operator.")
+    # DEFAULT may be given: the trigger stamps the row in any case.
     if column.type.name == _ROWVERSION and not default:
         if insert:
             raise SqlServerError(
@@ -106,6 +107,7 @@ def assigned(value: Value, column: CatalogColumn) -> str:
     if value.is_null:
         suggest(value, column.type)
         return "NULL"
+    # A plain column of the same type has been checked when it was stored.
     if value.direct and value.type == column.type:
         return value.sql
     return convert(value, column.type, ASSIGN).sql
@@ -135,6 +137,7 @@ class OutputClause:
         if not node.args.get("into"):
             return Modification(with_ + body, output.columns)
         name = self._queries.emission.new_name()
+        # RETURNING cannot write to a table; a CTE that modifies can feed an INSERT.
         head = f"{with_.rstrip()}, " if with_ else "WITH "
         return Modification(f"{head}{name} AS ({body}) {self._insert(node.args['into'], name, output)}")
 
@@ -153,6 +156,7 @@ class OutputClause:
     def _insert(self, into: exp.Expression, name: str, output: Query) -> str:
         listed = [item.name for item in into.expressions] if isinstance(into, exp.Schema) else []
         table = target_table(self._queries, into.this if listed else into, "OUTPUT ... INTO")
+        # Without a column list the identity column of the target is left out, as in INSERT.
         columns = [find_column(table, item) for item in listed] or [c for c in table.columns if not c.identity]
         check_distinct(columns)
         if len(columns) != len(output.columns):
@@ -172,6 +176,7 @@ class OutputClause:
 
     def _row_images(self) -> list[Source]:
         columns = table_columns(self._table)
+        # Where there are two images (MERGE), one may be missing, so its columns can be NULL.
         return [Source(image, image, columns, optional=len(self._can) > 1) for image in self._can]
 
 

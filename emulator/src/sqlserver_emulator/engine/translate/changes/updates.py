@@ -70,6 +70,7 @@ def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Mo
     scope = Scope()
     assigned = [item.this.name for item in node.expressions if isinstance(item.this, exp.Column)]
     derived = find_derived_target(node, "from_", assigned, partial(resolve_table, queries))
+    # After the target is exposed: the WITH clause is translated with the added address column.
     with_ = queries.with_clause(node, scope)
     if derived is not None:
         target = _through(queries, derived, node.args["from_"], scope)
@@ -119,6 +120,7 @@ def _assigning(
     """UPDATE … SET @x = …: the variables come back as the row that was changed."""
     if node.args.get("returning") or not any(assignments):
         raise NotSupportedByEmulatorError("UPDATE that assigns variables, with OUTPUT or without a column")
+    # RETURNING gives the values as columns named like the variables.
     returned = ", ".join(f"{sql} AS {quote(name)}" for name, sql in variables)
     names = tuple(name for name, _ in variables)
     columns = [SourceColumn(name, quote(name), None) for name in names]
@@ -135,6 +137,7 @@ def _assignment(
         raise NotSupportedByEmulatorError("this kind of assignment in UPDATE ... SET")
     column = target.column(item.this.name)
     default = is_default(item.expression)
+    # An assignment of DEFAULT is allowed where a value is not (rowversion).
     modifying.check_assignable(target.table, column, insert=False, default=default)
     note_key_assignment(expressions.emission, target.table, column)
     if default:
@@ -171,6 +174,7 @@ def _variable(
         return sql
     # @x = expression: over the values before the change
     sources = [
+        # PostgreSQL's ``old`` in RETURNING: the target's own alias would give the values after the change.
         Source(modifying.DELETED, s.name, s.columns, s.schema, s.database, s.table) if s.alias == target.alias else s
         for s in target.scope.sources
     ]
@@ -183,6 +187,7 @@ def _variable(
 
 def note_key_assignment(emission: Emission, table: CatalogObject, column: CatalogColumn) -> None:
     emission.assigned_columns.add(column.name.lower())
+    # Changed key columns are what makes SQL Server log an update as delete and insert (``session.deferred``).
     if column.name in table.key_columns:
         emission.deferred_update_of = table
 
@@ -200,6 +205,7 @@ def _target(
     inner = all(_is_inner(join) for join in items[1:])
     position = _position(queries, parts, items, scope)
     if position is None:
+        # FROM does not name the target: the sources are joined to it without a condition, as T-SQL does.
         target = _alone(queries, parts, scope)
         target.sources = SourceTranslator(queries, target.scope).joined(from_.this, [])
         return target
@@ -213,6 +219,7 @@ def _through(queries: QueryTranslator, derived: DerivedTarget, from_: exp.Expres
     sources = SourceTranslator(queries, scope).joined(from_.this, [])
     inner = next(source for source in scope.sources if source.name.lower() == derived.name.lower())
     alias = queries.emission.new_name()
+    # ctid addresses the row version that the query has read; both parts share one snapshot.
     condition = f"{alias}.ctid = {inner.alias}.{quote(ADDRESS)}"
     return _Target(modifying.writable(derived.table), alias, sources, [condition], scope, derived)
 
@@ -251,6 +258,7 @@ def _position(
         alias = node.args.get("alias")
         if alias is not None and len(parts) == 1 and alias.name.lower() == parts[0].lower():
             return i
+        # A one-part name that is a CTE of the statement is no table.
         if by_table is None and alias is None and not (len(table_parts(node)) == 1 and scope.cte(node.name)):
             found = resolve_table(queries, table_parts(node))
             if found.name.lower() == parts[-1].lower() and found == resolve_table(queries, parts):
@@ -264,6 +272,7 @@ def _taken_out(queries: QueryTranslator, items: list[exp.Expression], position: 
     alias = node.args["alias"].name if node.args.get("alias") else table.name
     source = Source(quote(alias), alias, table_columns(table), table=table)
     if not node.args.get("alias"):
+        # Without an alias the target can also be named by its schema and table.
         source.schema, source.database = table.schema, table.database
     scope.sources.append(source)
     translator = SourceTranslator(queries, scope)
@@ -302,6 +311,7 @@ def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expr
         return _first_rows(target, conditions, row_count(expressions, limit.expression))
     if target.sources:
         joint = f"{modifying.qualified_name(target.table)} AS {target.alias}, {target.sources} {joined}"
+        # No FOR UPDATE with DISTINCT: PostgreSQL refuses the two together.
         rows = f"{joint} LIMIT {row_count(expressions, limit.expression)}"
         chosen = f"{target.alias}.ctid = ANY (ARRAY({select_from(f'DISTINCT {target.alias}.ctid', rows)}))"
         return f"WHERE {' AND '.join([*conditions, chosen])}"

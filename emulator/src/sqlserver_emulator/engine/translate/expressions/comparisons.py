@@ -37,6 +37,7 @@ def compare(operator: str, left: Value, right: Value) -> str:
     """A comparison as a PostgreSQL boolean."""
     if left.is_null or right.is_null:
         _suggest_types(operator, left, right)
+        # A comparison with NULL is unknown; the cast keeps PostgreSQL from asking for the type.
         return "NULL::boolean"
     left, right = comparable(left, right)
     if left.kind == right.kind == TEXT:
@@ -54,12 +55,15 @@ def _suggest_types(operator: str, left: Value, right: Value) -> None:
 
 def _compare_text(operator: str, left: Value, right: Value) -> str:
     if right.direct and left.constant:
+        # Only the form column operator constant can be a range over an index.
         operator, left, right = _MIRRORED.get(operator, operator), right, left
+    # `<>` would be two ranges, which no index scan serves; char(n) compares without blanks by itself.
     if operator == "<>" or not (left.direct and right.constant) or is_fixed_text(left.type):
         return f"({padded(left)} {operator} {padded(right)})"
     column, start = left.sql, f"rtrim({right.sql}, ' ')"
     end = f"{start} || {_AFTER_BLANK}"
     ranges = {
+        # The range is what an index serves; the exact comparison drops other strings that begin alike.
         "=": f"({column} >= {start} AND {column} < {end} AND {padded(left)} = {padded(right)})",
         "<": f"({column} < {start})",
         "<=": f"({column} < {end})",
@@ -71,6 +75,7 @@ def _compare_text(operator: str, left: Value, right: Value) -> str:
 
 def padded(value: Value) -> str:
     """A string in the form whose trailing blanks do not count."""
+    # A stored char(n) is bpchar already; a cast would keep its index from being used.
     if not isinstance(value, LiteralValue) and is_fixed_text(value.type) and value.direct:
         return value.sql
     return f"{value.sql}::bpchar"
@@ -113,9 +118,11 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
             Value(f"{v.sql}::text", TsqlType("nvarchar", 4000)) if v.kind == VARIANT else v for v in (left, right)
         )
         return comparable(left, right)
+    # PostgreSQL compares numbers of all kinds with each other by value.
     if {left.kind, right.kind} <= set(NUMBERS):
         return left, right
     left_type, right_type = _ranked_type(left), _ranked_type(right)
+    # The side of lower precedence is converted, as SQL Server's data type precedence says.
     if higher(left_type, right_type) is left_type:
         return left, convert(right, left_type, IMPLICIT)
     return convert(left, right_type, IMPLICIT), right
@@ -180,15 +187,18 @@ def in_list(value: Value, items: list[Value]) -> str:
     if value.is_null:
         return "NULL::boolean"
     given = [item for item in items if not item.is_null]
+    # Each item is a range of its own, so that an index on the column serves it.
     if value.kind == TEXT and value.direct and len(given) <= _LISTED_RANGES_MAX:
         tests = [compare("=", value, item) for item in given]
     else:
         pairs = [comparable(value, item) for item in given]
         written = [_list_pair(left, right) for left, right in pairs]
         operators = {comparison_operator("=", left, right) for left, right in pairs}
+        # One plain IN is only possible when all comparisons have one left side and no special operator.
         if len(given) == len(items) and operators == {"="} and len({left for left, _ in written}) == 1:
             return f"({written[0][0]} IN ({', '.join(right for _, right in written)}))"
         tests = [compare("=", value, item) for item in given]
+    # A NULL in the list makes a row that matches nothing unknown, not false (NOT IN then finds no row).
     if len(given) < len(items):
         tests.append("NULL::boolean")
     return f"({' OR '.join(tests)})"
@@ -209,6 +219,7 @@ def compare_with_rows(operator: str, value: Value, word: str, query: str, type: 
     left, right = comparable(value, item)
     written = comparison_operator(operator, left, right)
     left_sql, right_sql = _list_pair(left, right)
+    # A column that needs no conversion needs no query around it.
     if right_sql == item.sql:
         return f"({left_sql} {written} {word} ({query}))"
     rows = select_from(right_sql, f'({query}) AS "in"("value")')
@@ -223,7 +234,9 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
     suggest_general(pattern, value)
     text, pattern_sql = as_text(value), as_text(pattern)
     open_ended = isinstance(pattern, LiteralValue) and bool(emission.facet(pattern, "open_ended"))
+    # LIKE ignores blanks at the end of a varchar value: the value is tried with and without them.
     texts = [text] if open_ended or _counts_blanks(value, pattern) else [text, f"rtrim({text}, ' ')"]
+    # Without a class the pattern means the same to PostgreSQL's LIKE.
     if isinstance(pattern, LiteralValue) and not emission.facet(pattern, "pattern"):
         tests = [f"{sql} LIKE {pattern_sql} ESCAPE {escape if escape is not None else _NO_ESCAPE}" for sql in texts]
     else:
@@ -231,6 +244,7 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
     return f"({' OR '.join(tests)})"
 
 
+# PostgreSQL's default escape is the backslash; T-SQL has none unless ESCAPE names it.
 _NO_ESCAPE = "''"
 
 

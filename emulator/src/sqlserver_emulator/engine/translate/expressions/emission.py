@@ -138,6 +138,7 @@ class Emission:
         if type is None:
             raise SqlServerError(137, f'Must declare the scalar variable "{name}".', severity=15)
         place = self._place(name, VariableParameter(name))
+        # The same variable has one place, however often the statement names it.
         return Value(f"{place}::{_variable_storage(type)}", type, constant=True)
 
     @property
@@ -147,6 +148,7 @@ class Emission:
 
     def folded_cast(self, ordinal: int) -> str:
         literal = next(literal for literal in self._literals.values() if literal.ordinal == ordinal)
+        # Folded rows are arrays, one for each literal of the row: the cast is that of the class.
         return LITERAL_CAST[literal.kind]
 
     def unlifted(self, count: int) -> set[int]:
@@ -161,6 +163,7 @@ class Emission:
         return place
 
     def _describe(self, literal: Literal) -> TsqlType:
+        # The type of these classes does not depend on the digits, so it need not be pinned.
         if literal.kind in (lexemes.INT, lexemes.FLOAT, lexemes.MONEY):
             return literal_type(literal)
         self.pins.add((literal.ordinal, "type"))
@@ -171,6 +174,7 @@ class Emission:
             self._place(literal.ordinal, literal.ordinal)
             return f"{FOLDED_ROWS}.l{literal.ordinal}"
         if self._inline:
+            # The text becomes a part of the SQL, so the template holds for this value only.
             self.pins.add((literal.ordinal, "value"))
             return f"{quote_text(literal.text or '')}::{cast}"
         return f"{self._place(literal.ordinal, literal.ordinal)}::{cast}"
@@ -191,6 +195,7 @@ def quote_text(text: str) -> str:
 
 
 def _constant(node: exp.Expression) -> Value:
+    # A rewritten node's text is not a literal of the statement and cannot be lifted.
     if isinstance(node, exp.Literal) and not node.is_string and not node.meta.get(MONEY):
         kind = lexemes.classify(node.name)
         return Value(node.name, literal_type(Literal(0, kind, node.name)))

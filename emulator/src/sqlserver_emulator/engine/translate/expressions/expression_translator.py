@@ -61,6 +61,7 @@ class ExpressionTranslator:
         grouped = self.scope.grouped_texts
         if not grouped or value.constant or value.sql not in grouped:
             return value
+        # PostgreSQL accepts only the expression of GROUP BY itself in the select list, i.e. the padded form.
         return Value(comparisons.unpadded(comparisons.padded(value)), value.type, kind=TEXT, nullable=value.nullable)
 
     def sql(self, node: exp.Expression) -> str:
@@ -102,6 +103,7 @@ def _literal(self: ExpressionTranslator, node: exp.Expression) -> Value:
 def _column(self: ExpressionTranslator, node: exp.Expression) -> Value:
     if isinstance(node.this, exp.Star):
         raise SqlServerError(102, "Incorrect syntax near '*'.", severity=15)
+    # CURRENT_TIMESTAMP and its like are calls without parentheses, which the parser reads as columns.
     if is_bare_function(node):
         return functions.call(self, node.name, [])
     parts: tuple[str, ...] = tuple(part.name for part in node.parts)
@@ -139,6 +141,7 @@ def _convert(self: ExpressionTranslator, node: exp.Expression) -> Value:
     style_node = node.args.get("style")
     style = None
     if style_node is not None:
+        # A style that is a literal is pinned: it decides which PostgreSQL function the conversion is.
         style = self.emission.constant(style_node) if isinstance(style_node, exp.Literal) else self.sql(style_node)
     return conversion.convert(self.value(node.expression), self.read_type(node.this), mode, style)
 
@@ -154,6 +157,7 @@ def _case(self: ExpressionTranslator, node: exp.Expression) -> Value:
             tests.append(self.condition(branch.this))
         results.append(self.value(branch.args["true"]))
     default = node.args.get("default")
+    # CASE without ELSE is NULL, whose type comes from the other branches.
     results.append(self.value(default) if default is not None else null())
     return choose(tests, results)
 
@@ -180,6 +184,7 @@ def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
+    # `(SELECT … FOR XML …).value(…)` parses like a qualified function call.
     if isinstance(node.this, exp.Subquery) and node.this.this.args.get("for_"):
         return _xml_value(self, node)
     return functions.call_qualified(self, node)
@@ -196,6 +201,7 @@ def _xml_value(self: ExpressionTranslator, node: exp.Expression) -> Value:
     path, type = (self.emission.constant(item) for item in call.expressions)
     options = options_of(query.args["for_"])
     element = options.get("PATH")
+    # Only an element without a name gives plain text, which is all that this method is used for.
     if path.replace(" ", "") not in _WHOLE_CONTENT or element is None or self.emission.constant(element):
         raise NotSupportedByEmulatorError(f"the xml method value() with {path!r}")
     rows = self.queries.rows_of(query, self.scope)
@@ -282,6 +288,7 @@ def _comparison(operator: str) -> Callable[[ExpressionTranslator, exp.Expression
 def _quantified(self: ExpressionTranslator, operator: str, node: exp.Expression) -> str:
     word = "ALL" if isinstance(node.expression, exp.All) else "ANY"
     query = node.expression.this
+    # The parser keeps the parentheses of the subquery as nodes of their own.
     while isinstance(query, exp.Paren):
         query = query.this
     rows = self.queries.subquery(query, self.scope)
@@ -294,6 +301,7 @@ def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
     if not isinstance(node.expression, exp.Null):
         raise unsupported_node(node)
     value = self.value(node.this)
+    # An untyped NULL has no type that PostgreSQL could infer for a parameter.
     return "TRUE" if value.is_null else f"({value.sql} IS NULL)"
 
 
@@ -307,7 +315,9 @@ def _distinct_from(operator: str) -> Callable[[ExpressionTranslator, exp.Express
         if left.is_null or right.is_null:
             known = right if left.is_null else left
             return f"({known.sql} IS {'NULL' if operator == '=' else 'NOT NULL'})"
+        # IS DISTINCT FROM of PostgreSQL cannot be used: strings are compared without blanks at the end.
         both = f"({left.sql} IS NULL AND {right.sql} IS NULL)"
+        # The comparison is NULL where one side is; then both have to be NULL.
         same = f"coalesce({comparisons.compare('=', left, right)}, {both})"
         return same if operator == "=" else f"(NOT {same})"
 

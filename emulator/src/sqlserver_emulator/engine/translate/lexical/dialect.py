@@ -58,6 +58,7 @@ def _positioned(build: Any) -> Any:
     def parse(self: Any, token: Token) -> exp.Expression:
         node: exp.Expression = build(self, token)
         node.meta[START] = token.start
+        # $1.50 and $1,000: the sign and the commas are not part of the number.
         if token.text.startswith("$"):
             node.set("this", token.text[1:].replace(",", ""))
             node.meta[MONEY] = True
@@ -118,11 +119,13 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         """A type's name and facets as they are written: sqlglot's own reading loses real, ntext and sysname."""
         if check_func:
             return None  # `DATE 'x'` and the like are not T-SQL
+        # Multi-part names: the schema of an alias type is read over, the last part is the type.
         name = self._parse_id_var()
         while name and self._match(TokenType.DOT):
             name = self._parse_id_var()
         if name is None:
             return None
+        # `double precision` is a name of float.
         if name.name.lower() == "double" and self._match_text_seq("PRECISION"):
             name = exp.to_identifier("float")
         facets = self._parse_wrapped_csv(self._parse_facet) if self._match(TokenType.L_PAREN, advance=False) else []
@@ -134,6 +137,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     def _parse_parse(self, safe: bool) -> exp.Expression:
         """PARSE and TRY_PARSE (string AS type [USING culture])."""
         this = self._parse_disjunction()
+        # TokenType.ALIAS is the keyword AS.
         self._match(TokenType.ALIAS)
         to = self._parse_types()
         if self._match(TokenType.USING):
@@ -157,6 +161,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         nulls = self._at_json_nulls()
         if nulls:
             self._advance(3)
+        # The list may hold pairs (JSON_OBJECT) or single values (JSON_ARRAY); a call has one flat list.
         members = [part for item in items for part in (item if isinstance(item, list) else [item]) if part is not None]
         return self.expression(exp.Anonymous(this=f"{name} {nulls}".rstrip(), expressions=members))
 
@@ -204,6 +209,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         top = self._parse_query_limit()
         self._match(TokenType.FROM)
         target = self._parse_table()
+        # OUTPUT comes before FROM and WHERE in T-SQL.
         returning = self._parse_returning()
         from_ = self._parse_from(joins=True)
         delete = self.expression(exp.Delete(this=target, where=self._parse_where(), returning=returning))
@@ -213,6 +219,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         return delete
 
     def _parse_update(self) -> exp.Update:
+        # sqlglot's own UPDATE has no place for TOP.
         top = self._parse_query_limit()
         target = self._parse_table(alias_tokens=self.UPDATE_ALIAS_TOKENS)
         if not self._match(TokenType.SET):
@@ -242,6 +249,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
 
     def _parse_expression(self) -> exp.Expression | None:
         if self._curr and self._curr.token_type == TokenType.PARAMETER:
+            # The tokens are @, the name, the operator, =: sqlglot would read `@x + (= …)`.
             following = [token.token_type for token in self._tokens[self._index + 2 : self._index + 4]]
             if len(following) == 2 and following[0] in _COMPOUND_OPERATORS and following[1] == TokenType.EQ:
                 return self._parse_update_assignment()  # SELECT @x += …
@@ -279,6 +287,7 @@ class QueryDialect(TSQL):  # type: ignore[misc]
     """Reads T-SQL queries and DML. It is never written with."""
 
     class Tokenizer(TSQL.Tokenizer):  # type: ignore[misc]
+        # In T-SQL double quotes are identifiers (QUOTED_IDENTIFIER is always ON here).
         QUOTES: ClassVar = ["'"]
         KEYWORDS: ClassVar = {k: v for k, v in TSQL.Tokenizer.KEYWORDS.items() if k not in _FOREIGN_KEYWORDS}
 
@@ -309,6 +318,7 @@ def parse_query(text: str) -> exp.Expression:
     except ParseError as error:
         near = _highlight(error)
         goes_on = bool(error.errors and str(error.errors[0].get("end_context") or "").strip())
+        # Error 156 is only raised for a reserved word with more text behind it.
         raise (keyword_error if goes_on and near.upper() in RESERVED else syntax_error)(near) from None
     trees = [tree for tree in trees if tree is not None]
     if len(trees) != 1:
@@ -331,6 +341,7 @@ def parse_ddl(text: str) -> exp.Expression:
     dialect = TSQL()
     try:
         trees = [tree for tree in dialect.parse(text) if tree is not None]
+    # sqlglot's message is the only source for the word near which the server would report the error.
     except (ParseError, TokenError) as error:
         raise syntax_error(_highlight(error) if isinstance(error, ParseError) else _last_word(str(error))) from None
     if len(trees) != 1:

@@ -26,9 +26,11 @@ def _merged_token(  # noqa: PLR0911  (one return a case)
     if kind == TokenType.HASH and touching:
         count = 2 if following[0].token_type == TokenType.HASH and touching > 1 else 1
         return _joined(TokenType.VAR, token, following[count - 1], text), count + 1
+    # `@@x` comes as two parameter signs and a name; the second sign joins the name here.
     before = tokens[position - 1] if position and tokens[position - 1].end + 1 == token.start else None
     if kind == TokenType.PARAMETER and touching and before and before.token_type == TokenType.PARAMETER:
         return _joined(TokenType.VAR, token, following[0], text), 2
+    # `t.5` is a qualified name and not t followed by .5.
     starts_number = before is None or before.token_type not in _NAME_ENDS
     if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER and starts_number:
         return _joined(TokenType.NUMBER, token, following[0], text), 2
@@ -42,6 +44,7 @@ def _merged_token(  # noqa: PLR0911  (one return a case)
         and touching
         and following[0].token_type in (TokenType.LT, TokenType.GT)
     ):
+        # `!<` is the T-SQL spelling of >=, and `!>` of <=.
         opposite = TokenType.GTE if following[0].token_type == TokenType.LT else TokenType.LTE
         return _joined(opposite, token, following[0], text), 2
     if kind == TokenType.IDENTIFIER and token.text in ("0x", "0X"):

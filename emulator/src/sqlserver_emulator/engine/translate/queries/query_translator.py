@@ -91,6 +91,7 @@ class QueryTranslator:
         scope = Scope(parent)
         try:
             query = self._select(node, scope, ignores_blanks=True)
+        # A subquery inside refers to a grouped string of this query and needs the column itself, not the padded form.
         except OuterGroupError as error:
             if error.owner is not scope:
                 raise
@@ -112,8 +113,11 @@ class QueryTranslator:
         if not node.expressions:
             raise keyword_error("FROM") if node.args.get("from_") else syntax_error("SELECT")
         with_ = self.with_clause(node, scope)
+        # FROM comes before the select list, which needs the columns of the sources.
         from_sql = SourceTranslator(self, scope).from_clause(node)
         expressions = ExpressionTranslator(self.emission, scope, self)
+        # PostgreSQL compares the select list and ORDER BY with these clauses as expression trees: one parameter equals
+        # no other, even if both have the same value.
         compares = bool(node.args.get("group") or node.args.get("distinct"))
         with self.emission.inline_literals(compares):
             group = self._group(node, expressions, ignores_blanks=ignores_blanks)
@@ -127,9 +131,11 @@ class QueryTranslator:
             order = self._order(node, expressions, names, values, is_distinct=is_distinct)
         columns = output_columns(names, values)
         depth = scope.depth
+        # Within a recursion the hidden column that counts the depth is passed on as the last one (``recursion``).
         hidden = f", {depth} AS {DEPTH}" if depth else ""
         rest = f"{hidden}{from_sql}{where_sql}{group}{having_sql}"
         query = self._rows(with_, columns, values, rest, is_distinct=is_distinct)
+        # TOP … PERCENT counts the rows of the query as it is without its own limit.
         order += self._limit(node, expressions, query.sql)
         if order:
             query = self._rows(with_, columns, values, rest + order, is_distinct=is_distinct)
@@ -183,6 +189,7 @@ class QueryTranslator:
         return names, values
 
     def expand_star(self, qualifier: tuple[str, ...], scope: Scope) -> list[tuple[str, Value]]:
+        # Stars are expanded here: the columns keep their T-SQL types, and the hidden depth column stays out.
         if qualifier:
             source = scope.source(qualifier)
             if source is None:
@@ -222,6 +229,7 @@ class QueryTranslator:
         order = node.args.get("order")
         if order is None:
             return ""
+        # Where ties do not show, the plain column is used, so that an index can give the order.
         ignores_blanks = _ties_matter(node)
         items: list[str] = []
         for item in order.expressions:
@@ -231,6 +239,7 @@ class QueryTranslator:
                 sql = distinct_key(value) if is_distinct or ignores_blanks else value.sql
             elif ignores_blanks and not is_distinct and has_blanks_at_end(value) and _NAME.fullmatch(value.sql):
                 sql = distinct_key(value)
+            # The position, not the expression: PostgreSQL would compute an expression a second time.
             else:
                 sql = str(position + 1)
             items.append(order_item(sql, bool(item.args.get("desc")), nullable=value.nullable))
@@ -241,6 +250,7 @@ class QueryTranslator:
         if isinstance(node, exp.Collate):
             refuse_collation(node)
             return self._position(node.this, names, values)
+        # T-SQL has no ORDER BY by a constant value; an integer is always a position.
         if isinstance(node, exp.Literal) and not node.is_string:
             position = int(self.emission.constant(node))
             if not 1 <= position <= len(names):
@@ -281,6 +291,7 @@ class QueryTranslator:
         refuse_clauses(
             node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "options"}, "UNION"
         )
+        # The members of a set operation see the WITH of the whole, but none of each other's names.
         scope = Scope(parent)
         with_ = self.with_clause(node, scope)
         left, right = self.subquery(node.this, scope), self.subquery(node.expression, scope)
@@ -311,6 +322,7 @@ class QueryTranslator:
         items: list[str] = []
         for item in order.expressions:
             target = item.this
+            # ORDER BY of a set operation knows only the names of the first query's columns, so a qualifier is dropped.
             if isinstance(target, exp.Column) and len(target.parts) > 1:
                 target = exp.Column(this=target.this)
             position = self._position(target, names, [])

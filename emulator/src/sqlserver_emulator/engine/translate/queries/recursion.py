@@ -19,6 +19,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import family, storag
 from sqlserver_emulator.errors import SqlServerError
 
 _HIGHEST_LIMIT: Final = 32767
+# The error is raised by a function, because no expression of PostgreSQL raises one.
 _DEEPER: Final = (
     f"CASE WHEN r.{DEPTH} < (SELECT tsql.max_recursion()) THEN r.{DEPTH} + 1 ELSE tsql.recursion_exhausted() END"
 )
@@ -50,6 +51,7 @@ def recursive_table(queries: Queries, cte: exp.CTE, sql_name: str, scope: Scope)
         _check_member(member, name)
     anchor = queries.subquery(body, scope)
     columns = renamed(anchor.columns, [column.name for column in cte.args["alias"].columns], name)
+    # The recursive part sees the hidden column, the query outside does not.
     offered = tuple(SourceColumn(column.name, column.sql, column.type) for column in columns)
     step = _step(queries, members, CommonTable(name, sql_name, offered, DEPTH), scope)
     scope.ctes[name.lower()] = CommonTable(name, sql_name, offered)
@@ -64,6 +66,7 @@ def _step(queries: Queries, members: list[exp.Expression], table: CommonTable, s
     if len(members) == 1:
         return _member(queries, members[0], table, scope).sql
     row = queries.emission.new_name()
+    # The name stands for one row of the table in each member, which PostgreSQL accepts as the single reference.
     of_row = CommonTable(table.name, f"(SELECT {row}.*)", table.columns, DEPTH)
     parts = " UNION ALL ".join(f"({_member(queries, member, of_row, scope).sql})" for member in members)
     return select_from("m.*", f"{table.sql_name} AS {row} CROSS JOIN LATERAL ({parts}) AS m")
@@ -91,6 +94,7 @@ def _members(cte: exp.CTE) -> tuple[exp.Expression, list[exp.Expression]]:
                 f"Recursive common table expression '{cte.alias}' does not contain a top-level UNION ALL operator."
             )
             raise SqlServerError(252, message)
+        # The tree of a UNION ALL leans to the left, so the last member is met first.
         members.insert(0, body.expression)
         body = body.this
     return body, members
@@ -134,5 +138,6 @@ def _references(node: exp.Expression, name: str) -> list[exp.Expression]:
 def _cast_to(column: SourceColumn) -> str:
     if column.type is None:
         return column.sql
+    # Text, without a length: the recursive part's string may be longer than the anchor's.
     cast = "text" if family(column.type) == "text" else storage_type(column.type)
     return f"{column.sql}::{cast}"

@@ -64,6 +64,7 @@ class SourceTranslator:
         side = (join.args.get("side") or "").upper()
         if join.args.get("method"):
             raise NotSupportedByEmulatorError(f"{join.args['method']} JOIN")
+        # Rows on the left may have no partner, so their columns can be NULL in the result.
         if side in ("RIGHT", "FULL"):
             for source in self.scope.sources:
                 source.optional = True
@@ -72,12 +73,14 @@ class SourceTranslator:
         if isinstance(join.this, exp.Lateral):
             if not join.this.args.get("cross_apply"):
                 self._make_optional(before)
+                # OUTER APPLY.
                 return f" LEFT JOIN {right} ON TRUE"
             return f" CROSS JOIN {right}"
         if side in ("LEFT", "FULL"):
             self._make_optional(before)
         on = join.args.get("on")
         nested = join.this.args.get("joins")
+        # `a JOIN (b JOIN c ON …) ON …`: the inner joins come between the table and this join's own condition.
         if nested:
             for inner in nested:
                 right += self._join(inner)
@@ -117,6 +120,7 @@ class SourceTranslator:
         parts = table_parts(node)
         alias_node = node.args.get("alias")
         alias = alias_node.name if alias_node is not None else ""
+        # A name of one part is a common table expression before it is a table.
         cte = self.scope.cte(parts[0]) if len(parts) == 1 else None
         if cte is not None:
             source = self._add(alias or cte.name, cte.columns)
@@ -125,6 +129,7 @@ class SourceTranslator:
         table = resolve_table(self.queries, parts)
         source = self._add(alias or table.name, table_columns(table))
         source.table = table
+        # A source with an alias is not known by its schema and table name any longer.
         if not alias:
             source.schema, source.database = table.schema, table.database
         sample = tablesample(node, self.emission)
@@ -147,6 +152,7 @@ class SourceTranslator:
             return self._pivoted(node)
         refuse_clauses(node, {"this", "alias", "joins"}, "FROM")
         alias = alias or node.args.get("alias")
+        # Parentheses around a join, not a derived table; these have no alias.
         if alias is None and isinstance(node.this, (exp.Table, exp.Subquery)):
             return f"({self.joined(node.this, node.args.get('joins') or [])})"
         if alias is None:
@@ -190,6 +196,7 @@ class SourceTranslator:
             call = call.expression
         if not isinstance(call, exp.Anonymous):
             raise NotSupportedByEmulatorError("names of four parts (linked servers)")
+        # A user's function of such a name has a schema, so only unqualified names are refused.
         if not names and call.name.lower() in REFUSED:
             raise NotSupportedByEmulatorError(f"the function {call.name.upper()}")
         alias = node.args.get("alias")
@@ -208,6 +215,7 @@ class SourceTranslator:
     def _inline_function(self, names: list[str], name: str) -> InlineFunction:
         catalog = self.emission.catalog
         database = catalog.database(names[0] if len(names) > 1 else self.emission.database)
+        # System functions are found without a schema; an empty part (`db..f`) searches the same two.
         schemas = [names[-1]] if names and names[-1] else ["sys", "dbo"]
         for schema in schemas:
             found = catalog.inline_function(database, schema, name) if database else None
@@ -244,6 +252,7 @@ class SourceTranslator:
         def substitute(match: re.Match[str]) -> str:
             return arguments[int(match[1]) - 1] if match[1] else match[2]
 
+        # NULL stands for each argument while the columns' names and types are read from the body.
         plain = _PLACEHOLDER.sub(lambda match: match[2] or "NULL", function.body)
         columns = function_columns(self.emission.catalog, function, plain)
         return _PLACEHOLDER.sub(substitute, function.body), columns
@@ -258,6 +267,7 @@ class SourceTranslator:
         alias = pivots[0].args.get("alias")
         if alias is None:
             raise SqlServerError(102, "Incorrect syntax near ')'.", severity=15)
+        # The source inside gets a scope of its own: only the pivoted columns are visible outside.
         inner = Scope(self.scope.parent, ctes=self.scope.ctes)
         from_sql = SourceTranslator(self.queries, inner).item(plain)
         expressions = ExpressionTranslator(self.emission, inner, self.queries)
@@ -343,6 +353,7 @@ def table_parts(node: exp.Table) -> tuple[str, ...]:
     ]
     if node.args.get("catalog") is not None:
         parts.insert(0, node.args["catalog"].name)
+        # `db..t`: the default schema of that database, which an empty part means.
         parts = [*parts, ""] if len(parts) == 1 else parts
     return (*parts, name)
 
@@ -352,7 +363,9 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     emission = queries.emission
     name = parts[-1]
     if name.startswith(("#", "@")):
+        # The translation holds for this session's table only.
         emission.session_bound = True
+        # The second connection of a session does not see its temp tables.
         emission.read_only = False
         found = emission.catalog.table(emission.database, None, name)
         if found is None and name.startswith("@"):

@@ -54,6 +54,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
     kinds = {left.kind, right.kind}
     if kinds <= {TEXT, VARIANT} and operator == "+":
         return _concatenate(left, right)
+    # Two binaries are concatenated; with a number on one side `+` adds.
     if kinds == {BINARY} and operator == "+":
         return Value(f"({left.sql} || {right.sql})", lambda: _joined_binary(left, right), kind=BINARY)
     if TEMPORAL in kinds:
@@ -70,6 +71,7 @@ def _typed_null(value: Value, other: Value) -> Value:
 
 def _unknown(operator: str, left: Value, right: Value) -> Value:
     """One type is not known: PostgreSQL decides (functions.sql defines + for text)."""
+    # A user-defined `+` of text and unknown: PostgreSQL has none that would concatenate.
     known = left if left.kind is not None else right
     if operator == "+" and known.kind in (None, TEXT):
         return Value(f"({left.sql} OPERATOR(tsql.+) {right.sql})", None, kind=known.kind)
@@ -96,6 +98,7 @@ def _concatenate(left: Value, right: Value) -> Value:
         return concatenated(left.type, right.type)
 
     sql = f"({as_text(left)} || {as_text(right)})"
+    # Literals are not asked for their type: their length would become part of the cache's key.
     known = [v.type for v in (left, right) if not isinstance(v, LiteralValue) and v.type is not None]
     if all(not t.is_max for t in known) and sum(t.length for t in known) > _LONGEST_NATIONAL:
         whole = type()
@@ -123,6 +126,7 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
         return _integer_arithmetic(operator, left, right)
     if FLOAT in (left.kind, right.kind):
         if operator == "%":
+            # SQL Server has no modulo of float.
             raise _incompatible(operator, left, right)
         sql = f"({_float(left)} {operator} {_float(right)})"
         return Value(sql, lambda: arithmetic_type(operator, left, right), kind=FLOAT, nullable=nullable)
@@ -132,6 +136,7 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
         return Value(sql, None, kind=DECIMAL, nullable=nullable)
     scale = _MONEY_SCALE if is_money(type) else type.scale
     if operator == "/":
+        # The rounding gives PostgreSQL's quotient enough digits. The server cuts the rest, it does not round.
         sql = f"trunc(round({left.sql}, {scale + 1}) / {right.sql}, {scale})"
     if is_money(type) or (type.precision == _MOST_DIGITS and operator != "%"):
         # Digits that the type has no place for are lost here and not at the end, and too great a number is an error.
@@ -141,10 +146,12 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
 
 def _integer_arithmetic(operator: str, left: Value, right: Value) -> Value:
     type = arithmetic_type(operator, left, right)
+    # SQL Server does not add bits.
     if type is not None and type.name == "bit":
         raise _invalid_operand("bit", operator)
     sql = f"({left.sql} {operator} {right.sql})"
     if type is not None and type.name == "tinyint":
+        # tinyint is stored as smallint, so PostgreSQL would not notice a sum over 255.
         sql = f"tsql.tinyint_result({sql})"
     return Value(sql, type, nullable=left.nullable or right.nullable)
 
@@ -179,8 +186,10 @@ def bitwise_not(value: Value) -> Value:
         raise SqlServerError(8117, f"Operand data type {_type_name(value)} is invalid for '~' operator.")
     name = value.type.name if value.type is not None else ""
     if name == "bit":
+        # A bit has one digit, so its complement is 0 or 1.
         return Value(f"(1 - {value.sql})::int2", value.type)
     if name == "tinyint":
+        # tinyint has no sign: the complement stays in one byte.
         return Value(f"(255 - {value.sql})::int2", value.type)
     return Value(f"(~ {value.sql})", value.type, kind=value.kind)
 
@@ -194,6 +203,7 @@ def arithmetic_type(operator: str, left: Value, right: Value) -> TsqlType | None
     left_type, right_type = left.type, right.type
     if left_type is None or right_type is None:
         return None
+    # money keeps its own rules; its scale never comes from the other side.
     if left.kind == DECIMAL and right.kind == INTEGER and not is_money(left_type):
         right_type = _literal_digits(right, right_type)
     if right.kind == DECIMAL and left.kind == INTEGER and not is_money(right_type):
@@ -234,5 +244,6 @@ def _bits(operator: str, left: Value, right: Value) -> Value:
     if INTEGER in kinds:
         type = left.type if left.kind == INTEGER else right.type
         left, right = (convert(v, type or INT, IMPLICIT) if v.kind in (BINARY, TEXT) else v for v in (left, right))
+    # PostgreSQL's exclusive or is `#`; `^` is a power there.
     result = higher(left.type, right.type) if left.type is not None and right.type is not None else None
     return Value(f"({left.sql} {'#' if operator == '^' else operator} {right.sql})", result)

@@ -99,6 +99,7 @@ def _longest(name: str) -> int:
 
 def decimal(precision: int, scale: int) -> TsqlType:
     """decimal(p,s) as the server fits it into 38 digits: the scale gives way, down to 6."""
+    # The integral digits are kept and the scale is cut, but not below 6 (…/precision-scale-and-length-transact-sql).
     if precision > _MAX_PRECISION:
         scale = max(min(scale, 6), scale - (precision - _MAX_PRECISION))
         precision = _MAX_PRECISION
@@ -151,6 +152,7 @@ def unify(left: TsqlType | None, right: TsqlType | None) -> TsqlType | None:  # 
 
 def _unify_text(winner: TsqlType, loser: TsqlType) -> TsqlType:
     if family(loser) == GUID:
+        # A uniqueidentifier as text has 36 characters.
         return varchar(_longer(winner.length, 36), is_national(winner))
     national = is_national(winner) or is_national(loser)
     fixed = is_fixed_text(winner) and is_fixed_text(loser)
@@ -187,6 +189,7 @@ def arithmetic(operator: str, left: TsqlType, right: TsqlType) -> TsqlType | Non
         return None
     winner = higher(left, right)
     if FLOAT in kinds:
+        # real with real stays real; every other mix is a float.
         return winner if left.name == right.name else FLOAT_TYPE
     if kinds == {INTEGER}:
         return winner
@@ -200,6 +203,7 @@ def _decimal_result(operator: str, left: TsqlType, right: TsqlType) -> TsqlType:
     if operator == "*":
         return decimal(p1 + p2 + 1, s1 + s2)
     if operator == "/":
+        # The formulas are those of …/precision-scale-and-length-transact-sql.
         scale = max(6, s1 + p2 + 1)
         return decimal(p1 - s1 + s2 + scale, scale)
     if operator == "%":
@@ -221,6 +225,7 @@ def summed(type: TsqlType) -> TsqlType:
     """The type of SUM."""
     kind = family(type)
     if kind == INTEGER:
+        # SUM of the smaller integers is an int.
         return type if type.name == "bigint" else TsqlType("int")
     if kind == DECIMAL:
         return MONEY if is_money(type) else TsqlType("decimal", precision=_MAX_PRECISION, scale=type.scale)
@@ -231,6 +236,7 @@ def averaged(type: TsqlType) -> TsqlType:
     """The type of AVG."""
     kind = family(type)
     if kind == DECIMAL and not is_money(type):
+        # AVG of a decimal has 38 digits and a scale of at least 6.
         return TsqlType("decimal", precision=_MAX_PRECISION, scale=max(type.scale, 6))
     return summed(type)
 
@@ -244,6 +250,7 @@ def storage_type(type: TsqlType) -> str:
     record = BY_NAME[type.name]
     if type.is_max and record.storage_of_max:
         return record.storage_of_max
+    # float(1) to float(24) is a real.
     if record.declared is Declared.BITS and 0 < type.precision <= _REAL_BITS:
         return REAL.storage
     return record.storage.format(

@@ -41,6 +41,7 @@ class Value:
     ) -> None:
         self._sql = sql
         self._type = type
+        # A type that is given as a function says nothing of the family, so callers pass ``kind`` then.
         self.kind = kind if kind is not None else (type_rules.family(type) if isinstance(type, TsqlType) else None)
         self.direct = direct
         self.is_null = is_null
@@ -54,6 +55,7 @@ class Value:
     @property
     def type(self) -> TsqlType | None:
         if callable(self._type):
+            # The answer is kept: asking again would ask for the literal's pin again.
             self._type = self._type()
         return self._type
 
@@ -67,6 +69,7 @@ LITERAL_FAMILY = {
     lexemes.NATIONAL: type_rules.TEXT,
     lexemes.BINARY: type_rules.BINARY,
 }
+# An int literal is bound as int4 and so on: PostgreSQL would otherwise infer the type from what surrounds it.
 LITERAL_CAST = {
     lexemes.INT: "int4",
     lexemes.DECIMAL: "numeric",
@@ -156,9 +159,12 @@ def literal_type(literal: Literal) -> TsqlType:
     if kind == lexemes.MONEY:
         return type_rules.MONEY
     if kind == lexemes.BINARY:
+        # The lexeme is 0x and two digits for each byte, of which the first may be missing.
         return TsqlType("varbinary", max(1, (len(lexeme) - 1) // 2))
     if kind == lexemes.DECIMAL:
         whole, _, fraction = lexeme.partition(".")
+        # Leading zeros do not count for the precision of a decimal literal.
         return TsqlType("numeric", precision=max(1, len(whole.lstrip("0")) + len(fraction)), scale=len(fraction))
+    # T-SQL counts UTF-16 units: a character beyond the first plane counts as two.
     length = len((literal.text or "").encode("utf-16-le")) // 2
     return type_rules.varchar(length, kind == lexemes.NATIONAL)
