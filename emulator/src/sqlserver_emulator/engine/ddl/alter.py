@@ -51,6 +51,7 @@ def alter_table(scope: DdlScope, name: ObjectName, change: Change) -> None:
 def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Additions) -> None:
     home = scope.schema(ObjectName(table.name, table.schema, table.database))
     keys = [c for c in additions.constraints if isinstance(c, KeyDeclaration)]
+    # Columns first: constraints and defaults of the same statement may be about them.
     first_free = _next_column_id(scope, table)
     planned = plan_columns(scope, table, additions.columns, keys, first_free)
     for item in planned:
@@ -59,6 +60,7 @@ def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Add
     table = with_columns(table, [*table.columns, *(p.column for p in planned)])
     for item in planned:
         if item.declaration.default is not None:
+            # The default is in PostgreSQL already, as part of ADD COLUMN.
             add_default(scope, home, table, item.declaration.default, set_in_postgres=False)
         if item.column.type.name == "rowversion":
             stamp_rowversion(scope, table, item.column.postgres_name)
@@ -69,6 +71,7 @@ def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Add
         add_default(scope, home, table, default, set_in_postgres=True)
     for index in additions.indexes:
         create_index(scope, table, index)
+    # The log has one entry for each new column; a statement without any is logged once.
     if not planned:
         log.table_changed(scope, table, "other")
 
@@ -85,6 +88,7 @@ def _add_column(scope: DdlScope, table: CatalogObject, planned: PlannedColumn) -
     default: DefaultDeclaration | None = planned.declaration.default
     if default is not None and planned.column.nullable and not default.with_values:
         column = quote(planned.column.postgres_name)
+        # In two steps: ADD COLUMN with a DEFAULT would fill the existing rows.
         scope.run(f"ALTER TABLE {target} ADD COLUMN {planned.sql_without_default}")
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} SET DEFAULT {planned.default_sql}")
         return
@@ -109,6 +113,7 @@ def _add_rowversion(scope: DdlScope, table: CatalogObject, planned: PlannedColum
     """Existing rows get a value each."""
     column = quote(planned.column.postgres_name)
     sequence = scope.fetch("SELECT rowversion_sequence FROM emulator.databases WHERE name = $1", [table.database])[0][0]
+    # Nullable while the rows are filled; the trigger is created later and stamps new rows only.
     scope.run(f"ALTER TABLE {target} ADD COLUMN {column} bytea")
     scope.run(f"UPDATE {target} SET {column} = int8send(nextval('{sequence}'))")
     scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} SET NOT NULL")
@@ -122,6 +127,7 @@ def _has_rows(scope: DdlScope, target: str) -> bool:
     return bool(scope.fetch(f"SELECT 1 FROM {target} LIMIT 1"))
 
 
+# Only the definition is kept: what the constraint's state was is replaced by the new one.
 _CHECK_SQL = """
 SELECT regexp_replace(pg_get_constraintdef(c.oid), '( NO INHERIT)?( NOT ENFORCED)?( NOT VALID)?$', '')
 FROM pg_constraint c WHERE c.conrelid = $1::oid AND c.conname = $2
@@ -132,6 +138,7 @@ def _switch_check(scope: DdlScope, table: CatalogObject, constraint: str, change
     """PostgreSQL switches only foreign keys; a CHECK constraint is made anew."""
     target, name = qualified(table.postgres_schema, table.postgres_name), quote(constraint)
     definition = scope.fetch(_CHECK_SQL, [table.object_id, constraint])[0][0]
+    # NOT VALID checks new rows only, as WITH NOCHECK does.
     state = "NOT ENFORCED" if not change.enabled else "" if change.validate else "NOT VALID"
     scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} {definition} {state}")
     scope.fetch(
@@ -158,6 +165,7 @@ def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> 
         if wanted and not found:
             raise SqlServerError(4917, f"Constraint '{wanted}' does not exist.")
         for name, kind, postgres_name, is_disabled in found:
+            # Without WITH CHECK nothing happens to a constraint that is enabled already.
             if change.enabled and not is_disabled and not change.validate:
                 continue
             if kind == "C":

@@ -159,6 +159,7 @@ def drop_schema(scope: DdlScope, cursor: Cursor) -> Command:
     if used:
         message = f"Cannot drop schema '{home.name}' because it is being referenced by object '{used[0][0]}'."
         raise SqlServerError(3729, message)
+    # Empty, so no CASCADE: a left-over object should fail here.
     scope.run(f"DROP SCHEMA {quote(home.postgres_name)}")
     scope.fetch(
         "DELETE FROM emulator.schemas WHERE database_id = $1::int AND schema_id = $2::int",
@@ -180,6 +181,7 @@ def transfer(scope: DdlScope, cursor: Cursor) -> Command:
     kind = "VIEW" if table.kind == "V" else "TABLE"
     scope.run(f"ALTER {kind} {source} SET SCHEMA {quote(postgres_schema(target.database, target.name))}")
     scope.fetch(
+        # Constraints and triggers of the table move with it.
         "UPDATE emulator.objects SET schema_id = $2::int WHERE object_id = $1::int OR parent_object_id = $1::int",
         [table.object_id, target.schema_id],
     )

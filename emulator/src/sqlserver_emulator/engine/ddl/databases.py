@@ -20,7 +20,9 @@ _FIXED_ROLES = (
     "db_owner", "db_accessadmin", "db_securityadmin", "db_ddladmin", "db_backupoperator", "db_datareader",
     "db_datawriter", "db_denydatareader", "db_denydatawriter",
 )  # fmt: skip
+# The numbers of the server: db_owner is 16384.
 _FIRST_FIXED_ROLE_ID = 16384
+# 1 to 4 are master, tempdb, model and msdb.
 _FIRST_USER_DATABASE_ID = 5
 
 
@@ -67,6 +69,7 @@ def create_schema(
     postgres_name = postgres_schema(database, name)
     if schema_id is None:
         rows = fetch(
+            # Numbers from 16384 on are those of the fixed roles' schemas.
             "SELECT greatest(max(schema_id) + 1, 5) FROM emulator.schemas WHERE database_id = $1::int"
             " AND schema_id < $2::int",
             [database_id, _FIRST_FIXED_ROLE_ID],
@@ -103,6 +106,7 @@ def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> Non
         [name],
     )
     for postgres_name, _, _ in rows:
+        # PostgreSQL's CASCADE drops tables, views and functions without an order of their own.
         script(f"DROP SCHEMA {quote(postgres_name)} CASCADE")
     roles = fetch(
         "SELECT p.postgres_role FROM emulator.principals p JOIN emulator.databases d ON d.database_id = p.database_id"
@@ -110,6 +114,7 @@ def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> Non
         [name],
     )
     for (role,) in roles:
+        # A role that owns or has something cannot be dropped.
         script(f"DROP OWNED BY {quote(role)} CASCADE; DROP ROLE {quote(role)}")
     if rows:
         script(f"DROP SEQUENCE {rows[0][1]}")

@@ -42,6 +42,7 @@ class DdlRunner:
         if _DDL.match(statement) is None:
             into = find_into(statement)
             return None if into is None else self._select_into(into, database, variables)
+        # Table variables that are used again need no DDL at all.
         table_variables = self._access.table_variables
         if table_variables.take(statement, database) or table_variables.leave(statement):
             return StatementResult(Command.NONE)
@@ -102,6 +103,7 @@ class DdlRunner:
             return
         words = " ".join(token.word for token in cursor.tokens[:2])
         if words == "ALTER TABLE" and not self._may_change(scope.database):
+            # The cursor is put back, because the statement reads the name again.
             start = cursor.at
             table = scope.table(take_name(cursor))
             cursor.at = start

@@ -84,6 +84,7 @@ class DdlScope:
         except StatementFailedError as failure:
             if failure.sqlstate != UNIQUE_VIOLATION:
                 raise
+            # PostgreSQL words it "is duplicated" when an index is built, and "already exists" when a row is written.
             found = re.search(r"=(\(.*\)) is duplicated", failure.detail)
             value = f" The duplicate key value is {found[1]}." if found else ""
             message = (
@@ -128,6 +129,7 @@ class DdlScope:
         try:
             return data_types.take_type(cursor), None, None
         except SqlServerError as error:
+            # 2715 is "no such type": the name may be an alias type, which the reader of system types does not know.
             if error.number != 2715:
                 raise
             cursor.at = start
@@ -136,6 +138,7 @@ class DdlScope:
     def _alias_type(self, cursor: Cursor, error: SqlServerError) -> tuple[TsqlType, int | None, bool | None]:
         name = take_name(cursor)
         found = self.access.catalog.declared_type(name.database or self.database, name.schema or None, name.name)
+        # A table type is no type of a column.
         if found is None or found.declared.columns:
             if name.name.lower() in ("geography", "geometry", "hierarchyid", "json", "vector"):
                 raise NotSupportedByEmulatorError(f"the data type {name.name.lower()}")
@@ -166,6 +169,7 @@ class DdlScope:
             condition=False,
             as_type=as_type,
         )
+        # The translator gives a whole SELECT; a DEFAULT clause wants the expression alone.
         return with_literals(translated).removeprefix("SELECT ")
 
     def expression(
@@ -188,6 +192,7 @@ class DdlScope:
 
     def literal(self, value: object, type: TsqlType) -> str:
         """A constant of a T-SQL type as PostgreSQL SQL."""
+        # Converted by T-SQL's rules in Python first: PostgreSQL's cast of the literal would have rules of its own.
         return f"{bind.to_literal(None if value is None else convert(value, type))}::{self.postgres_type(type)}"
 
     def words(self) -> frozenset[str]:
@@ -196,9 +201,11 @@ class DdlScope:
 
     def over_table(self, expression: str, table: CatalogObject) -> tuple[str, TsqlType | None]:
         """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type where it is known."""
+        # The expression is translated within a SELECT over the table and then cut out of the result.
         select, translated = self._select(f"SELECT {expression} AS x FROM {_from(table)}", table)
         projection = select.expressions[0].unalias()
         type_ = translated.column_types.get(0)
+        # A plain column has no type in the translation, as its declared type is found by its origin.
         if type_ is None and isinstance(projection, exp.Column):
             type_ = next((c.type for c in table.columns if c.postgres_name == projection.name), None)
         return _without_qualifiers(projection), type_
@@ -218,6 +225,7 @@ class DdlScope:
     def _select(self, statement: str, table: CatalogObject) -> tuple[exp.Select, Translated]:
         catalog = DeclaredTableCatalog(self.access.catalog, table)
         translated = self._translator.translate(statement, catalog=catalog, database=self.database, variable_types={})
+        # PostgreSQL's text is parsed again, so that the expression can be taken from the tree and not from the text.
         tree = sqlglot.parse_one(with_literals(translated), read="postgres")
         if not isinstance(tree, exp.Select):
             raise NotSupportedByEmulatorError(f"this expression in a table: {statement}")
@@ -230,6 +238,7 @@ class DeclaredTableCatalog:
     def __init__(self, catalog: SessionCatalog, table: CatalogObject) -> None:
         self._catalog = catalog
         self._table = table
+        # The table as it will be must not be found in the cache of translations later.
         self.version = catalog.unused_version()
 
     def database(self, name: str) -> str | None:
@@ -273,6 +282,7 @@ def _from(table: CatalogObject) -> str:
 
 
 def _without_qualifiers(tree: exp.Expression) -> str:
+    # The alias of the translated SELECT does not exist in DEFAULT, CHECK and computed columns.
     for column in tree.find_all(exp.Column):
         for part in ("table", "db", "catalog"):
             column.set(part, None)

@@ -36,6 +36,7 @@ Statement = Callable[[DdlScope, Cursor], Command]
 def _create_table(scope: DdlScope, cursor: Cursor) -> Command:
     declaration = read_create_table(cursor, scope.read_type)
     tables.create_table(scope, declaration)
+    # A view may have lost its table, and a table of that name makes it valid again.
     if not declaration.name.is_temporary:
         views.attach_views(scope, declaration.name.database or scope.database)
     return Command.CREATE_TABLE
@@ -45,9 +46,11 @@ def _drop_table(scope: DdlScope, cursor: Cursor) -> Command:
     if_exists = cursor.accept("IF", "EXISTS")
     names = take_names(cursor)
     expect_end(cursor)
+    # Other sessions cannot see temp tables, so their catalogs stay as they are.
     scope.changes_catalog = not all(name.is_temporary for name in names)
     for name in names:
         table = scope.table(name)
+        # SQL Server lets a table go from under its views; PostgreSQL does not.
         if table is not None and table.kind == "U" and not name.is_temporary:
             views.detach_views(scope, table)
         tables.drop_table(scope, name, if_exists=if_exists)
@@ -65,11 +68,13 @@ def _alter_table(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
     table = scope.existing_table(name)
     change = read_alter_table(cursor, scope.read_type)
+    # An addition does not touch what the views select, so they can stay.
     if isinstance(change, Additions):
         alter.alter_table(scope, name, change)
         return Command.NONE
     views.detach_views(scope, table)
     alter.alter_table(scope, name, change)
+    # The views are translated again and have to see the changed table.
     scope.access.catalog_changed()
     views.attach_views(scope, table.database)
     return Command.NONE
@@ -119,6 +124,7 @@ def _alter_index(scope: DdlScope, cursor: Cursor) -> Command:
     """REBUILD, REORGANIZE and SET change nothing a client can see; DISABLE would."""
     words = {token.word for token in cursor.tokens}
     if not words & {"REBUILD", "REORGANIZE", "SET"}:
+        # DISABLE is refused in any case, but a tracked table's index gives change data capture's own error first.
         if not cursor.accept("ALL"):
             name = cursor.take_identifier()
             cursor.expect("ON")
@@ -261,6 +267,7 @@ def _table_columns(scope: DdlScope, cursor: Cursor) -> str:
     cursor.at = skip_parentheses(cursor.tokens, start)
     columns = cursor.between(start, cursor.at)
     expect_end(cursor)
+    # Read once for its errors only: the declaration is not used.
     read_create_table(Cursor(f"@t {columns}"), scope.read_type)
     return columns
 

@@ -64,8 +64,10 @@ def translate_statement(text: str, emission: Emission) -> Translated:
     if word not in _QUERIES:
         raise dialect.syntax_error(match[1] if match else text.strip()[:20])
     if word == "INSERT" and _INSERT_EXEC.match(text) and not emission.is_folded:
+        # sqlglot reads INSERT … EXEC without an error, and differently.
         _refuse_insert_exec(text)
     tree = dialect.parse_query(text)
+    # A whole statement in parentheses.
     while is_wrapped_query(tree):
         tree = tree.this
     emission.max_recursion = max_recursion(tree, emission)
@@ -128,10 +130,12 @@ def translate_expression(text: str, emission: Emission, *, condition: bool, as_t
     wanted = {"expressions", "where"} if condition else {"expressions"}
     if not isinstance(tree, exp.Select) or clauses != wanted or len(tree.expressions) != 1:
         raise dialect.syntax_error(text.strip().split(None, 1)[0] if text.strip() else "")
+    # The literals' places were found in the text without the prefix.
     emission.shift_literals(len(prefix))
     expressions = ExpressionTranslator(emission, Scope(), QueryTranslator(emission))
     if condition:
         test = expressions.condition(tree.args["where"].this)
+        # A condition that is unknown counts as false.
         return _one_value(emission, f"CASE WHEN {test} THEN 1 ELSE 0 END", None)
     value = expressions.value(tree.expressions[0])
     if as_type is not None:

@@ -40,6 +40,7 @@ SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p
 WHERE n.nspname = $1 AND p.proname = $2
 """
 _CHANGING = frozenset(("FROM", "JOIN", "GETDATE", "GETUTCDATE", "SYSDATETIME", "SYSUTCDATETIME", "NEWID", "RAND"))
+# SQLSTATE of "other objects depend on it".
 _DEPENDENT_OBJECTS = "2BP01"
 
 
@@ -49,11 +50,13 @@ def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     home = scope.schema(name)
     existing = scope.fetch(_FUNCTION, [home.database_id, home.schema_id, name.name])
     if existing and replace:
+        # PostgreSQL cannot change a function's result type or parameter names, so ALTER drops and creates it.
         _remove(scope, home, name.name, int(existing[0][0]), alters=True)
     elif replace == "ALTER":
         raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
     kind = "FN" if function.returns is not None else "IF" if function.table is None else "TF"
     object_id = rows.insert_object(
+        # ALTER keeps the object's number, which permissions refer to.
         scope, home, name.name, kind, object_id=int(existing[0][0]) if existing and replace else None,
         postgres_name=postgres_name(name.name), definition=scope.statement,
     )  # fmt: skip
@@ -69,6 +72,7 @@ def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     else:
         made = _Making(object_id, target, parameters)
         _make_plpgsql(scope, made, function, function.body)
+    # Views that the replaced function took with it are made again.
     views.attach_views(scope, home.database)
 
 
@@ -106,6 +110,7 @@ def _make_inline(scope: DdlScope, object_id: int, function: Function, parameters
     columns = _result_columns(scope, translated, types)
     names = ", ".join(quote(column.postgres_name) for column in columns)
     listed = ", ".join(f"q.{quote(column.postgres_name)}" for column in columns)
+    # The placeholders $1, $2 are filled with the call's arguments when the function is expanded.
     body = f"SELECT {listed} FROM ({with_variables(translated, places.__getitem__)}) AS q({names})"
     _insert_inline(scope, object_id, parameters, body, columns)
 
@@ -157,6 +162,7 @@ def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statemen
     types = {parameter.name: parameter.type for parameter in function.parameters}
     catalog = scope.access.catalog
     scope.access.catalog_changed()  # its own name is known in its body
+    # Its table variables must not replace those of the session.
     with catalog.table_variables():
         compiler = FunctionCompiler(scope, object_id, types, function.returns, function.table)
         body = compiler.compile(statements)
@@ -170,11 +176,13 @@ def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statemen
         result = f"TABLE ({listed})"
         arguments = ", ".join(f"${i}" for i in range(1, len(types) + 1))
         names = ", ".join(f"q.{quote(c.postgres_name)}" for c in columns)
+        # A call is expanded like that of an inline function, as a SELECT over the PL/pgSQL function.
         _insert_inline(scope, object_id, making.parameters, f"SELECT {names} FROM {target}({arguments}) AS q", columns)
     volatility = _volatility(scope, function, has_tables=bool(made), reads_tables=compiler.reads_tables)
     strict = " STRICT" if function.is_strict else ""
     scope.run(
         f"CREATE FUNCTION {target}({declared}) RETURNS {result} LANGUAGE plpgsql {volatility}{strict}"
+        # SECURITY DEFINER: a caller needs no rights on what a function of the same owner reads.
         f" SECURITY DEFINER AS {quote_literal(body)}"
     )
     sql = "UPDATE emulator.functions SET is_volatile = $2::boolean WHERE object_id = $1::int"
@@ -184,6 +192,7 @@ def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statemen
 def _volatility(scope: DdlScope, function: Function, *, has_tables: bool, reads_tables: bool) -> str:
     """Computed columns and their indexes want IMMUTABLE, which T-SQL says by WITH SCHEMABINDING."""
     if has_tables:
+        # GETDATE and the like give other values at each call, although they read no table.
         return "VOLATILE"
     if function.is_schema_bound and not reads_tables and not _CHANGING & scope.words():
         return "IMMUTABLE"
@@ -213,6 +222,7 @@ def _remove(scope: DdlScope, home: SchemaEntry, name: str, object_id: int, *, al
             full = f"{home.name}.{name}"
             message = f"Cannot {verb} '{full}' because it is being referenced by object '{_dependent(failure)}'."
             raise SqlServerError(3729, message) from failure
+    # Templates of the function's table variables are named by its number.
     for (template,) in scope.fetch(_TEMPLATES, [f"{object_id}~@%"]):
         scope.run(f"DROP TABLE {qualified('emulator', str(template))}")
     scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])

@@ -24,6 +24,7 @@ from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import INT, SMALLINT, TsqlType
 
+# Quoted parts are matched first, so a $1 within them stays.
 _PLACE: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)""")
 _ROW: Final = '"~row"'
 _RESULT: Final = '"~result"'
@@ -98,6 +99,7 @@ class FunctionCompiler:
         if self._returns is not None:
             declared.append(f"{_RESULT} {self._scope.postgres_type(self._returns)};")
         declared.append(f"{_ROW} record;")
+        # use_column: the columns of RETURNS TABLE are PL/pgSQL variables, and a query means its own column.
         return "\n".join(["#variable_conflict use_column", "DECLARE", *declared, "BEGIN", *begin, *self._lines, "END"])
 
     # -- statements -------------------------------------------------------------------------------------------------
@@ -148,6 +150,7 @@ class FunctionCompiler:
         if made is None:
             raise SqlServerError(1087, f'Must declare the table variable "{statement.name}".', severity=15)
         name = postgres_name(f"{self._object_id}~{statement.name}")
+        # The template is a plain table: the function may run in any session, each of which makes its own copy.
         source = qualified(made.postgres_schema, made.postgres_name)
         scope.run(f"CREATE TABLE {qualified('emulator', name)} (LIKE {source} INCLUDING ALL)")
         scope.run(f"DROP TABLE {source}")
@@ -163,6 +166,7 @@ class FunctionCompiler:
     @staticmethod
     def _create_temporary(table: CatalogObject) -> str:
         like = qualified("emulator", table.postgres_name)
+        # ON COMMIT DROP only cleans up after an error: a call that ends drops its tables itself.
         return f"CREATE TEMPORARY TABLE {quote(table.postgres_name)} (LIKE {like} INCLUDING ALL) ON COMMIT DROP;"
 
     def _set(self, statement: nodes.SetVariable) -> None:
@@ -188,10 +192,12 @@ class FunctionCompiler:
             raise SqlServerError(443, message, state=15, line=statement.line)
         else:
             self._lines += [f"{sql};", 'GET DIAGNOSTICS "@@rowcount" = ROW_COUNT;']
+            # @@ROWCOUNT is only kept where the body uses it, or changes rows.
             self._used.add("@@rowcount")
 
     def _assign_row(self, sql: str, names: Sequence[str]) -> None:
         """The last row counts; without a row the variables stay as they are."""
+        # The columns get names of their own: T-SQL allows several without a name.
         columns = ", ".join(f'"c{i}"' for i in range(len(names)))
         taken = [f'{quote(name)} := {_ROW}."c{i}";' for i, name in enumerate(names)]
         rows = f"SELECT * FROM ({sql}) AS q({columns})"  # noqa: S608  (translated SQL)
@@ -206,6 +212,7 @@ class FunctionCompiler:
         )
 
     def _return(self, statement: nodes.Return) -> None:
+        # The result is computed before the drop, as it may read the tables.
         drops = [f"DROP TABLE {qualified(TEMPORARY, table.postgres_name)};" for table in self._temporary]
         if self._returns is not None:
             value = "NULL" if statement.value is None else self._scalar(statement.value.text, self._returns)
@@ -226,6 +233,7 @@ class FunctionCompiler:
         return f"({self._with_variables(self._scope.expression(condition, self._types, condition=True))}) = 1"
 
     def _with_variables(self, translated: Translated) -> str:
+        # Whether a table is read decides how PostgreSQL may treat the function (``functions``).
         self.reads_tables = self.reads_tables or " FROM " in translated.sql
         return with_variables(translated, self._place)
 

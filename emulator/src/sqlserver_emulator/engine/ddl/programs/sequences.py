@@ -58,9 +58,11 @@ def create_sequence(scope: DdlScope, cursor: Cursor, name: ObjectName) -> None:
     if scope.fetch("SELECT 1 WHERE to_regclass($1) IS NOT NULL", [target]):
         raise SqlServerError(2714, f"There is already an object named '{name.name}' in the database.", state=6)
     scope.run(
+        # Always bigint: the declared type's range is in MINVALUE and MAXVALUE.
         f"CREATE SEQUENCE {target} AS bigint INCREMENT BY {declared.increment} MINVALUE {declared.minimum}"
         f" MAXVALUE {declared.maximum} START WITH {declared.first} {'CYCLE' if declared.cycles else 'NO CYCLE'}"
     )
+    # The values come from nextval, which the caller's role needs a right for.
     scope.run(f"GRANT USAGE ON SEQUENCE {target} TO PUBLIC")
     object_id = rows.object_id_of(scope, target)
     rows.insert_object(scope, home, name.name, "SO", object_id=object_id, postgres_name=own_name)
@@ -99,6 +101,7 @@ def drop_sequence(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None
         message = f"Cannot drop the sequence '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(3701, message, severity=11, state=5)
     target = qualified(home.postgres_name, str(found[0][-1]))
+    # PostgreSQL would refuse the drop as well, but not with this error.
     used = scope.fetch(
         "SELECT t.name FROM pg_depend d JOIN pg_attrdef a ON a.oid = d.objid AND d.classid = 'pg_attrdef'::regclass"
         " JOIN emulator.objects t ON t.object_id = a.adrelid::int"
@@ -120,6 +123,7 @@ def _range(type_: TsqlType) -> tuple[int, int]:
             "The sequence object must be of data type int, bigint, smallint, tinyint, or decimal with a scale of 0"
         )
         raise SqlServerError(11702, f"{message}, or a user-defined data type based on one of these.")
+    # decimal(38) is beyond PostgreSQL's sequences, which are bigint.
     limit = min(10**type_.precision - 1, _LARGEST)
     return (-limit, limit)
 
@@ -132,6 +136,7 @@ def _take_options(cursor: Cursor, sequence: Sequence, name: ObjectName) -> tuple
         if cursor.accept("START", "WITH"):
             sequence = replace(sequence, start=_take_integer(cursor))
         elif cursor.accept("RESTART"):
+            # RESTART without a number begins with the declared start.
             restart = _take_integer(cursor) if cursor.accept("WITH") else sequence.first
         elif cursor.accept("INCREMENT", "BY"):
             sequence = replace(sequence, increment=_take_integer(cursor))

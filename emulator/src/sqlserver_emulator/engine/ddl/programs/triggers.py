@@ -48,6 +48,7 @@ def create_trigger(scope: DdlScope, *, replace: str) -> None:
         object_id = int(found[0][0])
         sql = "UPDATE emulator.objects SET definition = $2 WHERE object_id = $1::int"
         scope.fetch(sql, [object_id, scope.statement])
+        # The object keeps its number and creation date; only its text and events change.
         rows.touch(scope, object_id)
         scope.fetch("DELETE FROM emulator.triggers WHERE object_id = $1::int", [object_id])
     elif replace == "ALTER":
@@ -85,10 +86,12 @@ def _install(scope: DdlScope, table: CatalogObject) -> None:
     target = qualified(table.postgres_schema, table.postgres_name)
     wanted = {(str(event), bool(instead)) for event, instead in scope.fetch(_EVENTS_OF, [table.object_id])}
     for event in _IMAGES:
+        # All are dropped first: which ones are left depends on every trigger of the table.
         for part in ("after", "before instead", "each instead", "after instead"):
             scope.run(f'DROP TRIGGER IF EXISTS "~{event} {part}" ON {target}')
     for event, instead in sorted(wanted):
         if not instead:
+            # ``after_change`` must not announce rows that an INSTEAD OF trigger has taken.
             has_instead = "'instead'" if (event, True) in wanted else ""
             scope.run(
                 f'CREATE TRIGGER "~{event} after" AFTER {event} ON {target} REFERENCING {_IMAGES[event]}'
@@ -97,6 +100,7 @@ def _install(scope: DdlScope, table: CatalogObject) -> None:
             continue
         for part, when, level in (
             ("before", "BEFORE", "STATEMENT"),
+            # A view takes INSTEAD OF triggers of rows; a table has to skip its row by BEFORE.
             ("each", "INSTEAD OF" if table.kind == "V" else "BEFORE", "ROW"),
             ("after", "AFTER", "STATEMENT"),
         ):

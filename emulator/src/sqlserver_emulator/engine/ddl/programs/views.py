@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
 from sqlserver_emulator.errors import SqlServerError
 
+# pg_depend has a view's rule depend on the view itself, which is left out.
 _VIEWS_OVER = """
 SELECT DISTINCT v.oid::bigint FROM pg_depend d
 JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
@@ -34,6 +35,7 @@ JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'
 JOIN emulator.objects o ON o.object_id = v.oid::bigint AND o.type = 'V' AND NOT o.is_system
 WHERE d.refobjid = $1::regprocedure AND d.refclassid = 'pg_proc'::regclass
 """
+# In the order of creation, so that a view over a view follows the one below it.
 _BROKEN = """
 SELECT o.object_id, s.name, o.name, o.definition FROM emulator.objects o
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
@@ -60,6 +62,7 @@ def _make(scope: DdlScope, name: ObjectName, view: ViewText) -> int:
     home = scope.schema(name)
     translated = scope.translate(query)
     described = scope.access.connection.describe(with_literals(translated))
+    # The columns' T-SQL types are known only now; PostgreSQL's view has storage types.
     declared = _columns(scope, described, translated, columns, name)
     target = qualified(home.postgres_name, postgres_name(name.name))
     names = ", ".join(quote(c.postgres_name) for c in declared)
@@ -102,6 +105,7 @@ def drop_view(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
             return
         message = f"Cannot drop the view '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(3701, message, severity=11, state=5)
+    # Views over this view are kept in the catalog and become invalid, as on a real server.
     detach_views(scope, view)
     _forget(scope, view)
 
@@ -127,6 +131,7 @@ def _detach(scope: DdlScope, view_ids: Sequence[tuple[object, ...]]) -> None:
     for (view_id,) in view_ids:
         view = scope.access.catalog.table_by_id(int(str(view_id)))
         if view is not None:
+            # From the top down: PostgreSQL drops no view that another one needs.
             detach_views(scope, view)
             scope.run(f"DROP VIEW IF EXISTS {qualified(view.postgres_schema, view.postgres_name)}")
 
@@ -137,9 +142,11 @@ def attach_views(scope: DdlScope, database: str) -> None:
         inner = DdlScope.like(scope, database, str(definition))
         view = read_view(str(definition))
         try:
+            # A failure must not cost the statement's own change.
             with scope.access.connection.nested():
                 scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
                 scope.access.catalog_changed()
                 _make(inner, ObjectName(str(name), str(schema), database), view)
         except (SqlServerError, StatementFailedError):
+            # The table below is still missing, or the query is no longer valid: the view stays in the catalog only.
             scope.access.catalog_changed()

@@ -76,6 +76,7 @@ def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
     """From the word after the table's name on."""
     validate = True
     says_check = False
+    # WITH NOCHECK leaves existing rows unchecked; without it a new constraint checks them.
     if cursor.accept("WITH", "NOCHECK"):
         validate = False
     else:
@@ -110,6 +111,7 @@ def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Ad
         reader.take_element()
     skip_storage_options(cursor)
     constraints = tuple(
+        # A key has no unchecked state: its index needs every row.
         c if isinstance(c, KeyDeclaration) else replace(c, validate=validate) for c in reader.constraints
     )
     return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
@@ -121,6 +123,7 @@ def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange:
         raise NotSupportedByEmulatorError(f"ALTER COLUMN … {cursor.word} {cursor.word_after()}")
     type_, alias, _ = read_type(cursor)
     if cursor.accept("COLLATE"):
+        # Collations are accepted and ignored: every database has one binary collation.
         cursor.take()
     nullable: bool | None = None
     if cursor.accept("NOT", "NULL"):
@@ -135,6 +138,7 @@ def _read_removals(cursor: Cursor) -> Removals:
     columns: list[str] = []
     constraints: list[str] = []
     if_exists = False
+    # Without COLUMN, DROP removes constraints; the word holds for the names that follow.
     into = constraints
     while True:
         if cursor.accept("COLUMN"):

@@ -51,6 +51,7 @@ def read_create_table(cursor: Cursor, read_type: TypeReader) -> TableDeclaration
     while True:
         reader.take_element()
         if cursor.accept(","):
+            # T-SQL allows a comma after the last element.
             if cursor.accept(")"):
                 break
             continue
@@ -94,6 +95,7 @@ class TableElementReader:
             skip_storage_options(cursor)
             self.constraints.append(KeyDeclaration(primary, columns, name, clustered))
         elif cursor.accept("CHECK"):
+            # NOT FOR REPLICATION changes nothing where there is no replication.
             self._skip_not_for_replication()
             self.constraints.append(CheckDeclaration(take_parenthesised(cursor), name))
         elif cursor.accept("FOREIGN", "KEY"):
@@ -151,6 +153,7 @@ class TableElementReader:
         cursor.accept("NONCLUSTERED")
         if cursor.word == "COLUMNSTORE":
             raise NotSupportedByEmulatorError("columnstore indexes")
+        # An index at a column has no column list and is about that column.
         columns = take_index_columns(cursor) if cursor.word == "(" else (IndexColumn(self.columns[-1].name),)
         included = take_column_names(cursor) if cursor.accept("INCLUDE") else ()
         condition = take_expression(cursor, ("WITH", "ON")) if cursor.accept("WHERE") else ""
@@ -192,9 +195,11 @@ class TableElementReader:
             self._change(rowguidcol=True)
         elif cursor.accept("IDENTITY"):
             self._change(identity=self._take_identity())
+        # SPARSE is about storage.
         elif cursor.accept("SPARSE") or cursor.accept("NOT", "FOR", "REPLICATION"):
             return True
         elif cursor.accept("COLLATE"):
+            # The collation's name: one binary collation holds everywhere.
             cursor.take()
         elif cursor.word == "INDEX":
             self._take_index()
@@ -211,6 +216,7 @@ class TableElementReader:
         if cursor.word != "(":
             return (1, 1)
         seed, _, increment = take_parenthesised(cursor).partition(",")
+        # The increment may be left out after the seed, and signs may be separated by blanks.
         return (int(seed.replace(" ", "")), int(increment.replace(" ", "") or 1))
 
     def _take_column_constraint(self, column: str) -> bool:

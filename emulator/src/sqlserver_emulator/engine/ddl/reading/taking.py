@@ -30,9 +30,11 @@ _REFUSED_OPTIONS = {
 def take_name(cursor: Cursor) -> ObjectName:
     """[database.][schema.]name, also `database..name`, #name and @name."""
     if cursor.token.kind == VARIABLE:
+        # Variable names are compared without regard to case, so they are kept in lower case.
         return ObjectName(cursor.take().text.lower())
     parts = [cursor.take_identifier()]
     while cursor.accept("."):
+        # `db..t`: the empty part is the schema.
         if cursor.word == ".":
             parts.append("")
             continue
@@ -99,6 +101,7 @@ def take_expression(cursor: Cursor, stop: Container[str]) -> str:
     depth = 0
     while not cursor.at_end:
         word = cursor.word
+        # A stop word at the very beginning is part of the expression (NULL, for instance).
         if depth == 0 and cursor.at > start and (word in (",", ")") or word in stop):
             break
         depth += (word == "(") - (word == ")")
@@ -117,6 +120,7 @@ def parenthesised(text: str) -> str:
 def default_definition(text: str) -> str:
     """A default as the catalog shows it: ((0)) for a number, (getdate()) or ('x') for anything else."""
     text = text.strip()
+    # The server shows a default in the same form however many parentheses were written.
     while _is_parenthesised(text):
         text = text[1:-1].strip()
     tokens = tokenize(text)
@@ -151,6 +155,7 @@ def skip_storage_options(cursor: Cursor) -> None:
             _refuse_what_is_not_storage(take_parenthesised(cursor))
         elif cursor.accept("WITH", "FILLFACTOR", "="):
             cursor.take()
+        # ON DELETE and ON UPDATE belong to a foreign key, not to storage.
         elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
             cursor.take()
             cursor.take_identifier() if cursor.at_identifier() else cursor.take()

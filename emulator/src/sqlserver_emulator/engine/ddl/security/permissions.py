@@ -71,6 +71,7 @@ def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, 
     if cursor.accept("WITH", "GRANT", "OPTION"):
         state = "W"
     cursor.at = len(cursor.tokens) - 1  # CASCADE, AS: nothing below depends on them
+    # Kept and applied for each grantee: PostgreSQL's own catalog has no DENY and no schema rights.
     for grantee in grantees:
         role = _role(scope, grantee)
         for right, columns in rights:
@@ -114,8 +115,10 @@ def _role(scope: DdlScope, name: str) -> str:
     if found is None:
         message = f"Cannot find the user '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
+    # PostgreSQL's PUBLIC is a keyword, no role of that name.
     if found["name"] == "public":
         return "PUBLIC"
+    # A fixed role has no PostgreSQL role before it is used for the first time.
     ensure_role(scope, found["postgres_role"])
     return quote(found["postgres_role"])
 
@@ -154,10 +157,12 @@ def _keep(
             column_ids = [by_name[c.lower()] for c in columns if c.lower() in by_name]
     elif securable.schema:
         schema_id = scope.schema(ObjectName("", securable.schema)).schema_id
+    # ALL on a table or schema is shown as its single rights.
     every = sorted(_TABLE_RIGHTS) if right.startswith("ALL") and (object_id or schema_id) else [right]
     for column_id in column_ids:
         for each in every:
             keys = [principal["database_id"], principal["principal_id"], each, object_id, schema_id, column_id]
+            # The newest statement about a right replaces what was kept.
             scope.fetch(_FORGET, keys)
             if state:
                 scope.fetch(_KEEP, [*keys, state])
@@ -204,6 +209,7 @@ def _program(scope: DdlScope, name: ObjectName) -> list[str]:
     if not rows:
         message = f"Cannot find the object '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
+    # A change enumeration function is expanded to a view, and the view is what has rights.
     return [str(view) for (view,) in rows if str(view).startswith("emulator_cdc.")]
 
 

@@ -31,9 +31,11 @@ def create_login(scope: DdlScope, cursor: Cursor) -> Command:
     salt = new_salt()
     scope.fetch(
         "INSERT INTO emulator.logins (principal_id, name, password_salt, password_hash, default_database)"
+        # Numbers below 256 are those of fixed server principals.
         " SELECT greatest(max(principal_id) + 1, 256), $1, $2::bytea, $3::bytea, $4 FROM emulator.logins",
         [name, salt, password_hash(salt, options["PASSWORD"]), options.get("DEFAULT_DATABASE", "master")],
     )
+    # The PostgreSQL role of the login is made with the rights of its users.
     scope.fetch("SELECT emulator.refresh_login_role($1)", [name])
     return Command.NONE
 
@@ -97,6 +99,7 @@ def _take_options(cursor: Cursor) -> dict[str, str]:
 
 def create_user(scope: DdlScope, cursor: Cursor) -> Command:
     name = cursor.take_identifier()
+    # CREATE USER without FOR LOGIN is for the login of the same name.
     login = name
     if cursor.accept("WITHOUT", "LOGIN"):
         login = ""
@@ -130,6 +133,7 @@ def _create_principal(scope: DdlScope, name: str, type_: str, login: str | None,
     ensure_role(scope, role)
     scope.fetch(
         "INSERT INTO emulator.principals (database_id, principal_id, name, type, login, default_schema, postgres_role)"
+        # 16384 and above are the fixed roles.
         " SELECT d.database_id, (SELECT greatest(max(p.principal_id) FILTER (WHERE p.principal_id < 16384) + 1, 5)"
         " FROM emulator.principals p WHERE p.database_id = d.database_id), $2, $3, $4, $5, $6"
         " FROM emulator.databases d WHERE d.name = $1",
@@ -160,6 +164,7 @@ def drop_principal(scope: DdlScope, cursor: Cursor) -> Command:
         message = f"Cannot drop the user '{name}', because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)
     role = quote(found["postgres_role"])
+    # PostgreSQL drops no role that still has rights.
     scope.run(f"DROP OWNED BY {role} CASCADE")
     scope.run(f"DROP ROLE {role}")
     scope.fetch(

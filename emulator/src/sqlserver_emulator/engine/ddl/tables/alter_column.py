@@ -56,8 +56,10 @@ def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -
     new = replace(old, type=change.type, nullable=change.nullable is not False)
     retyped = scope.postgres_type(new.type) != scope.postgres_type(old.type)
     if retyped:
+        # Another length is allowed under a key; another type is not.
         _refuse_dependents(scope, table, old, any_dependent=old.type.name != new.type.name)
     hooks.before_alter_column(scope, table, old)
+    # Before the type changes: the old limit might reject the converted values.
     _change_limits(scope, table, old, None)
     if retyped:
         _change_type(scope, table, old, new)
@@ -101,6 +103,7 @@ def _refuse_dependents(scope: DdlScope, table: CatalogObject, column: CatalogCol
 
 def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new: CatalogColumn) -> None:
     target, column = qualified(table.postgres_schema, table.postgres_name), quote(old.postgres_name)
+    # PostgreSQL converts a default with the column, or fails; it is made again from its T-SQL text.
     default = scope.fetch(_DEFAULT, [table.object_id, old.column_id])
     if default:
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} DROP DEFAULT")

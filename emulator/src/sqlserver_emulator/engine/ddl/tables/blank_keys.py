@@ -32,6 +32,7 @@ def guard_key(
     where = f" WHERE {condition}" if condition else ""
     scope.build_key(
         f"CREATE UNIQUE INDEX {quote(_guard_name(scope, table, index))} ON"
+        # Like the key itself: several NULLs are duplicates for SQL Server.
         f" {qualified(table.postgres_schema, table.postgres_name)} ({keys}) NULLS NOT DISTINCT{where}",
         table,
         key,

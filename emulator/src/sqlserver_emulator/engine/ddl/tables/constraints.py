@@ -54,6 +54,7 @@ def generated_name(prefix: str, table: CatalogObject, unique: int, column: str =
     """A name in SQL Server's style: PK__Orders__3213E83F…"""
     middle = f"{table.name[:9]}__{column[:5]}" if column else table.name[:9]
     return (
+        # 2654435761 is the multiplier of Knuth's hash: the digits look random, and the number makes them unique.
         f"{prefix}__{middle}__{unique * 2654435761 % 2**64:016X}"
         if prefix in ("PK", "UQ")
         else (f"{prefix}__{middle}__{unique * 2654435761 % 2**32:08X}")
@@ -79,13 +80,17 @@ def _add_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, key: KeyD
     target = qualified(table.postgres_schema, table.postgres_name)
     added = f"ADD CONSTRAINT {quote(postgres_name(name))} {what} ({listed})"
     scope.build_key(f"ALTER TABLE {target} {added}", table, name)
+    # SQL Server takes 'abc' and 'abc ' for one key (``blank_keys``).
     guard_key(scope, table, name, postgres_name(name), keyed, condition="")
+    # ADR 30: from here on the key is checked at the end of each statement.
     scope.check_keys_at_end(table)
+    # Temp tables and table variables are in no catalog table.
     if table.name.startswith(("#", "@")):
         return
     rows.insert_object(
         scope, home, name, type_, object_id=object_id, parent=table.object_id, postgres_name=postgres_name(name)
     )
+    # A primary key is clustered unless another index is already, or the statement says otherwise.
     clustered = key.clustered if key.clustered is not None else key.primary and not _has_clustered(scope, table)
     rows.insert_index(
         scope, table, name, postgres_name(name), columns,
@@ -150,8 +155,10 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
         f" REFERENCES {qualified(target.postgres_schema, target.postgres_name)} ({other})"
         f" ON DELETE {key.on_delete} ON UPDATE {key.on_update}{'' if key.validate else ' NOT VALID'}"
     )
+    # PostgreSQL refuses a foreign key to an index that is checked at the end (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [target.object_id])
     _alter(scope, table, clause)
+    # Of both tables: ``check_keys_at_end`` includes the keys that the table's foreign keys refer to.
     scope.check_keys_at_end(table)
     rows.insert_object(
         scope, home, name, "F", object_id=object_id, parent=table.object_id, postgres_name=postgres_name(name)
@@ -173,6 +180,7 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
 
 def _referenced_key(scope: DdlScope, target: CatalogObject, columns: Sequence[str], name: str) -> int:
     ids = ",".join(str(rows.column_of(target, c).column_id) for c in columns)
+    # The columns of a key may be referred to in any order.
     found = scope.fetch(_KEY_OF_COLUMNS, [target.object_id, ids])
     if not found:
         raise SqlServerError(
@@ -192,6 +200,7 @@ def add_default(
     if set_in_postgres:
         sql = scope.scalar(default.expression, column.type)
         _alter(scope, table, f"ALTER COLUMN {quote(column.postgres_name)} SET DEFAULT {sql}")
+    # Temp tables have the default in PostgreSQL only.
     if table.name.startswith(("#", "@")):
         return
     taken = scope.fetch(

@@ -28,6 +28,7 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
                 "The operation failed because an index or statistics with name "
                 f"'{index.name}' already exists on table '{table.schema}.{table.name}'.",
             )
+        # DROP_EXISTING: the old index goes first, because PostgreSQL's name is the same.
         _drop(scope, table, existing[0][3], existing[0][1], existing[0][0])
     columns = tuple(IndexColumn(rows.column_of(table, c.name).name, c.descending) for c in index.columns)
     name = index_name(table.object_id, index.name)
@@ -56,6 +57,7 @@ def _create_sql(table: CatalogObject, index: IndexDeclaration, name: str, condit
     if included:
         parts.append(f"INCLUDE ({included})")
     if index.unique:
+        # For T-SQL's unique index NULL is a value like any other.
         parts.append("NULLS NOT DISTINCT")
     if condition:
         parts.append(f"WHERE {condition}")
@@ -78,6 +80,7 @@ def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists:
         message = f"An explicit DROP INDEX is not allowed on index '{table_name}.{name}'."
         raise SqlServerError(3723, f"{message} It is being used for PRIMARY KEY or UNIQUE KEY constraint enforcement.",
                              state=4)  # fmt: skip
+    # Change data capture needs the index by which a tracked table's rows are identified.
     hooks.before_drop_index(scope, table, real_name, constraint=False)
     _drop(scope, table, real_name, postgres_name, index_id)
 

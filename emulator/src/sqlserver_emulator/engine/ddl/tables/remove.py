@@ -53,12 +53,14 @@ def drop_columns(scope: DdlScope, table: CatalogObject, names: Sequence[str], *,
                 continue
             message = f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
             raise SqlServerError(4924, message)
+        # PostgreSQL would drop indexes and constraints over the column without an error.
         dependents = scope.fetch(_COLUMN_DEPENDENTS, [table.object_id, column.column_id])
         if dependents:
             raise SqlServerError(5074, f"The object '{dependents[0][0]}' is dependent on column '{column.name}'.")
         hooks.before_drop_column(scope, table, column)
         scope.run(f"ALTER TABLE {target} DROP COLUMN {quote(column.postgres_name)}")
         if column.type.name == "rowversion":
+            # The trigger writes to the dropped column.
             scope.run(f'DROP TRIGGER "rowversion" ON {target}')
         scope.fetch(
             "DELETE FROM emulator.columns WHERE object_id = $1::int AND column_id = $2::int",
@@ -85,6 +87,7 @@ def drop_constraints(scope: DdlScope, table: CatalogObject, names: Sequence[str]
         else:
             _drop_constraint(scope, table, object_id, kind=kind, name=real_name, postgres_name=postgres_name)
         scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
+        # The DDL history has the statement, too.
         log.table_changed(scope, table, "other")
 
 
@@ -112,8 +115,10 @@ def _drop_constraint(
             "DELETE FROM emulator.indexes WHERE object_id = $1::int AND constraint_object_id = $2::int",
             [table.object_id, object_id],
         )
+        # The guard is found by the OID of the key's index, so it goes before the key.
         drop_guard(scope, table, postgres_name)
     target = qualified(table.postgres_schema, table.postgres_name)
     scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {quote(postgres_name)}")
     if kind == "F":
+        # The keys it referred to no longer cascade from here and may be checked at the end.
         scope.fetch("SELECT emulator.free_referenced_keys($1::int)", [table.object_id])

@@ -24,6 +24,7 @@ def rename(scope: DdlScope, name: str, new_name: str, kind: str) -> None:
     """``kind``: '', OBJECT, COLUMN or INDEX. Raises 15225 (nothing of that name), 15335 (new name taken), 4928."""
     if kind.upper() not in _KINDS:
         raise NotSupportedByEmulatorError(f"sp_rename with @objtype = '{kind}'")
+    # The name is split by tokens: a bracketed part may contain a dot.
     parts = [identifier_value(token) for token in tokenize(name) if token.word != "."]
     if kind.upper() == "COLUMN":
         _rename_column(scope, *_table_and_part(scope, parts, name, kind), new_name)
@@ -57,6 +58,7 @@ def _rename_column(scope: DdlScope, table: CatalogObject, old: str, new: str) ->
         raise _missing(scope, f"{table.schema}.{table.name}.{old}", "COLUMN")
     if any(c.name.lower() == new.lower() and c is not column for c in table.columns):
         raise _taken(new, "COLUMN")
+    # Change data capture refuses the renaming of a captured column (4928).
     hooks.before_rename_column(scope, table, column)
     target = qualified(table.postgres_schema, table.postgres_name)
     scope.run(f"ALTER TABLE {target} RENAME COLUMN {quote(column.postgres_name)} TO {quote(column_name(new))}")
@@ -76,6 +78,7 @@ def _rename_index(scope: DdlScope, table: CatalogObject, old: str, new: str) -> 
     if not found:
         raise _missing(scope, f"{table.schema}.{table.name}.{old}", "INDEX")
     index_id, postgres, constraint = found[0]
+    # A constraint's index has the constraint's name in PostgreSQL, other indexes have the table's number in front.
     fresh = postgres_name(new) if constraint is not None else index_name(table.object_id, new)
     scope.run(f"ALTER INDEX {qualified(table.postgres_schema, postgres)} RENAME TO {quote(fresh)}")
     scope.fetch(
@@ -109,6 +112,7 @@ def _rename_object(scope: DdlScope, parts: list[str], new: str, text: str) -> No
     if type_ in _RELATIONS:
         kind = _RELATIONS[type_]
         scope.run(f"ALTER {kind} {qualified(home.postgres_name, postgres)} RENAME TO {quote(fresh)}")
+    # A constraint and its index are renamed together by PostgreSQL.
     elif type_ in ("PK", "UQ", "C", "F"):
         _rename_constraint(scope, int(parent), int(object_id), str(postgres), fresh, new)
     scope.fetch(

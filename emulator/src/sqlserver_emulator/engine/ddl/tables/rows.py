@@ -13,6 +13,7 @@ from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
 
+# attnum is read from PostgreSQL: it is not always the column id.
 _INSERT_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
     user_type_id, is_nullable, identity_seed, identity_increment, computed_definition, is_persisted, is_rowguidcol)
@@ -105,6 +106,7 @@ def insert_index(
     system_named: bool = False,
     filter_definition: str | None = None,
 ) -> int:
+    # 1 is the clustered index, as in sys.indexes.
     index_id = 1 if clustered else _next_index_id(scope, table)
     scope.fetch(
         "INSERT INTO emulator.indexes VALUES ($1::int, $2::int, $3, $4, $5::boolean, $6::boolean, "
@@ -113,6 +115,7 @@ def insert_index(
          filter_definition],
     )  # fmt: skip
     names = [(c.name, i, c.descending, False) for i, c in enumerate(columns, 1)]
+    # Included columns have key ordinal 0.
     names += [(c, 0, False, True) for c in included]
     for position, (column, ordinal, descending, is_included) in enumerate(names, 1):
         scope.fetch(
@@ -124,6 +127,7 @@ def insert_index(
 
 
 def _next_index_id(scope: DdlScope, table: CatalogObject) -> int:
+    # 0 is the heap and 1 the clustered index, so others begin at 2.
     sql = "SELECT greatest(coalesce(max(index_id), 0) + 1, 2) FROM emulator.indexes WHERE object_id = $1::int"
     return int(scope.fetch(sql, [table.object_id])[0][0])
 

@@ -16,6 +16,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
+# A cheap test: only texts that may be SELECT INTO are cut into tokens.
 MAYBE_SELECT_INTO = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b.*\bINTO\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -28,6 +29,7 @@ def find_into(statement: str) -> Cursor | None:
     while not cursor.at_end:
         word = cursor.take().word
         depth += (word == "(") - (word == ")")
+        # The INTO of INSERT or MERGE behind a WITH clause is no SELECT INTO.
         if depth == 0 and word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             return None
         if depth == 0 and word == "INTO":
@@ -40,12 +42,14 @@ def run_select_into(scope: DdlScope, cursor: Cursor, variables: Variables) -> St
     into = cursor.tokens[cursor.at - 1]
     name = take_name(cursor)
     after = cursor.tokens[cursor.at - 1].end
+    # The query without INTO and the name is an ordinary SELECT.
     query = f"{cursor.text[: into.start]} {cursor.text[after:]}"
     types = {key: variable.type for key, variable in variables.items()}
     translated = scope.translate(query, types)
     described = scope.access.connection.describe(translated.sql)
     columns = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
     tables.create_table(scope, TableDeclaration(name, tuple(map(_declaration, columns))))
+    # The new table is visible to this session's next lookup, which follows at once.
     if scope.changes_catalog:
         scope.access.catalog_changed()
     table = scope.existing_table(name)

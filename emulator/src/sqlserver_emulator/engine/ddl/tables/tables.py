@@ -34,15 +34,18 @@ def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
     home = _TEMPORARY_HOME if name.is_temporary else scope.schema(name)
     is_variable = name.name.startswith("@")
     depth = scope.access.catalog.scope_depth
+    # The name contains depth and declaration, so that the table can be used again (``access.table_variables``).
     own_name = variable_name(name.name, depth, scope.statement) if is_variable else postgres_name(name.name)
     empty = CatalogObject(0, home.database, home.name, name.name, "U", home.postgres_name, own_name, ())
     keys = [c for c in declaration.constraints if isinstance(c, KeyDeclaration)]
     planned = plan_columns(scope, empty, declaration.columns, keys)
+    # Without keys: constraints follow, because their names and numbers come from the catalog.
     object_id = _create_in_postgres(scope, home, empty, planned)
     key = next((tuple(c.name for c in k.columns) for k in keys if k.primary), ())
     table = with_columns(empty, [p.column for p in planned], key)
     table = _numbered(table, object_id)
     if name.is_temporary:
+        # Statements run as the login's role, but the emulator's owner creates the table.
         scope.run(f"GRANT ALL ON {qualified(home.postgres_name, table.postgres_name)} TO PUBLIC")
     else:
         rows.insert_object(scope, home, name.name, "U", object_id=object_id, postgres_name=table.postgres_name)
@@ -98,6 +101,7 @@ def _order(constraint: object) -> int:
 
 
 def _remember_temporary(scope: DdlScope, table: CatalogObject) -> None:
+    # Result columns are traced by attribute number; a temp table has no rows in the catalog that would say it.
     attributes = scope.fetch(
         "SELECT attname, attnum FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0", [table.object_id]
     )
@@ -112,6 +116,7 @@ def stamp_rowversion(scope: DdlScope, table: CatalogObject, column: str) -> None
     function = qualified("emulator", postgres_name(f"{table.object_id}.rowversion"))
     target = qualified(table.postgres_schema, table.postgres_name)
     body = f"BEGIN NEW.{quote(column)} := int8send(nextval({quote_literal(sequence)})); RETURN NEW; END"
+    # SECURITY DEFINER: a role that may write the table need not have rights on the sequence.
     scope.run(
         f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS {quote_literal(body)}"
     )
@@ -123,6 +128,7 @@ def stamp_rowversion(scope: DdlScope, table: CatalogObject, column: str) -> None
 def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     table = scope.table(name)
     if table is None or table.kind != "U":
+        # IF EXISTS does not cover a name that is something else than a table.
         if if_exists and table is None:
             return
         message = f"Cannot drop the table '{name}', because it does not exist or you do not have permission."
@@ -135,11 +141,14 @@ def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
         message = f"Could not drop object '{name}' because it is referenced by a FOREIGN KEY constraint."
         raise SqlServerError(3726, message)
     hooks.before_drop_table(scope, table)
+    # Logged before the drop, while the catalog still has the table.
     log.table_changed(scope, table, "drop_table")
     scope.run(f"DROP TABLE {qualified(table.postgres_schema, table.postgres_name)}")
+    # The keys that its foreign keys referred to may be checked at the end again.
     scope.fetch("SELECT emulator.free_referenced_keys($1::int)", [table.object_id])
     function = qualified("emulator", postgres_name(f"{table.object_id}.rowversion"))
     scope.run(f"DROP FUNCTION IF EXISTS {function}()")
+    # Constraints and triggers have rows of their own.
     scope.fetch("DELETE FROM emulator.objects WHERE parent_object_id = $1::int", [table.object_id])
     scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [table.object_id])
 

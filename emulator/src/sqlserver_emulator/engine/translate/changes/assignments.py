@@ -51,9 +51,11 @@ def translate_assignment(tree: exp.Select, queries: QueryTranslator) -> Translat
             )
         value = item.expression
         if operator := item.meta.get(ASSIGN):
+            # `@x += y` is `@x = @x + (y)`: the parentheses keep the right side together.
             value = _OPERATIONS[operator](this=item.this.copy(), expression=exp.Paren(this=value))
         targets.append((variable_name(item.this), value))
     types = [assigned_type(queries.emission, name) for name, _ in targets]
+    # Without a reference to itself the last row's value is the result, and no recursion is needed.
     if _reads_own_result(targets):
         sql = _row_after_row(tree, queries, targets, types)
     else:
@@ -102,6 +104,7 @@ def _row_after_row(
     names = [name for name, _ in targets]
     if len(set(names)) < len(names):
         raise NotSupportedByEmulatorError("assigning a variable twice in one SELECT ... FROM")
+    # Columns are taken out of the expressions into the query; the expressions are then translated over its rows.
     values = [_over_rows(value, names, i, read) for i, (_, value) in enumerate(targets)]
     columns = [exp.Alias(this=column, alias=exp.to_identifier(f"c{i}")) for i, column in enumerate(read)]
     tree.set("expressions", columns or [exp.Alias(this=exp.Literal.number(1), alias=exp.to_identifier("c0"))])
@@ -117,12 +120,14 @@ def _row_after_row(
         f" AS {source.alias}"
         for value, type, column, source in zip(values, types, state, assigned, strict=True)
     ]
+    # The order of the query is that of the numbering: row_number() OVER () counts rows as they come.
     rows = select_from("row_number() OVER () AS n, q.*", f"({query.sql}) AS q")
     news = [f"{source.alias}.{column.sql}" for source, column in zip(assigned, state, strict=True)]
     joined = 'states AS "state" JOIN numbered AS "row" ON "row".n = "state".n + 1'
     step = select_from(", ".join(['"row".n', *news]), ", ".join([joined, *steps]))
     listed = ", ".join(column.sql for column in state)
     recursion = f"states(n, {listed}) AS (SELECT 0::bigint, {', '.join(start)} UNION ALL {step})"
+    # State 0 is the variables before the first row; without rows they stay as they are.
     return f"WITH RECURSIVE numbered AS ({rows}), {recursion} " + select_from(listed, "states WHERE n > 0 ORDER BY n")
 
 
@@ -146,6 +151,7 @@ def _over_rows(value: exp.Expression, names: list[str], item: int, read: list[ex
             return exp.column(f"c{len(read) - 1}", table=_ROW, quoted=True)
         if isinstance(node, exp.Parameter) and (name := variable_name(node)) in names:
             place = names.index(name)
+            # A variable that an earlier item of this row assigned has its new value already.
             return exp.column(name, table=_new(place) if place < item else _STATE, quoted=True)
         return node
 

@@ -45,6 +45,7 @@ def translate_insert(queries: QueryTranslator, node: exp.Insert) -> modifying.Mo
     return output.complete(with_, body, node.args.get("returning"))
 
 
+# Identity and computed columns are left out where the statement names no columns.
 def _implied_columns(table: CatalogObject) -> list[CatalogColumn]:
     return [column for column in table.columns if not column.identity and not column.computed]
 
@@ -57,6 +58,8 @@ def _rows(insert: _Insert, node: exp.Insert) -> str:
     if not source:
         raise SqlServerError(102, "Incorrect syntax near 'INSERT'.", severity=15)
     rows = _values(insert, source) if isinstance(source, exp.Values) else _query(insert, source)
+    # Without the clause PostgreSQL would refuse a value for the identity column; IDENTITY_INSERT is checked before the
+    # run.
     overriding = " OVERRIDING SYSTEM VALUE" if any(column.identity for column in insert.columns) else ""
     names = ", ".join(modifying.column_sql(column) for column in insert.columns)
     return f"({names}){overriding} {rows}"
@@ -69,6 +72,7 @@ def _query(insert: _Insert, source: exp.Expression) -> str:
         modifying.check_assignable(insert.table, column, insert=True)
     pairs = list(zip(query.columns, insert.columns, strict=True))
     cells = [modifying.assigned_column(own, "s", column) for own, column in pairs]
+    # No cell needs a conversion: the query can be inserted as it is.
     if all(cell == f"s.{own.sql}" for cell, (own, _) in zip(cells, pairs, strict=True)):
         return query.sql
     return select_from(", ".join(cells), f"({query.sql}) AS s")
@@ -82,6 +86,7 @@ def _values(insert: _Insert, source: exp.Values) -> str:
         _check_count(insert, len(items), "VALUES")
         cells = [_cell(expressions, item, insert.table, c) for item, c in zip(items, insert.columns, strict=True)]
         rows.append(", ".join(cells))
+    # All rows are alike, so one row of expressions over unnest stands for them.
     if insert.queries.emission.is_folded:
         return select_from(rows[0], _folded_rows(insert.queries))
     return "VALUES " + ", ".join(f"({row})" for row in rows)
@@ -93,6 +98,7 @@ def _cell(expressions: ExpressionTranslator, item: exp.Expression, table: Catalo
     modifying.check_assignable(table, column, insert=True, default=blank)
     # A rowversion column takes DEFAULT or NULL; the trigger fills it either way.
     if default or (blank and column.type.name == "rowversion"):
+        # The folded form is a SELECT, where DEFAULT is no expression.
         return "DEFAULT" if not expressions.emission.is_folded else "NULL"
     return modifying.assigned(expressions.value(item), column)
 

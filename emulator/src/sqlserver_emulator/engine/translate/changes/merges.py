@@ -36,6 +36,7 @@ def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modi
     if not target.args.get("alias"):
         own.schema, own.database = table.schema, table.database
     using = SourceTranslator(queries, scope).item(node.args["using"])
+    # The target comes first among the sources, but only after USING was translated, which must not see it.
     scope.sources.insert(0, own)
     expressions = ExpressionTranslator(queries.emission, scope, queries)
     on = expressions.condition(node.args["on"])
@@ -54,6 +55,7 @@ def _when(
     elif when.args.get("source"):
         head = "WHEN NOT MATCHED BY SOURCE"
     else:
+        # PostgreSQL 17 has all three forms.
         head = "WHEN NOT MATCHED BY TARGET"
     condition = when.args.get("condition")
     if condition is not None:
@@ -93,6 +95,7 @@ def _insert(
 ) -> str:
     refuse_clauses(insert, {"this", "expression"}, "MERGE ... INSERT")
     modifying.note_identity(queries.emission, table)
+    # An INSERT without a column list fills all columns but identity and computed ones.
     named = insert.this.expressions if isinstance(insert.this, exp.Tuple) else []
     columns = [modifying.find_column(table, item.name) for item in named]
     if not columns:

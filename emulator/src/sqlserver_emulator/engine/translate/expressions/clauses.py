@@ -87,6 +87,7 @@ def refuse_collation(node: exp.Expression) -> None:
 
 def is_bare_function(node: exp.Expression) -> bool:
     """CURRENT_TIMESTAMP and the like, which the parser takes for a column."""
+    # A quoted [user] is a column.
     return isinstance(node, exp.Column) and len(node.parts) == 1 and not node.this.args.get("quoted") and (
         node.name.lower() in BARE_FUNCTIONS
     )  # fmt: skip
@@ -107,6 +108,7 @@ def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
     if isinstance(item, exp.Alias):
         return item.alias, item.this
     if isinstance(item, exp.EQ) and isinstance(item.this, exp.Literal) and item.this.is_string:
+        # `SELECT 'x' = a`: an older way to name a column.
         return item.this.name, item.expression  # 'alias' = expression
     if isinstance(item, exp.Column):
         return "" if is_bare_function(item) else item.name, item
@@ -118,6 +120,7 @@ def output_names(names: Sequence[str]) -> list[str]:
     taken: set[str] = set()
     result: list[str] = []
     for i, name in enumerate(names):
+        # T-SQL allows unnamed and repeated columns in a result; PostgreSQL has no name to refer to them by.
         sql_name = quote(name or f"?column{i + 1}")
         if sql_name in taken:
             sql_name = quote(f"{name}~{i + 1}")

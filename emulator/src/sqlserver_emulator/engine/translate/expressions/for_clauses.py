@@ -22,6 +22,7 @@ from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import NVARCHAR_MAX, TsqlType
 
+# The server's own fixed names of these columns; drivers and tools know them.
 _JSON_COLUMN = "JSON_F52E2B61-18A1-11d1-B105-00805F49916B"
 _XML_COLUMN = "XML_F52E2B61-18A1-11d1-B105-00805F49916B"
 _XML_CONTENT = ("", "*", "text()", "data()", "node()")
@@ -89,6 +90,7 @@ class _JsonObject:
             self.members[path[0]] = sql
             return
         inner = self.members.setdefault(path[0], _JsonObject(self.includes_null))
+        # Members of one object must follow one another, as the server writes while it reads the columns in order.
         if not isinstance(inner, _JsonObject) or list(self.members)[-1] != path[0]:
             raise _conflict(name)
         inner.add(path[1:], sql, name)
@@ -101,7 +103,9 @@ class _JsonObject:
         for name, member in self.members.items():
             head = f"to_json({quote_text(name)}::text)::text || ':' || "
             if isinstance(member, _JsonObject):
+                # An inner object whose members are all NULL is left out like a NULL member.
                 parts.append(f"{head}'{{' || nullif({member._members()}, '') || '}}'")
+            # concat_ws leaves NULL members out, which is FOR JSON's default.
             else:
                 parts.append(head + (f"coalesce({member}, 'null')" if self.includes_null else member))
         return f"concat_ws(',', {', '.join(parts)})"
@@ -133,6 +137,7 @@ def _xml_row(query: Query, element: str, emission: Emission) -> str:
     attributes: list[str] = []
     for column, value in zip(query.columns, _row_values(query), strict=True):
         name = column.name
+        # An @ at the beginning makes the column an attribute, which may have no path.
         if "/" in name.lstrip("@"):
             raise NotSupportedByEmulatorError(f"FOR XML PATH with the column name {name!r}")
         text = f"tsql.xml_text({convert(value, NVARCHAR_MAX, IMPLICIT, _xml_style(value)).sql})"
@@ -144,11 +149,13 @@ def _xml_row(query: Query, element: str, emission: Emission) -> str:
             parts.append(f"'<{name}>' || {text} || '</{name}>'")
     inner = f"concat({', '.join(parts)})" if parts else "''"
     if not element:
+        # PATH('') has no element around a row.
         return inner
     return f"concat({quote_text('<' + element)}, {', '.join([*attributes, quote_text('>')])}, {inner}, '</{element}>')"
 
 
 def _xml_style(value: Value) -> str | None:
+    # FOR XML writes dates in ISO 8601, which is style 126.
     return "126" if value.kind == "temporal" else None
 
 

@@ -31,11 +31,13 @@ def finished(value: Value) -> str:
     if isinstance(value, VariantValue):
         return f"{value.sql}::{value.base}"
     if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
+        # A type that PostgreSQL has in one form only needs no cast; an untyped NULL does.
         return value.sql
     type = value.type
     if type is None or value.kind in ("text", "binary", "variant"):
         return value.sql
     storage = storage_type(type)
+    # A conversion has ended with this very cast already.
     return value.sql if value.sql.endswith(f"::{storage}") else f"{value.sql}::{storage}"
 
 
@@ -83,6 +85,7 @@ def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
         type = right.type if left.untyped else left.type
         return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped)
     type = left.type if left.type == right.type else unify(left.type, right.type)
+    # A column of a table has one declared type; the union has it only where both sides agree.
     direct = left.direct and right.direct and left.type == right.type
     return SourceColumn(left.name, left.sql, type, nullable, direct)
 
@@ -97,6 +100,7 @@ def aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str
     for own, common in zip(query.columns, columns, strict=True):
         sql = f"u.{own.sql}"
         both = own.type is not None and common.type is not None
+        # Strings of different lengths need no conversion: both are stored as varchar or text.
         if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
             sql = _as_type(sql, own, common)
             changed = True
@@ -104,6 +108,7 @@ def aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str
             sql = f"{sql}::bpchar"
             changed = True
         conversions.append(f"{sql} AS {common.sql}")
+    # Without a change the query stays as it is, for PostgreSQL's planner to see through.
     if not changed:
         return f"({query.sql})"
     return f"({select_from(', '.join(conversions), f'({query.sql}) AS u')})"
@@ -114,5 +119,6 @@ def _as_type(sql: str, own: SourceColumn, common: SourceColumn) -> str:
         return sql
     storage = storage_type(common.type)
     if own.untyped:
+        # The other side's type decides; the untyped NULL has none to convert from.
         return f"NULL::{storage}"
     return f"{convert(Value(sql, own.type), common.type, IMPLICIT).sql}::{storage}"

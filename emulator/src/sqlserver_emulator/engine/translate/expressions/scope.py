@@ -69,6 +69,7 @@ class Source:
 
 def named(columns: tuple[SourceColumn, ...], name: str) -> SourceColumn | None:
     folded = name.lower()
+    # Two columns may differ in case only: the exact one wins.
     found = None
     for column in columns:
         if column.name == name:
@@ -112,6 +113,7 @@ class Scope:
         source = self.source(parts[:-1])
         if source is None:
             raise SqlServerError(4104, f'The multi-part identifier "{".".join(parts)}" could not be bound.')
+        # The columns are PostgreSQL's to know, as the source could not be described.
         if source.columns is None:
             return Value(f"{source.alias}.{quote(parts[-1])}", None)
         column = source.column(parts[-1])
@@ -139,6 +141,7 @@ class Scope:
             for source in scope.sources:
                 if _answers_to(source, folded):
                     return source
+            # A subquery sees the sources of the queries around it.
             scope = scope.parent
         return None
 
@@ -153,6 +156,7 @@ class Scope:
                 value = source.value(column)
                 self._refuse_outer_group(value, scope)
                 return value
+            # The name may be a column of a source without known columns, so PostgreSQL decides.
             if any(source.columns is None for source in scope.sources):
                 return Value(quote(name), None)
             scope = scope.parent
@@ -169,6 +173,7 @@ class OuterGroupError(Exception):
 
 def _answers_to(source: Source, qualifier: tuple[str, ...]) -> bool:
     own = (source.database.lower(), source.schema.lower(), source.name.lower())
+    # `t.c`, `s.t.c` and `d.s.t.c`: a qualifier matches from its end.
     return own[-len(qualifier) :] == qualifier
 
 

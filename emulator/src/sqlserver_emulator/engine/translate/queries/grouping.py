@@ -21,6 +21,7 @@ class GroupKeys:
     def sql(self, node: exp.Expression) -> str:
         value = self.expressions.value(node)
         if not self.ignores_blanks or value.constant or not has_blanks_at_end(value):
+            # Only strings with a varying length need the padded form; constants are no keys.
             return value.sql
         self.texts.add(value.sql)
         return padded(value)
@@ -31,6 +32,7 @@ def grouping(group: exp.Group, keys: GroupKeys) -> str:
     items = [_grouping_item(keys, item) for item in group.expressions]
     for key in ("rollup", "cube"):
         if any(not item.expressions for item in group.args.get(key) or []):
+            # The older form applies to all items at once.
             return f" GROUP BY {key.upper()} ({', '.join(items)})"  # GROUP BY … WITH ROLLUP
     for key in ("rollup", "cube", "grouping_sets"):
         items += [_grouping_item(keys, item) for item in group.args.get(key) or []]

@@ -35,6 +35,7 @@ def _pivot(
     """One column for each value of the FOR column, over groups by all columns that are not named."""
     (aggregate,), (field,) = pivot.expressions, pivot.args["fields"]
     spread = _column_of(source, field.this.name)
+    # Every other column of the source groups the result.
     used = {column.name.lower() for column in aggregate.find_all(exp.Column)} | {spread.name.lower()}
     kept = [column for column in source.columns or () if column.name.lower() not in used]
     keys = [comparisons.distinct_key(source.value(column)) for column in kept]
@@ -48,6 +49,7 @@ def _pivot(
     for wanted in field.expressions:
         name = str(wanted.alias_or_name)
         test = comparisons.compare("=", source.value(spread), _as_type(name, spread.type))
+        # Each value's column is the aggregate over the rows of that value.
         call = _filtered(total.sql, test)
         storage = f"::{storage_type(total.type)}" if total.type is not None and total.kind != TEXT else ""
         columns.append(SourceColumn(name, quote(name), total.type))
@@ -66,6 +68,7 @@ def _filtered(call: str, test: str) -> str:
     raise NotSupportedByEmulatorError("PIVOT with this aggregate")
 
 
+# The value is written as an identifier in IN (…), so it begins as a string.
 def _as_type(name: str, type: TsqlType | None) -> Value:
     text = Value(f"{quote_text(name)}::text", varchar(len(name)), kind=TEXT, constant=True)
     return text if type is None else convert(text, type, IMPLICIT)
@@ -82,12 +85,14 @@ def _unpivot(
         raise SqlServerError(8167, f"{message} UNPIVOT list.")
     names = {column.name.lower() for column in turned}
     kept = [column for column in source.columns or () if column.name.lower() not in names]
+    # Names of columns have at most 128 characters.
     name = SourceColumn(field.this.name, quote(field.this.name), TsqlType("nvarchar", 128), False)
     value = SourceColumn(value_node.name, quote(value_node.name), turned[0].type, False)
     rows = ", ".join(f"({quote_text(column.name)}, {source.alias}.{column.sql})" for column in turned)
     items = [f"{source.alias}.{column.sql}" for column in kept]
     listed = ", ".join([*items, f'"~u".{value.sql}', f'"~u".{name.sql}'])
     joined = f'{from_sql} CROSS JOIN LATERAL (VALUES {rows}) AS "~u"({name.sql}, {value.sql})'
+    # UNPIVOT leaves NULLs out.
     return f'{select_from(listed, joined)} WHERE "~u".{value.sql} IS NOT NULL', [*kept, value, name]
 
 

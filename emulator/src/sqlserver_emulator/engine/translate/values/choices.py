@@ -22,6 +22,7 @@ def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | Non
     """The SQL of values that meet in one column or result, and their common type (asked lazily)."""
     typed = [value for value in values if not value.is_null]
     kinds = {value.kind for value in typed}
+    # A parameter without a type takes that of the values it meets.
     if typed and len(typed) < len(values):
         for value in values:
             suggest_general(value, typed[0])
@@ -39,6 +40,7 @@ def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | Non
     alike = _alike(typed)
     if alike is not None:
         storage = storage_type(alike)
+        # The cast keeps PostgreSQL from reading the branch as text.
         return [value.sql if not value.is_null else f"NULL::{storage}" for value in values], common
     target = common()
     return [convert(value, target, IMPLICIT).sql if target is not None else value.sql for value in values], common

@@ -41,6 +41,7 @@ TRY = "try"
 
 # The integers that PostgreSQL has too: its cast has the server's range.
 _INTEGER_STORAGE = {"smallint": "int2", "int": "int4", "bigint": "int8"}
+# Bytes of a binary that becomes an integer: the size of the type decides which ones count.
 _INTEGER_BYTES = {type.name: type.wire.size for type in SYSTEM_TYPES if type.family == INTEGER}
 
 
@@ -50,6 +51,7 @@ def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None 
         suggest(value, to)
         return Value(f"NULL::{storage_type(to)}", to)
     if value.kind is None:
+        # The type is not known: PostgreSQL's own conversion is all there is.
         return Value(f"{value.sql}::{storage_type(to)}", to)
     sql = _CONVERTERS[family(to)](value, to, mode, style)
     return Value(sql, to, nullable=value.nullable or mode == TRY)
@@ -66,6 +68,7 @@ def as_text(value: Value) -> str:
         return value.sql
     type = value.type
     if type is not None and is_fixed_text(type):
+        # bpchar loses its blanks when it is cast to text; char(n) has them in T-SQL.
         return f"rpad({value.sql}::text, {type.length})"
     return value.sql
 
@@ -75,6 +78,7 @@ def _text_name(value: Value) -> str:
     if isinstance(value, LiteralValue):
         return "nvarchar" if value.is_national else "varchar"
     type = value.type
+    # sysname and sql_variant are reported as nvarchar.
     return type.name if type is not None and type.name not in ("sysname", "sql_variant") else "nvarchar"
 
 
@@ -106,6 +110,7 @@ def _clash(value: Value, to: TsqlType) -> SqlServerError:
 
 
 def _to_integer(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
+    # The literal is bound as int4, which serves as a bigint, too.
     if isinstance(value, LiteralValue) and value.literal.kind == lexemes.INT and to.name in ("int", "bigint"):
         return value.sql
     if _is_textual(value):
@@ -118,9 +123,11 @@ def _to_integer(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
 def _number_to_integer(value: Value, to: TsqlType, mode: str) -> str:
     sql = _whole_number(value, to)
     if mode == TRY:
+        # By way of text: the function that gives NULL instead of an error reads text.
         return f"tsql.try_to_{to.name}({sql}::numeric::text)"
     if value.kind == FLOAT and to.name != "bit":
         return f"tsql.float_to_{to.name}({sql})"
+    # PostgreSQL's own error has no place for the value, which error 220 quotes.
     if value.kind == INTEGER and to.name == "smallint" and exact_type(value).name in ("int", "bigint"):
         return f"tsql.smallint({sql})"
     storage = _INTEGER_STORAGE.get(to.name)
@@ -132,8 +139,10 @@ def _whole_number(value: Value, to: TsqlType) -> str:
     if value.kind == BINARY:
         return f"tsql.binary_to_integer({value.sql}, {_INTEGER_BYTES[to.name]})"
     if value.kind in (DECIMAL, FLOAT):
+        # A bit is 1 for any number but zero, so 0.5 must not be cut to 0.
         return value.sql if to.name == "bit" else f"trunc({value.sql})"
     if value.kind == TEMPORAL:
+        # Days since 1900, rounded.
         return f"round(tsql.datetime_to_float({_to_temporal(value, TsqlType('datetime'), IMPLICIT, None)}))"
     if value.kind == GUID:
         raise _refuse(value, to, explicit=True)
@@ -155,6 +164,7 @@ def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
         raise _refuse(value, to, explicit=True)
     elif value.kind == FLOAT:
         sql = f"({sql})::float8::text::numeric"  # Seventeen digits; PostgreSQL's own cast keeps fifteen.
+    # Beside another number the value keeps its own precision.
     if mode == IMPLICIT and value.kind in (INTEGER, DECIMAL):
         return sql
     if mode == TRY:
@@ -177,6 +187,7 @@ def _to_float(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
 
 def _to_text(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
     sql = _text_of(value, to, style)
+    # A longer target cannot be too short for the value.
     if mode != IMPLICIT and 0 < to.length < _LONGEST_TEXTS.get(value.kind or "", 0):
         sql = _checked_text(value, sql, to, mode)
     return _fit_text(sql, to, mode)
@@ -219,6 +230,7 @@ def _temporal_text(value: Value, style: str | None) -> str:
     type = exact_type(value)
     name, scale = type.name, type.scale
     if style is None and counts_from_1900(type):
+        # Style 0 is the default of datetime; the newer types have 121.
         style = "0"
     if has_offset(type):
         return f"tsql.datetimeoffset_to_text({value.sql}, {style or 121}, {scale})"
@@ -233,6 +245,7 @@ def _temporal_text(value: Value, style: str | None) -> str:
 
 def _fit_text(sql: str, to: TsqlType, mode: str) -> str:
     if mode in (ASSIGN, IMPLICIT) or to.is_max:
+        # IMPLICIT and ASSIGN leave the length alone: the column's type checks it.
         return sql if not to.is_max or sql.endswith("::text") else f"{sql}::text"
     return f"{sql}::{storage_type(to)}"
 
@@ -256,6 +269,7 @@ def _to_binary(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
         raise _refuse(value, to)
     if mode == IMPLICIT or (to.is_max and to.name == "varbinary") or to.name in ("image", "rowversion"):
         return sql
+    # An assignment raises an error where CAST and CONVERT cut.
     strict = "tsql.assign_binary" if mode == ASSIGN else "tsql.fit_binary"
     return f"{strict}({sql}, {_binary_length(to)}, {_is_fixed(to)})"
 

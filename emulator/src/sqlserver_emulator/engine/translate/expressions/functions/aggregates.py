@@ -55,9 +55,11 @@ def _count(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
         call = "count(*)"
     else:
         distinct, value = _argument(self, nodes[0], name)
+        # Blanks at the end do not make two values distinct.
         call = f"count({distinct}{distinct_key(value) if distinct else value.sql})"
     if name == "count_big":
         return call, _same, BIGINT
+    # PostgreSQL counts in bigint, SQL Server's COUNT is an int.
     return call, lambda sql: f"{sql}::int4", INT
 
 
@@ -77,9 +79,11 @@ def _avg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     call = f"avg({distinct}{value.sql})"
     if value.kind == INTEGER:
         type = averaged(value.type or INT)
+        # PostgreSQL's avg of integers is a numeric; SQL Server's is an integer, cut.
         return call, lambda sql: f"trunc({sql})::{storage_type(type)}", type
     if value.kind == DECIMAL and value.type is not None:
         decimal = averaged(value.type)
+        # The decimal average is cut to its scale, not rounded.
         return call, lambda sql: f"trunc({sql}, {decimal.scale})", decimal
     return call, lambda sql: f"{sql}::float8", FLOAT_TYPE
 
@@ -112,6 +116,7 @@ def _string_agg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Bu
 
     def type() -> TsqlType:
         own = value.type if value.kind in (TEXT, VARIANT) else None
+        # The result has the largest length of its kind, or max; the separator's own length does not matter.
         return concatenated(own, TsqlType(own.name, 8000)) if own is not None else NVARCHAR_4000
 
     return f"string_agg({distinct}{as_text(value)}, {self.text(nodes[1])})", _same, type
@@ -128,6 +133,7 @@ def _grouping(self: Expressions, _name: str, nodes: list[exp.Expression]) -> Bui
 def _group_key(self: Expressions, node: exp.Expression) -> str:
     """The argument as GROUP BY has it."""
     grouped = self.scope.grouped_texts
+    # Cleared for the moment: the argument has to be in the plain form to be found among the keys.
     self.scope.grouped_texts = set()
     value = self.value(node)
     self.scope.grouped_texts = grouped
@@ -149,6 +155,7 @@ def _neighbour(self: Expressions, name: str, nodes: list[exp.Expression]) -> Bui
     if len(nodes) < 3:
         return f"{name}({value.sql}, {offset})", _same, lambda: value.type
     default = self.value(nodes[2])
+    # LAG and LEAD have the type of their first argument; the default is converted to it.
     fitted = convert(default, value.type, IMPLICIT).sql if value.type is not None else default.sql
     return f"{name}({value.sql}, {offset}, {fitted})", _same, lambda: value.type
 
@@ -225,6 +232,7 @@ def window(self: Expressions, node: exp.Expression) -> Value:
     if builder is None or node.args.get("alias") or name.startswith("grouping"):
         raise NotSupportedByEmulatorError(f"{name.upper()} with an OVER clause")
     call, wrap, type = builder[0](self, name, function.expressions)
+    # What is wrapped around an aggregate stands outside its OVER clause.
     return _value(wrap(f"({call} OVER ({_over(self, node)}))"), type)
 
 
@@ -275,6 +283,7 @@ def within_group(self: Expressions, node: exp.Expression) -> Value:
     function = node.this
     if not isinstance(function, exp.Anonymous) or function.name.lower() != "string_agg":
         raise unsupported_node(node)
+    # The order goes into the aggregate's own parentheses.
     call, wrap, type = _string_agg(self, "string_agg", function.expressions)
     order = ", ".join(ordered(self, item) for item in node.expression.expressions)
     return _value(wrap(f"{call[:-1]} ORDER BY {order})"), type)

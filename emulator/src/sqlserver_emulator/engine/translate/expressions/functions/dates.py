@@ -53,6 +53,7 @@ def _moment(self: Expressions, node: exp.Expression) -> Value:
     value = self.value(node)
     if value.kind == TEMPORAL:
         return value
+    # Strings convert to datetime2 here, which takes more forms and digits than datetime.
     if value.kind == "text":
         return convert(value, DATETIME2, IMPLICIT)
     return convert(value, DATETIME, IMPLICIT)
@@ -73,9 +74,11 @@ def _dateadd(self: Expressions, nodes: list[exp.Expression]) -> Value:
     if has_offset(type):
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":
+        # A time needs a day to be counted in; 1900-01-01 is the one that the server uses.
         return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
     moment = convert(value, DATETIME2, IMPLICIT).sql
     added = Value(f"tsql.checked_dateadd('{part}', {amount}, {moment}, '{type.name}')", DATETIME2)
+    # Back to the argument's own type, whose range the function has checked.
     return convert(added, type, IMPLICIT)
 
 
@@ -100,6 +103,7 @@ def _datediff(function: str, type: TsqlType) -> Handler:
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         part = date_part(nodes[0], function)
         called = "tsql.datediff" if type == BIGINT else "tsql.datediff_int"
+        # Boundaries are counted in UTC where a value has an offset.
         start, end = _utc(self, nodes[1]), _utc(self, nodes[2])
         return Value(f"{called}('{part}', {start}, {end})", type)
 
@@ -162,6 +166,7 @@ def _precise_from_parts(function: str, name: str, count: int) -> Function:
     """…FROMPARTS with a precision as its last argument, which is a part of the type."""
 
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
+        # The precision is part of the result's type, so it has to be a constant.
         scale = int(self.emission.constant(nodes[-1]))
         arguments = [self.converted(node, INT) for node in nodes[:-1]]
         return Value(f"{function}({', '.join([*arguments, str(scale)])})", TsqlType(name, scale=scale))
@@ -196,6 +201,7 @@ def _switchoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
 def _fraction_digits(moment: Value) -> int:
     type = exact_type(moment)
     record = BY_NAME[type.name]
+    # Types without a declared scale have a fixed one.
     return type.scale if record.family != TEMPORAL or record.declared is Declared.SCALE else record.facets.scale
 
 

@@ -45,10 +45,12 @@ def _same_type(template: str, result: Callable[[TsqlType], TsqlType] | None = No
     """A function over one number whose result has the number's type."""
 
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
+        # A string argument is converted to float, as SQL Server does for mathematical functions.
         value = _numeric(self.value(nodes[0]))
 
         def type() -> TsqlType | None:
             own = value.type
+            # The smaller integers are computed as int.
             if own is not None and own.name in ("bit", "tinyint", "smallint"):
                 own = INT
             return result(own) if own is not None and result is not None else own
@@ -82,6 +84,7 @@ def _power(self: Expressions, nodes: list[exp.Expression]) -> Value:
     type = value.type
     if value.kind == INTEGER:
         whole = type if type is not None and type.name == "bigint" else INT
+        # The power of an int is an int: the result is cut, and an overflow is an error.
         return Value(f"tsql.float_to_{whole.name}(trunc(power({value.sql}::float8, {exponent})))", whole)
     scale = type.scale if type else 0
     wide = TsqlType("decimal", precision=38, scale=scale) if type is None or not is_money(type) else type
@@ -96,6 +99,7 @@ def _log(self: Expressions, nodes: list[exp.Expression]) -> Value:
 
 
 def _rand(self: Expressions, nodes: list[exp.Expression]) -> Value:
+    # Another connection would not continue the sequence of this session's random numbers.
     self.emission.read_only = False
     if nodes:
         return Value(f"tsql.rand({self.converted(nodes[0], INT)})", FLOAT_TYPE)
@@ -105,6 +109,7 @@ def _rand(self: Expressions, nodes: list[exp.Expression]) -> Value:
 def _isnull(self: Expressions, nodes: list[exp.Expression]) -> Value:
     """ISNULL has the type of its first argument, length included: the second is cut to it."""
     first, second = self.value(nodes[0]), self.value(nodes[1])
+    # ISNULL(NULL, x) has the type of x.
     if first.is_null:
         return second
     type = first.type
@@ -129,6 +134,7 @@ def _coalesce(self: Expressions, nodes: list[exp.Expression]) -> Value:
     return Value(f"coalesce({', '.join(sql)})", type, kind=common_kind(values), nullable=nullable)
 
 
+# NULLIF has the type of its first argument.
 def _nullif(self: Expressions, nodes: list[exp.Expression]) -> Value:
     first, second = self.value(nodes[0]), self.value(nodes[1])
     test = comparisons.compare("=", first, second)
@@ -142,6 +148,7 @@ def _iif(self: Expressions, nodes: list[exp.Expression]) -> Value:
 def _choose(self: Expressions, nodes: list[exp.Expression]) -> Value:
     index = self.converted(nodes[0], INT)
     tests = [f"{index} = {position}" for position in range(1, len(nodes))]
+    # An index outside the list gives NULL.
     return choose(tests, [*(self.value(node) for node in nodes[1:]), null()])
 
 

@@ -68,6 +68,7 @@ def _widest(function: str, kinds: str) -> Function:
             for node, kind in zip(nodes[1:], kinds, strict=True)
         ]
         if not _text_type(first).is_max:
+            # A count from the client could ask for gigabytes; what is longer is cut below anyway.
             rest = [f"least({sql}, 8000)" if kind == "c" else sql for sql, kind in zip(rest, kinds, strict=True)]
 
         def type() -> TsqlType:
@@ -96,13 +97,16 @@ def _substring(self: Expressions, nodes: list[exp.Expression]) -> Value:
 def _datalength(self: Expressions, nodes: list[exp.Expression]) -> Value:
     value = self.value(nodes[0])
     type = value.type
+    # DATALENGTH of a max type is a bigint.
     result = BIGINT if type is not None and type.is_max else INT
     if value.kind == BINARY:
         return Value(f"octet_length({value.sql})", result)
     if value.kind == TEXT and type is not None:
+        # Two bytes for each UTF-16 unit of a national string, one for each character of another one.
         width = 2 if is_national(type) else 1
         return Value(f"(tsql.utf16_length({as_text(value)}) * {width})", result)
     size = 8 if type is None else _value_bytes(type)
+    # The size does not depend on the value, but NULL has none.
     return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN {size} END)", result)
 
 
@@ -141,6 +145,7 @@ def _len(self: Expressions, nodes: list[exp.Expression]) -> Value:
 
 def _concat(self: Expressions, nodes: list[exp.Expression]) -> Value:
     values = [self.value(node) for node in nodes]
+    # CONCAT takes NULL for an empty string.
     texts = [f"coalesce({_display(value)}, '')" for value in values]
     return Value(f"({' || '.join(texts)})", lambda: _concat_type(values), kind=TEXT, nullable=False)
 
@@ -149,6 +154,7 @@ def _concat_ws(self: Expressions, nodes: list[exp.Expression]) -> Value:
     separator = self.text(nodes[0])
     values = [self.value(node) for node in nodes[1:]]
     texts = ", ".join(_display(value) for value in values)
+    # concat_ws of PostgreSQL is NULL where the separator is; here it counts as empty.
     return Value(f"concat_ws(coalesce({separator}, ''), {texts})", lambda: _concat_type(values), kind=TEXT)
 
 
@@ -159,6 +165,7 @@ def _display(value: Value) -> str:
 def _concat_type(values: list[Value]) -> TsqlType:
     type: TsqlType | None = None
     for value in values:
+        # A number or date takes part with the length that its text may need.
         own = value.type if value.type is not None and family(value.type) == TEXT else TsqlType("varchar", 40)
         type = own if type is None else concatenated(type, own)
     return type or _VARCHAR_8000
