@@ -24,6 +24,7 @@ def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) ->
     """``run`` for a sysadmin; anybody else is told what SQL Server says of a procedure one may not execute."""
 
     def run_for_sysadmin(call: ProcedureCall) -> Iterator[Event]:
+        # SQL Server's own error for a procedure that one may not execute.
         if not call.engine.caller_is("sysadmin"):
             message = (
                 f"The EXECUTE permission was denied on the object '{name}', database '{call.engine.database}', "
@@ -36,6 +37,7 @@ def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) ->
 
 
 def required(call: ProcedureCall, name: str) -> object:
+    # A parameter without a default may still be given as NULL.
     value = call.arguments[name]
     if value is None:
         raise refusal(f"{name} must not be NULL.")

@@ -35,6 +35,7 @@ from sqlserver_emulator.types import BIGINT, BIT, LSN, SYSNAME, TsqlType
 _FLOAT: Final = TsqlType("float", precision=53)
 _DATABASE: Final = Parameter("@database", SYSNAME, None)
 _MOST_SECONDS: Final = 86_400.0 * 366
+# Transactions in one scan; the loop repeats until the log is drained.
 _SCAN_TRANSACTIONS: Final = 10_000
 _READY_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.05
@@ -76,13 +77,16 @@ class CaptureControl:
 
     def _capture(self, call: ProcedureCall, database: CdcDatabase) -> None:
         deadline = time.monotonic() + _READY_SECONDS
+        # A job that runs does the scan itself: only one process can read a database's log.
         while not self._host.supervisor.tell(database.database_id, {"scan": True}):
             try:
                 capture_everything(self._host.conninfo, database.database_id)
                 break
             except LogReaderError as error:
+                # Busy: the job is just starting or ending, so asking it again is right.
                 if not error.busy or time.monotonic() > deadline:
                     raise
+            # In PostgreSQL, so that the client can cancel the wait.
             call.engine.fetch_all("SELECT pg_sleep($1::float8)", (_RETRY_SECONDS,))
 
     def _restore(self, call: ProcedureCall) -> Iterator[Event]:
@@ -90,11 +94,13 @@ class CaptureControl:
         database, lsn = _database(call), required(call, "@to_lsn")
         if not isinstance(lsn, bytes | bytearray) or len(lsn) != LSN_BYTES:
             raise refusal("@to_lsn must be binary(10).")
+        # The restore commits on a connection of its own, so it cannot be a part of the caller's transaction.
         if call.in_transaction:
             raise refusal("emulator.restore_database cannot run inside a transaction.")
         with connect(self._host.conninfo) as connection, connection.transaction():
             try:
                 restore_to(
+                    # Called back after the tables are locked: nothing is committed behind it.
                     runner(connection), database, bytes(lsn), lambda: self._capture(call, database),
                     with_rows=bool(call.arguments["@rows"]),
                 )  # fmt: skip
@@ -116,6 +122,7 @@ class CaptureControl:
                 retention = whole(call, "@retention", 0, MAX_RETENTION)
             if call.arguments["@threshold"] is not None:
                 threshold = whole(call, "@threshold", 1, 2**31 - 1)
+            # Each batch of deletions commits for itself, as the cleanup job's does.
             clean_database(run, database, retention, threshold=threshold, atomic=connection.transaction)
         yield from ()
 
@@ -132,6 +139,7 @@ class CaptureControl:
         database = _database(call)
         detail = text(call, "@message") if kind is FaultKind.CAPTURE_FAILURE else ""
         fault = Fault(kind, Match(database.name), value=value, detail=detail, database_id=database.database_id)
+        # Added first: the job reads the board when it is asked to apply the faults.
         self._host.faults.add(fault)
         self._host.supervisor.apply_faults(database.database_id)
         yield from ()

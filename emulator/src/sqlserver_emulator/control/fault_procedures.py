@@ -56,12 +56,14 @@ class FaultControl:
 
     def clear(self, fault_id: int | None = None) -> tuple[Fault, ...]:
         """Remove one or all; returns what was removed when nothing feels it any more."""
+        # Removed first, so that no new statement meets the fault while its effects are undone.
         gone = self._host.faults.clear(fault_id)
         for fault in gone:
             if fault.kind is FaultKind.LOG_FULL:
                 self._logs.free(fault.database_id)
             elif fault.kind is FaultKind.AGENT_STOPPED:
                 self._host.supervisor.start()
+        # Each database's job is asked once, however many of its faults are gone.
         for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
             self._host.supervisor.apply_faults(database_id)
         return gone
@@ -113,6 +115,7 @@ class FaultControl:
     def _fill_log(self, call: ProcedureCall) -> Iterator[Event]:
         database = existing_database(call, text(call, "@database") or call.engine.database)
         fault = Fault(FaultKind.LOG_FULL, Match(database), database_id=database_id_of(call.engine.fetch_all, database))
+        # The advisory lock is held by a connection that lives as long as the server, not by the caller's session.
         self._logs.fill(self._host.faults.add(fault).database_id)
         yield from ()
 

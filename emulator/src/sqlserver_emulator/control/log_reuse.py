@@ -18,6 +18,7 @@ class FullLogs:
         self._fetch = fetch
 
     def fill(self, database_id: int) -> None:
+        # Two locks: one holds the log back, the other says that it is full.
         for lock in (HELD_LOG_LOCK, FULL_LOG_LOCK):
             self._fetch("SELECT pg_advisory_lock_shared($1::int, $2::int)", (lock, database_id))
 

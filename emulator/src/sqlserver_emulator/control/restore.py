@@ -17,6 +17,7 @@ from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.control.restored_rows import RestoreError, take_rows_back
 
 _ALIGNMENT = 8
+# Writers have this long to commit; after that the restore reports them.
 _WRITERS_SECONDS = 5
 
 
@@ -27,15 +28,18 @@ def restore_to(
     run(f"SET LOCAL lock_timeout = '{_WRITERS_SECONDS}s'", ())
     try:
         for (table,) in run(database.sql(_SOURCES), ()):
+            # SHARE lets readers go on and keeps writers out until the end of the transaction.
             run(f"LOCK TABLE {table} IN SHARE MODE", ())
     except errors.LockNotAvailable:
         raise RestoreError("a transaction is open that wrote to a tracked table") from None
+    # With the tables locked, so that this is everything.
     capture_everything()
     lock_instances(run, database.database_id)
     # The other side of the capture job's lock: no scan runs while LSNs change their meaning.
     run(database.sql("LOCK TABLE :cdc.change_tables IN EXCLUSIVE MODE"), ())
     _check(run, database, lsn)
     if with_rows:
+        # Before the changes are deleted from which the rows are computed.
         take_rows_back(run, database, lsn)
     for statement in (_FORGET_ENTRIES, _FORGET_HISTORY):
         run(database.sql(statement), (lsn,))
@@ -47,6 +51,7 @@ def restore_to(
 def _shift_lsns(run: Run, database: CdcDatabase, lsn: bytes) -> None:
     """What is logged from here on comes just after ``lsn``; all that was logged before is captured."""
     ((here,),) = run("SELECT pg_current_wal_insert_lsn()::text", ())
+    # Positions of commit records are multiples of eight; one step less keeps the next one above ``lsn``.
     shift = (parse_position(here) - position_of(lsn)) // _ALIGNMENT * _ALIGNMENT - _ALIGNMENT
     run(
         "UPDATE emulator.cdc_databases SET lsn_shift = $2::bigint WHERE database_id = $1::int",

@@ -18,6 +18,7 @@ from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.system_types.wire import Packing
 
+# One origin for all databases: a second restore at the same time is refused by PostgreSQL.
 _ORIGIN = "cdc_restore"
 _WITH_OFFSET = names_where(lambda type: type.wire.packing is Packing.DATE_TIME_OFFSET)
 
@@ -28,6 +29,7 @@ class RestoreError(ValueError):
 
 def take_rows_back(run: Run, database: CdcDatabase, lsn: bytes) -> None:
     """Make every tracked table what it was at ``lsn``. Raises RestoreError."""
+    # Before the first write: rows that are written under the origin are not captured.
     _leave_the_log_alone(run)
     # As a restore does: no trigger fires, no key is asked for until all tables are back.
     run("SET LOCAL session_replication_role = replica", ())
@@ -55,16 +57,20 @@ def _take_back(run: Run, table: TrackedTable, lsn: bytes) -> bool:
     instance = _complete_instance(run, table)
     columns = [column for column in instance.columns if column.source_name is not None]
     changes = f'{instance.change_table} WHERE "__$start_lsn" > $1::bytea'
+    # A table without changes after the LSN is as it was: nothing is locked or written.
     if not run(f"SELECT 1 FROM {changes} LIMIT 1", (lsn,)):  # noqa: S608 - names are from the catalog
         return False
     _check_values(run, instance, columns, lsn)
     ((source,),) = run("SELECT $1::int::oid::regclass::text", (table.object_id,))
     run(_rows_then(instance, columns, str(source)), (lsn,))
     ((now, then),) = run(_COUNTS.replace(":source", str(source)).replace(":changes", changes), (lsn,))
+    # A row too many or too few means that the change table does not have the whole history.
     if now != then:
         raise RestoreError(f"the rows of {source} are not those that its change table tells of")
     names = ", ".join(quote(str(column.source_name)) for column in columns)
+    # Everything is replaced: a bag of rows does not say which row is which.
     run(f"DELETE FROM {source}", ())  # noqa: S608
+    # Identity values are those of then, too.
     run(f"INSERT INTO {source} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM pg_temp.rows_then", ())  # noqa: S608
     run("DROP TABLE pg_temp.rows_then", ())
     return True
@@ -106,6 +112,8 @@ def _rows_then(instance: CaptureInstance, columns: Sequence[CapturedColumn], sou
         stored, name = quote(instance.stored[column.ordinal - 1].name), quote(str(column.source_name))
         before = f"o.{stored}"
         if column.is_max or column.type_name in LEGACY_LOB_TYPES:
+            # An update that left a large value alone has NULL in its old image; the new image of the same change has
+            # the value.
             is_left = f'o."__$operation" = 3 AND NOT {_is_changed(column, instance)}'
             before = f"CASE WHEN {is_left} THEN n.{stored} ELSE o.{stored} END"
         now.append(f"t.{name}")
@@ -123,6 +131,7 @@ def _rows_then(instance: CaptureInstance, columns: Sequence[CapturedColumn], sou
         "CREATE TEMPORARY TABLE rows_then ON COMMIT DROP AS"  # noqa: S608 - names are from the catalog
         f" (SELECT {', '.join(now)} FROM {source} AS t"
         f" UNION ALL SELECT {', '.join(old)} {changes.replace('WHERE', pair)} (1, 3))"
+        # EXCEPT ALL and UNION ALL: duplicates of rows count.
         f" EXCEPT ALL SELECT {', '.join(new)} {changes} (2, 4)"
     )
 
@@ -130,6 +139,7 @@ def _rows_then(instance: CaptureInstance, columns: Sequence[CapturedColumn], sou
 def _is_changed(column: CapturedColumn, instance: CaptureInstance) -> str:
     """Whether the column's bit is set in the mask of change o: from the right, in the last byte first."""
     byte, bit = divmod(column.ordinal - 1, 8)
+    # The mask is a big-endian number: the bit of the first column is the lowest one of the last byte.
     width = (len(instance.columns) + 7) // 8
     return f'get_bit(o."__$update_mask", {(width - 1 - byte) * 8 + bit}) = 1'
 

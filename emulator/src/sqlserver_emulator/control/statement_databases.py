@@ -10,6 +10,7 @@ from typing import Final
 
 _NAME: Final = r'(?:\[[^\]]+\]|"[^"]+"|[^\W\d][\w@#$]*)'
 _IN_DATABASE: Final = rf"(?P<database>{_NAME})\s*\.\s*{_NAME}?\s*\.\s*{_NAME}"
+# The look-behind keeps the middle of a longer name from being read as its beginning.
 _NAMED: Final = re.compile(rf"(?<![\w@#$.\]\"]){_IN_DATABASE}")
 _TOP: Final = r"(?:\s+TOP\s*\([^)]*\))?"
 _WRITTEN: Final = re.compile(
@@ -29,6 +30,7 @@ def written_database(statement: str, current: str) -> str:
     """The database of the table that a writing statement is about, in lower case."""
     found = _WRITTEN.search(statement)
     target = found["target"] if found else ""
+    # A name of three parts has its database; otherwise it may be the alias of such a name in FROM.
     named = re.match(_IN_DATABASE, target) or _aliased(statement, target)
     return _bare(named["database"]) if named else current.lower()
 

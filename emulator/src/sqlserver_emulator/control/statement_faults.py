@@ -40,10 +40,12 @@ class SessionFaults:
         """Before the statement runs. Raises what it fails with."""
         databases = databases_of(statement, database)
         slow = self._strike(FaultKind.SLOW_STATEMENT, statement, databases)
+        # Delayed first: a statement can be slow and then fail.
         if slow is not None:
             sleep(slow.value)
         error = self._strike(FaultKind.STATEMENT_ERROR, statement, databases)
         if error is not None:
+            # By PostgreSQL's SQLSTATE: the session handles it like an error of the statement's own.
             raise StatementFailedError(sqlstate=FAILURES[error.number], message="a fault on demand")
         if writes_to_the_log(statement):
             full = self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
@@ -60,15 +62,18 @@ class SessionFaults:
         return result
 
     def _strike(self, kind: FaultKind, statement: str, databases: frozenset[str]) -> Fault | None:
+        # A fault that another session has used up in the meantime does not happen; the next one may.
         while (fault := self._board.find(kind, statement, databases, self._login)) is not None:
             if self._board.happens(fault):
                 return fault
         return None
 
     def _until_cut(self, batches: Iterator[Rows | RowsArrow], fault: Fault) -> Iterator[Rows | RowsArrow]:
+        # Rows over all batches of one result.
         left = int(fault.value)
         for batch in batches:
             size = len(batch.rows) if isinstance(batch, Rows) else batch.batch.num_rows
+            # The result has to have that many rows before the connection is cut: shorter ones stay whole.
             if size >= left and self._board.happens(fault):
                 if left:
                     yield Rows(batch.rows[:left]) if isinstance(batch, Rows) else RowsArrow(batch.batch.slice(0, left))

@@ -22,8 +22,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _CA_NAME = "sqlserver-emulator CA"
 _SERVER_NAME = "sqlserver-emulator"
 _KEY_BITS = 2048
+# Clients of some systems refuse certificates that last longer than 825 days.
 _LIFETIME = timedelta(days=825)
 _RENEW_BEFORE = timedelta(days=30)
+# A client whose clock is behind must not find the certificate to be of the future.
 _CLOCK_SKEW = timedelta(days=1)
 _TDS_8_PROTOCOL = "tds/8.0"
 
@@ -55,6 +57,7 @@ def tunnel_context(files: CertificateFiles) -> ssl.SSLContext:
 def strict_context(files: CertificateFiles) -> ssl.SSLContext:
     """For TDS 8, where TLS comes before everything else."""
     context = _context(files)
+    # TDS 8 demands this protocol name in ALPN.
     context.set_alpn_protocols([_TDS_8_PROTOCOL])
     return context
 
@@ -79,6 +82,7 @@ def _subject_names(host: str) -> list[x509.GeneralName]:
 def _is_usable(files: CertificateFiles, names: list[x509.GeneralName]) -> bool:
     if not (files.ca_file.exists() and files.certificate_file.exists() and files.key_file.exists()):
         return False
+    # Files that exist may still not belong together: they are written one after the other.
     certificate = x509.load_pem_x509_certificate(files.certificate_file.read_bytes())
     ca = x509.load_pem_x509_certificate(files.ca_file.read_bytes())
     key = serialization.load_pem_private_key(files.key_file.read_bytes(), password=None)
@@ -89,12 +93,13 @@ def _is_usable(files: CertificateFiles, names: list[x509.GeneralName]) -> bool:
     except InvalidSignature:
         return False  # left by a process that was killed while it wrote them
     covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    # Renewed early, so that a running emulator does not outlast it.
     lasts = certificate.not_valid_after_utc > datetime.now(UTC) + _RENEW_BEFORE
     return lasts and set(names) <= set(covered)
 
 
 def _create(files: CertificateFiles, names: list[x509.GeneralName]) -> None:
-    # The CA's key is dropped after it has signed once: nobody can sign with it later.
+    # The CA's key is dropped after it has signed once: no one can sign with it later.
     ca_key, key = (rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS) for _ in range(2))
     ca = _builder(_CA_NAME, _CA_NAME, ca_key.public_key(), ca_key.public_key(), is_ca=True).sign(
         ca_key, hashes.SHA256()
@@ -142,6 +147,7 @@ def _name(common_name: str) -> x509.Name:
 
 def write_private_file(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read, from its first byte on."""
+    # A file that exists keeps its own mode, so it is removed first.
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -20,6 +20,7 @@ from sqlserver_emulator.tds.packets import (
 )
 from sqlserver_emulator.tds.reading import ProtocolError
 
+# Several packets go out in one system call.
 _FLUSH_BYTES = 256 << 10
 _STEP_BYTES = 1 << 20
 """A message takes memory from what all clients share in steps of this size; one step is everybody's own."""
@@ -47,6 +48,7 @@ class Channel:
 
     def __init__(self, transport: Transport, capacity: Capacity) -> None:
         self.transport = transport
+        # Until the login a client may take little memory: anyone can connect.
         self.largest_message_bytes = capacity.limits.login_bytes
         self._memory = capacity.message_bytes
         self._taken_bytes = 0
@@ -77,24 +79,29 @@ class Channel:
                 if not self._fill(HEADER_BYTES, mid_message=first is not None):
                     return None
                 header = parse_header(self._buffer)
+                # A bulk load is not gathered: its rows are read while they are loaded.
                 if first is None and header.type is PacketType.BULK_LOAD:
                     return Message(header.type, header.status, b"")
                 self._fill(header.length, mid_message=True)
                 if first is not None and header.type is not first.type:
                     first = _take_over(first, header)
+                    # What the client sent of the broken-off message is dropped.
                     payload.clear()
                 first = first or header
                 payload += memoryview(self._buffer)[HEADER_BYTES : header.length]
                 del self._buffer[: header.length]
+                # Checked before the next packet is read, so a message cannot exceed the limit by more than one packet.
                 self._take_memory(len(payload))
                 if header.is_last:
                     break
+            # The client marked the message as one to ignore; no answer is expected.
             if not header.status & IGNORE:
                 return Message(header.type, first.status, bytes(payload))
 
     def _take_memory(self, size: int) -> None:
         if size > self.largest_message_bytes:
             raise ProtocolError(f"a message of more than {self.largest_message_bytes} bytes")
+        # One step is free for each client, so that small messages never wait for the shared allowance.
         while size > self._taken_bytes + _STEP_BYTES:
             if not self._memory.take(_STEP_BYTES):
                 raise ProtocolError(f"the messages of all clients exceed {self._memory.most} bytes")
@@ -113,10 +120,12 @@ class Channel:
             self._fill(header.length, mid_message=True)
             payload = bytes(memoryview(self._buffer)[HEADER_BYTES : header.length])
             del self._buffer[: header.length]
+            # An attention in the middle of the rows ends the bulk load.
             if header.type is not PacketType.BULK_LOAD:
                 raise MessageCancelledError(header.type)
             yield payload
             if header.is_last:
+                # The client ended the message properly, but marked it as one to ignore.
                 if header.status & IGNORE:
                     raise MessageCancelledError(header.type)
                 return
@@ -125,6 +134,7 @@ class Channel:
         while len(self._buffer) < size:
             data = self.transport.receive()
             if not data:
+                # A client may leave between messages, but not within one.
                 if mid_message or self._buffer:
                     raise ProtocolError("the client left in the middle of a message")
                 return False

@@ -47,6 +47,7 @@ class ClientConnection:
         except Exception:  # noqa: BLE001 - the edge of the thread: a bug ends this connection only
             _LOG.exception("%s: closed after an internal error", self._peer)
         finally:
+            # The other threads may still hold the object; a closed socket is harmless for them.
             self.shut_down()
             self._socket.close()
 
@@ -61,8 +62,10 @@ class ClientConnection:
 
     def _serve_session(self, channel: Channel, session: Session) -> None:
         with contextlib.ExitStack() as at_end:
+            # Pushed first and therefore run last: the place is free only when the session is closed.
             at_end.callback(self._capacity.sessions.give_back, 1)
             at_end.callback(session.close)
+            # The login is done in time; from here on a client may be silent for days.
             self._login_deadline = None
             self._interruption = Interruption(channel.transport, session)
             runner = RequestRunner(channel, session, self._interruption)
@@ -72,16 +75,19 @@ class ClientConnection:
 
     def watch(self) -> None:
         """Called every few milliseconds: cancel what the client gave up, end a login that takes too long."""
+        # Read once: the connection's own thread changes both.
         deadline, interruption = self._login_deadline, self._interruption
         if interruption is not None:
             interruption.look()
         elif deadline is not None and time.monotonic() > deadline:
             _LOG.warning("%s: closed: no login in time", self._peer)
+            # Once is enough: the thread ends by the shutdown.
             self._login_deadline = None
             self.shut_down()
 
     def shut_down(self) -> None:
         """Wake the thread out of any wait for the client, and let it end."""
+        # A request that runs does not read the socket, so it is cancelled as well.
         if self._interruption is not None:
             self._interruption.stop()
         with contextlib.suppress(OSError):

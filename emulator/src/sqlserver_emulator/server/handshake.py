@@ -43,6 +43,7 @@ def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Cap
     stalled_seconds = capacity.limits.stalled_seconds
     transport = Transport(connection, stalled_seconds)
     first_byte = transport.first_byte()
+    # TDS 8: TLS comes first, then PRELOGIN inside of it.
     if first_byte == TLS_RECORD:
         strict = TlsTransport(connection, contexts.strict, stalled_seconds)
         strict.handshake()
@@ -56,6 +57,7 @@ def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Cap
         return None
     if encryption is Encryption.ON:
         tunnel = TlsTransport(connection, contexts.tunnel, stalled_seconds)
+        # The client may have sent the beginning of TLS together with its PRELOGIN.
         tunnel.handshake_in_packets(channel.take_read_ahead())
         channel.transport = tunnel
     return channel
@@ -83,6 +85,7 @@ def log_in(channel: Channel, factory: SessionFactory, capacity: Capacity) -> Ses
     if message.type is not PacketType.LOGIN:
         raise ProtocolError(f"message {message.type.name} where LOGIN7 was expected")
     login = parse_login(message.payload)
+    # Counted before the password is checked: opening a session costs a connection to PostgreSQL.
     if not capacity.sessions.take(1):
         error = _too_many_sessions(capacity)
         _LOG.warning("login of %r refused: %s", login.user, error)
@@ -95,6 +98,7 @@ def log_in(channel: Channel, factory: SessionFactory, capacity: Capacity) -> Ses
         if session is None:
             capacity.sessions.give_back(1)
     if session is not None:
+        # From here on the client is known, and may send messages of full size.
         channel.largest_message_bytes = capacity.limits.message_bytes
     return session
 
@@ -124,6 +128,7 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
         raise
     try:
         _send_acceptance(channel, login, session)
+    # The client left before it knew of its session.
     except BaseException:
         session.close()
         raise
@@ -150,6 +155,7 @@ def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None
 
 
 def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
+    # Under TLS a packet has to fit a TLS record.
     packet_bytes = negotiate_packet_bytes(login.packet_bytes, tls=channel.transport.encrypted)
     database = session.database
     for token in (
@@ -165,4 +171,5 @@ def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
     ):
         channel.write(token)
     channel.end_message()
+    # From the next message on: the login's own answer has the default packet size.
     channel.set_packet_bytes(packet_bytes, session.session_id)

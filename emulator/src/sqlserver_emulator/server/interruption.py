@@ -28,6 +28,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         with self._lock:
+            # Reset together: an attention of the last request must not end this one.
             self._watching, self._requested = True, False
         return self
 
@@ -35,6 +36,7 @@ class Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
+            # Under the lock: a cancel that is on its way is finished before the next request begins.
             self._watching = False
 
     def forget(self) -> None:
@@ -50,7 +52,9 @@ class Interruption:
             state = self._transport.input_state()
             if state is InputState.NOTHING:
                 return
+            # One check is enough: what arrived stays in the socket until the connection's thread reads it.
             self._watching = False
+            # Another message before the answer is the connection's thread's to refuse.
             if state is not InputState.OTHER:
                 self._requested = True
                 self._session.cancel()

@@ -15,7 +15,9 @@ from sqlserver_emulator.server.limits import Capacity, Limits
 from sqlserver_emulator.session import SessionFactory
 
 _LOG = logging.getLogger(__name__)
+# Clients that come while the engine starts wait in this queue.
 _BACKLOG = 128
+# An attention is noticed after this time at the latest, while no data is being sent.
 _WATCH_SECONDS = 0.02
 _STOP_SECONDS = 10.0
 _STACK_BYTES = 64 << 20
@@ -49,6 +51,7 @@ class EmulatorServer:
         ]
 
     def start(self) -> None:
+        # Before any thread starts: the size holds for threads that are created later.
         threading.stack_size(_STACK_BYTES)
         sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
         for thread in self._threads:
@@ -61,12 +64,14 @@ class EmulatorServer:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
         with self._somebody:
+            # A copy: the clients' threads remove themselves from the dictionary.
             clients = dict(self._clients)
             self._somebody.notify_all()
         for client in clients:
             client.shut_down()
         for thread in (*self._threads, *clients.values()):
             if thread.is_alive():
+                # A thread that hangs must not keep the process: threads are daemons.
                 thread.join(_STOP_SECONDS)
 
     def __enter__(self) -> EmulatorServer:
@@ -94,6 +99,7 @@ class EmulatorServer:
         connection = ClientConnection(client, peer, self._factory, self._contexts, self._capacity)
         thread = threading.Thread(target=self._run, args=(connection,), name=peer, daemon=True)
         most = self._capacity.limits.clients
+        # Counting and adding happen under one lock, or two clients could take the last place.
         with self._somebody:
             is_one_too_many = len(self._clients) >= most
             if self._stopping.is_set() or is_one_too_many:
@@ -101,6 +107,7 @@ class EmulatorServer:
             else:
                 self._clients[connection] = thread
                 self._somebody.notify_all()
+                # Started under the lock: ``stop`` must find either no thread or one that runs.
                 self._start(thread, connection)
         if is_one_too_many:
             _LOG.warning("%s: closed: %d clients are connected already", peer, most)
@@ -117,14 +124,17 @@ class EmulatorServer:
         try:
             connection.run()
         finally:
+            # Whatever ended the connection, its place becomes free.
             with self._somebody:
                 self._clients.pop(connection, None)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
             with self._somebody:
+                # Without clients there is nothing to watch: the thread sleeps until one comes.
                 self._somebody.wait_for(lambda: self._clients or self._stopping.is_set())
                 clients = list(self._clients)
+            # Outside the lock: watching one client may wait for its session's cancel.
             for connection in clients:
                 try:
                     connection.watch()

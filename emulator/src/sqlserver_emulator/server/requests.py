@@ -24,6 +24,7 @@ from sqlserver_emulator.tds.rpc import RpcCall, parse_calls
 from sqlserver_emulator.tds.transaction import TransactionKind, TransactionRequest, parse_transaction
 
 _LOG = logging.getLogger(__name__)
+# From this severity on SQL Server closes the connection.
 _FATAL = 20
 _RESET_PROCEDURE = "sp_reset_connection"
 """The same as the reset bit, by name: python-tds' pool calls it. In a batch it is not there, as on a real server."""
@@ -49,6 +50,7 @@ class RequestRunner:
         handler = self._handlers.get(message.type)
         if handler is None:
             raise ProtocolError(f"message {message.type.name} after the login")
+        # The reset belongs to the message that carries it, and precedes its request.
         if message.status & (RESET | RESET_KEEPING_TRANSACTION):
             self._reset(message)
         goes_on = handler(message.payload)
@@ -64,6 +66,7 @@ class RequestRunner:
         before = self._session.database
         self._session.reset()
         self._channel.write(tokens.reset_done())
+        # A driver's pool follows the database by these notices.
         if self._session.database != before:
             change = tokens.EnvironmentChange.DATABASE
             self._channel.write(tokens.text_change(change, self._session.database, before))
@@ -71,10 +74,12 @@ class RequestRunner:
     def _run_batch(self, payload: bytes) -> bool:
         reader = MessageReader(payload)
         skip_all_headers(reader)
+        # The rest of the payload is UTF-16: two bytes a unit.
         text = reader.read_text((reader.end - reader.position) // 2)
         return self._stream(self._session.run_batch(text), self._encoder())
 
     def _run_calls(self, payload: bytes) -> bool:
+        # Calls are parsed one by one: those before a broken one have been run and answered.
         calls = parse_calls(payload)
         while True:
             try:
@@ -82,6 +87,7 @@ class RequestRunner:
             except SqlServerError as error:
                 return self._stream(_refusal(error), self._encoder(procedure=True))
             goes_on = self._run_call(call)
+            # After an attention the remaining calls of the message are not run.
             if call.is_last or not goes_on or self._interruption.requested:
                 return goes_on
 
@@ -95,6 +101,7 @@ class RequestRunner:
     def _run_transaction(self, payload: bytes) -> bool:
         try:
             events = self._transaction_events(parse_transaction(payload))
+        # Refused here, because parsing is not within ``_stream``.
         except NotSupportedByEmulatorError as error:
             events = _refusal(error)
         return self._stream(_with_one_end(events), self._encoder())
@@ -116,6 +123,7 @@ class RequestRunner:
 
     def _acknowledge(self, _payload: bytes) -> bool:
         """An attention that came when the response was complete already."""
+        # The client waits for an answer to its attention in any case.
         self._channel.write(tokens.attention_acknowledgement())
         return True
 
@@ -130,10 +138,14 @@ class RequestRunner:
             except SqlServerError as error:
                 self._write_events(_refusal(error), encoder)
             for _ in payloads:
+                # The message has to be read to its end before the answer: the client reads nothing until it has sent
+                # everything.
                 pass  # the rest of a message whose beginning was refused
         except MessageCancelledError as cancelled:
             if cancelled.packet_type is PacketType.ATTENTION:
                 return self._acknowledge(b"")
+            # The last packet was marked to be ignored: the request itself ends with an error, without an attention to
+            # answer.
             self._write_events(iter((StatementDone(failed=True),)), encoder)
         except (OSError, ProtocolError):
             raise
@@ -148,15 +160,18 @@ class RequestRunner:
         return self._session.load_bulk(reader.types, reader.batches())
 
     def _encoder(self, *, procedure: bool = False, more_follows: bool = False) -> ResponseEncoder:
+        # Asked when a DONE is encoded: the statement itself may begin or end a transaction.
         return ResponseEncoder(lambda: self._session.in_transaction, procedure=procedure, more_follows=more_follows)
 
     def _stream(self, events: Iterator[Event], encoder: ResponseEncoder) -> bool:
+        # Only within this block does a cancel reach the session.
         with self._interruption as interruption:
             try:
                 self._write_events(events, encoder)
             except SqlServerError as error:
                 self._write_events(_refusal(error), encoder)
             except ConnectionCutError:
+                # The rows before the cut have to arrive: the fault counts them.
                 self._channel.send_unfinished()
                 raise
             except (OSError, ProtocolError):
@@ -164,6 +179,7 @@ class RequestRunner:
             except Exception as error:  # noqa: BLE001 - the edge: a bug must not leave the client without an answer
                 self._write_internal_error(error)
                 return False
+        # The attention is checked after the watching has ended, so that none is left unread.
         if interruption.requested:
             self._finish_interrupted()
             return True
@@ -174,14 +190,17 @@ class RequestRunner:
         for event in events:
             for data in encoder.encode(event):
                 if self._channel.write(data):
+                    # An attention is noticed between two sends here, without waiting for the watching thread.
                     self._interruption.look()
                 if self._interruption.requested:
+                    # Cursors and streams of the engine end before the answer does.
                     _close(events)
                     return
 
     def _write_internal_error(self, error: Exception) -> None:
         _LOG.exception("session %d: internal error", self._session.session_id)
         text = f"Internal error of sqlserver_emulator ({type(error).__name__}): {error}"
+        # Severity 20: the connection is closed after the answer.
         self._channel.write(tokens.error(SqlServerError(INTERNAL_ERROR, text, severity=_FATAL)))
         self._channel.write(tokens.done(tokens.DoneToken.DONE, tokens.DoneStatus.ERROR, Command.NONE.value))
 
@@ -194,6 +213,7 @@ class RequestRunner:
         self._channel.end_message()
         message = self._channel.read_message()
         if message is None:
+            # The interruption was a closed socket and not an attention.
             raise ConnectionResetError("the client left while its request ran")
         if message.type is not PacketType.ATTENTION:
             raise ProtocolError(f"message {message.type.name} while a request ran")

@@ -14,9 +14,11 @@ from enum import Enum
 from sqlserver_emulator.tds.packets import HEADER_BYTES, PacketType, frame_message, parse_header
 from sqlserver_emulator.tds.reading import ProtocolError
 
+# The largest packet has 32,767 bytes; a read takes two of them.
 _RECEIVE_BYTES = 65_536
 TLS_RECORD = 0x16
 """The first byte of TDS 8 (Encrypt=strict), which begins with TLS."""
+# POLLRDHUP is Linux's; where it is missing a half-closed socket is noticed by reading.
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A client whose machine has gone is noticed after two minutes, where the system allows to say so."""
@@ -35,6 +37,7 @@ class Transport:
     def __init__(self, connection: socket.socket, stalled_seconds: float) -> None:
         self._socket = connection
         self._stalled_seconds = stalled_seconds
+        # Requests and answers are single writes: Nagle's algorithm would only delay them.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEP_ALIVE.items():
@@ -58,14 +61,17 @@ class Transport:
     def send(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
+        # SO_SNDTIMEO ends a blocking send with EAGAIN, which Python raises as this error.
         except BlockingIOError as error:
             raise ProtocolError(f"the client read nothing for {self._stalled_seconds:g} seconds") from error
 
     def input_state(self) -> InputState:
         """What waits unread, without taking it. A closed or broken socket counts as CLOSED, whatever it still holds."""
+        # Before peeking: bytes that arrived before the close would hide it.
         if self._is_gone():
             return InputState.CLOSED
         try:
+            # MSG_PEEK leaves the byte for the connection's thread.
             first = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return InputState.NOTHING
@@ -109,9 +115,11 @@ class TlsTransport(Transport):
         """The handshake of TDS 7.4: records inside packets of type PRELOGIN. ``received``: bytes read ahead."""
         buffer = bytearray(received)
         while not self._shake_hands():
+            # Each turn of the handshake is one packet of type PRELOGIN in each direction.
             self._send_handshake(in_packets=True)
             self._incoming.write(self._read_packet(buffer))
         self._send_handshake(in_packets=True)
+        # Bytes behind the last packet are TLS records already.
         if buffer:
             self._incoming.write(bytes(buffer))
 
@@ -124,6 +132,7 @@ class TlsTransport(Transport):
 
     def _shake_hands(self) -> bool:
         try:
+            # The memory buffer has no further record: the client's next bytes are needed.
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
@@ -160,12 +169,14 @@ class TlsTransport(Transport):
                 if not (data := super().receive()):
                     return b""
                 self._incoming.write(data)
+            # The client closed TLS properly.
             except ssl.SSLZeroReturnError:
                 return b""
             except ssl.SSLError as error:
                 raise ProtocolError(f"TLS failed: {error.reason}") from error
 
     def send(self, data: bytes) -> None:
+        # The memory buffer takes everything, so no partial write has to be handled.
         self._tls.write(data)
         super().send(self._outgoing.read())
 

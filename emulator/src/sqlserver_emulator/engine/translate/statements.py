@@ -64,10 +64,8 @@ def translate_statement(text: str, emission: Emission) -> Translated:
     if word not in _QUERIES:
         raise dialect.syntax_error(match[1] if match else text.strip()[:20])
     if word == "INSERT" and _INSERT_EXEC.match(text) and not emission.is_folded:
-        # sqlglot reads INSERT … EXEC without an error, and differently.
         _refuse_insert_exec(text)
     tree = dialect.parse_query(text)
-    # A whole statement in parentheses.
     while is_wrapped_query(tree):
         tree = tree.this
     emission.max_recursion = max_recursion(tree, emission)

@@ -112,7 +112,8 @@ def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Ad
     skip_storage_options(cursor)
     constraints = tuple(
         # A key has no unchecked state: its index needs every row.
-        c if isinstance(c, KeyDeclaration) else replace(c, validate=validate) for c in reader.constraints
+        c if isinstance(c, KeyDeclaration) else replace(c, validate=validate)
+        for c in reader.constraints
     )
     return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
 

@@ -112,7 +112,7 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     if _FAMILIES.get(old.type.name) is None or _FAMILIES.get(old.type.name) != _FAMILIES.get(new.type.name):
         conversion, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
         using = f" USING {conversion}"
-    # PostgreSQL makes keys over the column anew.
+    # PostgreSQL rebuilds keys over the column, which needs them to be checked at once (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])
     scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)}{using}")
     scope.check_keys_at_end(table)

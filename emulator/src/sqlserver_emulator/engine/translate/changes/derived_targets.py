@@ -88,7 +88,7 @@ def _expose(
 ) -> tuple[CatalogObject, dict[str, str]]:
     """Add the row's address to a query; the table it is of, and the table's names of the query's columns."""
     select = holder.this
-    # A row of such a query stands for several rows of the table.
+    # A row of such a query comes from several rows of the table.
     if not isinstance(select, exp.Select) or select.args.get("group") or select.args.get("distinct"):
         message = "Cannot update the view or function because it contains aggregates, or a DISTINCT or GROUP BY clause."
         raise SqlServerError(4403, message)

@@ -55,7 +55,6 @@ def _when(
     elif when.args.get("source"):
         head = "WHEN NOT MATCHED BY SOURCE"
     else:
-        # PostgreSQL 17 has all three forms.
         head = "WHEN NOT MATCHED BY TARGET"
     condition = when.args.get("condition")
     if condition is not None:

@@ -108,7 +108,6 @@ def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
     if isinstance(item, exp.Alias):
         return item.alias, item.this
     if isinstance(item, exp.EQ) and isinstance(item.this, exp.Literal) and item.this.is_string:
-        # `SELECT 'x' = a`: an older way to name a column.
         return item.this.name, item.expression  # 'alias' = expression
     if isinstance(item, exp.Column):
         return "" if is_bare_function(item) else item.name, item

@@ -22,7 +22,7 @@ from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import NVARCHAR_MAX, TsqlType
 
-# The server's own fixed names of these columns; drivers and tools know them.
+# The server's own fixed names of these columns.
 _JSON_COLUMN = "JSON_F52E2B61-18A1-11d1-B105-00805F49916B"
 _XML_COLUMN = "XML_F52E2B61-18A1-11d1-B105-00805F49916B"
 _XML_CONTENT = ("", "*", "text()", "data()", "node()")

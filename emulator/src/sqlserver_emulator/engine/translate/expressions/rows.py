@@ -31,7 +31,6 @@ def finished(value: Value) -> str:
     if isinstance(value, VariantValue):
         return f"{value.sql}::{value.base}"
     if value.direct or (value.kind in (None, "text", "binary", "variant") and not value.is_null):
-        # A type that PostgreSQL has in one form only needs no cast; an untyped NULL does.
         return value.sql
     type = value.type
     if type is None or value.kind in ("text", "binary", "variant"):
@@ -108,7 +107,6 @@ def aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str
             sql = f"{sql}::bpchar"
             changed = True
         conversions.append(f"{sql} AS {common.sql}")
-    # Without a change the query stays as it is, for PostgreSQL's planner to see through.
     if not changed:
         return f"({query.sql})"
     return f"({select_from(', '.join(conversions), f'({query.sql}) AS u')})"

@@ -66,7 +66,7 @@ def _step(queries: Queries, members: list[exp.Expression], table: CommonTable, s
     if len(members) == 1:
         return _member(queries, members[0], table, scope).sql
     row = queries.emission.new_name()
-    # The name stands for one row of the table in each member, which PostgreSQL accepts as the single reference.
+    # The name means one row of the table in each member, which PostgreSQL accepts as the single reference.
     of_row = CommonTable(table.name, f"(SELECT {row}.*)", table.columns, DEPTH)
     parts = " UNION ALL ".join(f"({_member(queries, member, of_row, scope).sql})" for member in members)
     return select_from("m.*", f"{table.sql_name} AS {row} CROSS JOIN LATERAL ({parts}) AS m")

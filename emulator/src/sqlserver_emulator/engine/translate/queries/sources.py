@@ -252,7 +252,7 @@ class SourceTranslator:
         def substitute(match: re.Match[str]) -> str:
             return arguments[int(match[1]) - 1] if match[1] else match[2]
 
-        # NULL stands for each argument while the columns' names and types are read from the body.
+        # NULL replaces each argument while the columns' names and types are read from the body.
         plain = _PLACEHOLDER.sub(lambda match: match[2] or "NULL", function.body)
         columns = function_columns(self.emission.catalog, function, plain)
         return _PLACEHOLDER.sub(substitute, function.body), columns

@@ -67,7 +67,6 @@ def scalar_function(self: Expressions, postgres: str, call: exp.Anonymous) -> Va
 
     Raises 313 for too few arguments and 8144 for too many, where the function's parameters are known.
     """
-    # These functions read what the session's transaction sees, which another connection does not.
     self.emission.read_only = False
     result, parameters = _SYSTEM_FUNCTIONS.get(call.name.lower(), (None, None))
     nodes = call.expressions
@@ -78,14 +77,12 @@ def scalar_function(self: Expressions, postgres: str, call: exp.Anonymous) -> Va
         raise SqlServerError(313, f"{message} {call.name}.")
     if len(nodes) > len(parameters):
         raise SqlServerError(8144, f"Procedure or function {call.name} has too many arguments specified.")
-    # ASSIGN: a binary(10) parameter takes an LSN only if it has the right length.
     arguments = [convert(self.value(node), type, ASSIGN).sql for node, type in zip(nodes, parameters, strict=True)]
     return Value(f"{postgres}({', '.join(arguments)})", result)
 
 
 def user_function(self: Expressions, function: ScalarFunction, name: str, nodes: list[exp.Expression]) -> Value:
     """A call of a user's scalar function; DEFAULT stands for a parameter's default. Raises 313 and 8144."""
-    # A volatile function may write to temp tables, which only the session's connection can.
     self.emission.read_only = self.emission.read_only and not function.is_volatile
     arguments = user_arguments(self, name, function.parameters, function.defaults, nodes)
     result = storage_type(function.returns)

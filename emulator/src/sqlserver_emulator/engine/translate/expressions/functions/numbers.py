@@ -99,7 +99,6 @@ def _log(self: Expressions, nodes: list[exp.Expression]) -> Value:
 
 
 def _rand(self: Expressions, nodes: list[exp.Expression]) -> Value:
-    # Another connection would not continue the sequence of this session's random numbers.
     self.emission.read_only = False
     if nodes:
         return Value(f"tsql.rand({self.converted(nodes[0], INT)})", FLOAT_TYPE)
