@@ -1,4 +1,4 @@
-"""What every control procedure shares: who may call it, its arguments, and how it says no."""
+"""Parts that every control procedure shares: who may call it, its arguments, and how it says no."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Run = Callable[[ProcedureCall], Iterator[Event]]
 
 
 def refusal(text: str) -> SqlServerError:
+    """Return the error that refuses a value."""
     return SqlServerError(REFUSED, text)
 
 
@@ -37,6 +38,7 @@ def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) ->
 
 
 def required(call: ProcedureCall, name: str) -> object:
+    """Return an argument. Raises 49998 for NULL."""
     # A parameter without a default may still be given as NULL.
     value = call.arguments[name]
     if value is None:
@@ -51,6 +53,7 @@ def text(call: ProcedureCall, name: str) -> str:
 
 
 def whole(call: ProcedureCall, name: str, least: int, most: int) -> int:
+    """Return a whole number within bounds. Raises 49998."""
     value = required(call, name)
     if not isinstance(value, int) or not least <= value <= most:
         raise refusal(f"{name} must be from {least} to {most}, not {value}.")
@@ -58,6 +61,7 @@ def whole(call: ProcedureCall, name: str, least: int, most: int) -> int:
 
 
 def seconds(call: ProcedureCall, name: str, most: float) -> float:
+    """Return a number of seconds within bounds. Raises 49998."""
     value = required(call, name)
     if not isinstance(value, int | float) or not 0 <= value <= most:
         raise refusal(f"{name} must be from 0 to {most:.0f} seconds, not {value}.")

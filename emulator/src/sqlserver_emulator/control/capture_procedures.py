@@ -50,6 +50,8 @@ class CaptureHost(Protocol):
 
 
 class CaptureControl:
+    """The procedures that drive capture and cleanup."""
+
     def __init__(self, host: CaptureHost) -> None:
         self._host = host
 

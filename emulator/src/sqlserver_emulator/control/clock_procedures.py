@@ -15,6 +15,8 @@ _RANGE = "The clock can be set from 1900-01-01 to 8999-12-31."
 
 
 def clock_procedures(clock: EngineClock) -> tuple[SystemProcedure, ...]:
+    """Return the procedures that set and move the clock."""
+
     def set_clock(call: ProcedureCall) -> Iterator[Event]:
         now = required(call, "@now")
         if not isinstance(now, datetime):

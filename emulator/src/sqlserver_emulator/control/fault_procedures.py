@@ -39,6 +39,8 @@ class FaultHost(Protocol):
 
 
 class FaultControl:
+    """The procedures about faults, and what faults do outside of sessions."""
+
     def __init__(self, host: FaultHost, fetch: Fetch) -> None:
         self._host = host
         self._logs = FullLogs(fetch)

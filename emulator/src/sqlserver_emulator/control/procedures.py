@@ -18,7 +18,7 @@ from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
 
 
 class ControlHost(Protocol):
-    """What the controls ask of the engine."""
+    """The part of the engine that the controls use."""
 
     conninfo: str
     clock: EngineClock

@@ -49,7 +49,7 @@ def restore_to(
 
 
 def _shift_lsns(run: Run, database: CdcDatabase, lsn: bytes) -> None:
-    """What is logged from here on comes just after ``lsn``; all that was logged before is captured."""
+    """Shift LSNs so that what is logged from here on comes just after ``lsn``; all before it is captured."""
     ((here,),) = run("SELECT pg_current_wal_insert_lsn()::text", ())
     # Positions of commit records are multiples of eight; one step less keeps the next one above ``lsn``.
     shift = (parse_position(here) - position_of(lsn)) // _ALIGNMENT * _ALIGNMENT - _ALIGNMENT

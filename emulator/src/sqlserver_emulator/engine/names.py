@@ -40,6 +40,7 @@ def index_name(table_object_id: int, name: str) -> str:
 
 
 def quote(identifier: str) -> str:
+    """Return a quoted PostgreSQL identifier."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -49,8 +50,10 @@ def quote_literal(text: str) -> str:
 
 
 def qualified(schema: str, name: str) -> str:
+    """Return a quoted PostgreSQL name with its schema."""
     return f"{quote(schema)}.{quote(name)}"
 
 
 def bracketed(name: str) -> str:
+    """Return a T-SQL identifier in brackets."""
     return "[" + name.replace("]", "]]") + "]"

@@ -12,7 +12,7 @@ from sqlserver_emulator.types import SYSNAME, TsqlType
 
 
 class ChangesCatalog(Protocol):
-    """What these procedures ask of ``session.PostgresEngineSession`` beyond the contract."""
+    """The part that these procedures use of ``session.PostgresEngineSession`` beyond the contract."""
 
     def rename(self, name: str, new_name: str, kind: str) -> None: ...
 

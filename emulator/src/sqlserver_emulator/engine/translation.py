@@ -91,7 +91,7 @@ class SequenceObject:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """What a synonym stands for (``base_schema`` '': that of the caller), and its own name."""
+    """The object that a synonym is for (``base_schema`` '': that of the caller), and its own name."""
 
     base_database: str
     base_schema: str

@@ -32,6 +32,8 @@ _TDS_8_PROTOCOL = "tds/8.0"
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
+    """The files of a CA and of the server's certificate and key."""
+
     ca_file: Path
     certificate_file: Path
     key_file: Path

@@ -150,7 +150,7 @@ class Channel:
         return True
 
     def send_unfinished(self) -> None:
-        """What there is of a message whose end will not come."""
+        """Send what there is of a message whose end will not come."""
         self.transport.send(self._cutter.cut_all())
 
     def end_message(self) -> None:

@@ -30,6 +30,8 @@ INTERNAL_ERROR = 50000
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
+    """The TLS contexts of TDS 7.4 (``tunnel``) and TDS 8 (``strict``)."""
+
     tunnel: ssl.SSLContext
     strict: ssl.SSLContext
 

@@ -25,6 +25,8 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 class InputState(Enum):
+    """The state of a client's input that is not read yet."""
+
     NOTHING = "nothing"
     CLOSED = "closed"
     ATTENTION = "attention"
@@ -66,7 +68,7 @@ class Transport:
             raise ProtocolError(f"the client read nothing for {self._stalled_seconds:g} seconds") from error
 
     def input_state(self) -> InputState:
-        """What waits unread, without taking it. A closed or broken socket counts as CLOSED, whatever it still holds."""
+        """Return what waits unread, without taking it. A closed or broken socket counts as CLOSED, whatever it still holds."""
         # Before peeking: bytes that arrived before the close would hide it.
         if self._is_gone():
             return InputState.CLOSED

@@ -20,11 +20,13 @@ WHERE d.name = current_setting('emulator.database')
 
 
 class Fetches(Protocol):
+    """The part of SessionAccess that is used."""
+
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
 
 
 class IdentityValues:
-    """Of one session. The value of the last insert is asked for only when somebody wants it."""
+    """The identity values of one session. The value of the last insert is fetched only when it is used."""
 
     def __init__(self, access: Fetches) -> None:
         self._access = access

@@ -50,6 +50,8 @@ class Fetches(Protocol):
 
 
 class SessionSecurity:
+    """Rights of one session: its login, its user in the current database and its PostgreSQL role."""
+
     def __init__(self, access: Fetches, login: str) -> None:
         self._access = access
         self._login = login
@@ -108,8 +110,10 @@ def check_login(
 
 
 def new_salt() -> bytes:
+    """Return a random salt for a password."""
     return secrets.token_bytes(16)
 
 
 def password_hash(salt: bytes, password: str) -> bytes:
+    """Return the hash that is stored for a password."""
     return hashlib.sha256(salt + password.encode()).digest()

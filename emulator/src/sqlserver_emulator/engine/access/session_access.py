@@ -1,4 +1,4 @@
-"""What the parts of one session share: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
+"""The parts of a session that others share: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from sqlserver_emulator.engine.values.rows import Row, RowReader
 
 
 class SessionAccess:
+    """Connection, catalog, rights and row reader of one session."""
+
     def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, datetimeoffset_oid: int) -> None:
         self.connection = TransactionalConnection(conninfo)
         self.arrow = ArrowReader(conninfo)
@@ -44,7 +46,7 @@ class SessionAccess:
             return self.rows(self.connection.run(sql, bind.to_parameters(parameters)))
 
     def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """As ``fetch``, but of what is committed: also where the session's own transaction has failed."""
+        """Fetch what is committed: also where the session's own transaction has failed."""
         # An aborted transaction refuses every statement until its rollback.
         if self.connection.pipeline.transaction_status == pq.TransactionStatus.INERROR:
             return self._shared.fetch(sql, parameters)

@@ -113,12 +113,16 @@ WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(t.name) 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseEntry:
+    """A database's number and its name as it was created."""
+
     database_id: int
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserType:
+    """An alias type or table type of the catalog."""
+
     declared: DeclaredType
     user_type_id: int
     nullable: bool

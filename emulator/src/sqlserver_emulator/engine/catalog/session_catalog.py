@@ -34,7 +34,7 @@ _VERSIONS_MAX = 500
 
 
 def _signature(table: CatalogObject) -> Hashable:
-    """What a translation takes from a temp table: its id only where it has an identity or a key."""
+    """Return what a translation takes from a temp table: its id only where it has an identity or a key."""
     has_id = bool(table.key_columns) or any(column.identity for column in table.columns)
     object_id = table.object_id if has_id else 0
     return (table.name, table.kind, table.postgres_name, table.columns, table.key_columns, object_id)
@@ -102,7 +102,7 @@ class SessionCatalog:
 
     @property
     def shared_version(self) -> int:
-        """Of the catalog's tables, without what is this session's alone: temp tables and a trigger's images."""
+        """The version of the catalog's tables, without what is this session's alone: temp tables and a trigger's images."""
         return self._shared.version if self._own_version is None else self._own_version
 
     @property
@@ -169,7 +169,7 @@ class SessionCatalog:
         return self._cache.procedure(base.base_database, base.base_schema or "dbo", base.base_name)
 
     def function_parameters(self, database: str, schema: str, name: str) -> tuple[Parameter, ...] | None:
-        """Of a scalar function of the user."""
+        """Return the parameters of a user's scalar function, or None."""
         found = self.user_function(database, schema, name)
         if found is None:
             return None

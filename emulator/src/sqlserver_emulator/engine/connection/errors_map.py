@@ -42,7 +42,7 @@ class ConstraintNames:
 
 
 class ErrorContext(Protocol):
-    """What the map asks of the session."""
+    """The part of the session that the map uses."""
 
     database: str
 

@@ -61,6 +61,7 @@ class RowEstimates:
 
 
 def explain(sql: str, values: Sequence[object]) -> str:
+    """Return the EXPLAIN statement for a query with its parameters."""
     # EXPLAIN takes no parameters of an unprepared statement, so the values are written into it.
     return f"EXPLAIN (FORMAT JSON) {bind.inline(sql, values)}"
 
@@ -73,6 +74,7 @@ def estimated_rows(plan: object) -> int:
 
 
 def fits_arrow(columns: Sequence[Column]) -> bool:
+    """Return whether Arrow batches carry every column's type."""
     return all(column.type.name not in _NOT_IN_ARROW for column in columns)
 
 

@@ -209,7 +209,7 @@ class TransactionalConnection:
     # -- the round trip's prefix ------------------------------------------------------------------------------------
 
     def _prefix(self, reads: bool) -> list[str]:
-        """What has to be sent before the next statement."""
+        """Return what has to be sent before the next statement."""
         commands: list[str] = []
         if self.in_transaction and not self._started:
             commands.append(f"BEGIN ISOLATION LEVEL {self.isolation}")

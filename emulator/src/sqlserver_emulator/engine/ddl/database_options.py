@@ -30,6 +30,7 @@ _IGNORED = frozenset(
 
 
 def create_database(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply CREATE DATABASE. Raises 226 and 1801."""
     name = cursor.take_identifier()
     _refuse_in_transaction(scope, "CREATE DATABASE")
     if scope.access.catalog.database(name) is not None:
@@ -43,6 +44,7 @@ def create_database(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def drop_database(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply DROP DATABASE. Raises 226, 3701, 3702 and 3708."""
     if_exists = cursor.accept("IF", "EXISTS")
     _refuse_in_transaction(scope, "DROP DATABASE")
     names = [cursor.take_identifier()]
@@ -89,6 +91,7 @@ def _refuse_in_transaction(scope: DdlScope, what: str) -> None:
 
 
 def alter_database(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply ALTER DATABASE … SET. Raises 5011."""
     name = scope.database if cursor.accept("CURRENT") else cursor.take_identifier()
     real = scope.access.catalog.database(name)
     if real is None:
@@ -123,6 +126,7 @@ def _set_option(scope: DdlScope, cursor: Cursor, database: str) -> None:
 
 
 def create_schema(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply CREATE SCHEMA. Raises 2714."""
     name = "" if cursor.word == "AUTHORIZATION" else cursor.take_identifier()
     if cursor.accept("AUTHORIZATION"):
         owner = cursor.take_identifier()
@@ -143,6 +147,7 @@ def create_schema(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def drop_schema(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply DROP SCHEMA. Raises 15151 and 3729."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.take_identifier()
     try:

@@ -66,6 +66,7 @@ def create_schema(
     *,
     schema_id: int | None = None,
 ) -> None:
+    """Create a schema of a database; ``schema_id`` None: the next free number."""
     postgres_name = postgres_schema(database, name)
     if schema_id is None:
         rows = fetch(
@@ -100,6 +101,7 @@ def _create_principals(fetch: Fetch, database_id: int, database: str) -> None:
 
 
 def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> None:
+    """Remove a database with its schemas, roles and catalog rows."""
     rows = fetch(
         "SELECT s.postgres_name, d.rowversion_sequence, d.database_id FROM emulator.databases d"
         " JOIN emulator.schemas s ON s.database_id = d.database_id WHERE d.name = $1",

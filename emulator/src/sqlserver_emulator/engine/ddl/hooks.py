@@ -15,12 +15,14 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 
 
 class GuardContext(Protocol):
-    """What a guard may use: SQL with the emulator's rights, in the statement's transaction."""
+    """The means of a guard: SQL with the emulator's rights, in the statement's transaction."""
 
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
 
 
 class DdlGuard(Protocol):
+    """The interface of what has a say in DDL; each method may refuse by raising SqlServerError."""
+
     def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
         """Add to a new database what change data capture has in every one."""
 
@@ -46,11 +48,13 @@ _guards: list[DdlGuard] = []
 
 
 def register(guard: DdlGuard) -> None:
+    """Add a guard, once."""
     if guard not in _guards:
         _guards.append(guard)
 
 
 def is_tracked(context: GuardContext, table: CatalogObject) -> bool:
+    """Return whether change data capture tracks the table."""
     if table.name.startswith(("#", "@")):
         return False
     sql = "SELECT is_tracked_by_cdc FROM emulator.objects WHERE object_id = $1::int"
@@ -63,40 +67,48 @@ def _asked(context: GuardContext, table: CatalogObject) -> list[DdlGuard]:
 
 
 def after_create_database(context: GuardContext, database_id: int, database: str) -> None:
+    """Call every guard after a database was created."""
     for guard in _guards:
         guard.after_create_database(context, database_id, database)
 
 
 def before_granted_change(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before a change that ALTER on the tracked table allows."""
     for guard in _asked(context, table):
         guard.before_granted_change(context, table)
 
 
 def before_drop_table(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before a tracked table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_table(context, table)
 
 
 def before_drop_index(context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
+    """Call the guards before an index of a tracked table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_index(context, table, index, constraint=constraint)
 
 
 def before_rename_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    """Call the guards before a column of a tracked table is renamed."""
     for guard in _asked(context, table):
         guard.before_rename_column(context, table, column)
 
 
 def before_alter_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    """Call the guards before a column of a tracked table is altered."""
     for guard in _asked(context, table):
         guard.before_alter_column(context, table, column)
 
 
 def before_drop_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
+    """Call the guards before a column of a tracked table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_column(context, table, column)
 
 
 def before_drop_database(context: GuardContext, database: str) -> None:
+    """Call every guard before a database is dropped."""
     for guard in _guards:
         guard.before_drop_database(context, database)

@@ -28,10 +28,13 @@ _DDL = re.compile(
 
 
 def is_ddl(statement: str) -> bool:
+    """Return whether the statement is DDL, SELECT … INTO included."""
     return _DDL.match(statement) is not None or find_into(statement) is not None
 
 
 class DdlRunner:
+    """The DDL of one session."""
+
     def __init__(self, access: SessionAccess, translator: StatementTranslator, identity: IdentityValues) -> None:
         self._access = access
         self._translator = translator

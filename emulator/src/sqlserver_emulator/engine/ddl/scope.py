@@ -1,4 +1,4 @@
-"""What a DDL statement works with: the session, the current database, and the resolution of names and expressions."""
+"""The context of a DDL statement: the session, the current database, and the resolution of names and expressions."""
 
 # ruff: noqa: S608  (the expression is T-SQL to be translated)
 
@@ -47,6 +47,8 @@ TEMPORARY = "pg_temp"
 
 @dataclass(frozen=True, slots=True)
 class SchemaEntry:
+    """A schema of the catalog, with its PostgreSQL name."""
+
     schema_id: int
     name: str
     postgres_name: str
@@ -55,6 +57,8 @@ class SchemaEntry:
 
 
 class DdlScope:
+    """The context of one DDL statement."""
+
     def __init__(self, access: SessionAccess, translator: StatementTranslator, database: str, statement: str) -> None:
         self.access = access
         self.database = database

@@ -79,7 +79,7 @@ def _column(table: CatalogObject, name: str) -> CatalogColumn:
 
 
 class BulkLoader:
-    """Of one session, whose T-SQL it runs where values have to be converted."""
+    """The bulk loads of one session, whose T-SQL it runs where values have to be converted."""
 
     def __init__(
         self, session: EngineSession, access: SessionAccess, identity: IdentityValues, deferred: DeferredUpdates

@@ -54,6 +54,8 @@ WHERE f.parent_object_id = $1 AND o.postgres_name = $2
 
 
 class Fetches(Protocol):
+    """The part of SessionAccess that is used."""
+
     def fetch_committed(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]: ...
 
 
@@ -92,7 +94,7 @@ class ConstraintLookup:
         return self._foreign_key(object_id, constraint)
 
     def _of_temporary(self, table: str, constraint: str) -> ConstraintNames | None:
-        """Of a temp table or table variable, which the catalog does not know."""
+        """Return the names of a constraint of a temp table or table variable, which the catalog does not know."""
         # The part behind ~ is the depth and checksum of a table variable.
         name = table.partition("~")[0]
         if not name.startswith(("#", "@")):

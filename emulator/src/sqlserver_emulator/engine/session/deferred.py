@@ -15,13 +15,13 @@ from sqlserver_emulator.events import Command
 
 
 class DeferredUpdates:
-    """Of one session. An end too many in the log does no harm, so when in doubt there is one."""
+    """The deferred updates of one session. An end too many in the log does no harm, so when in doubt there is one."""
 
     def __init__(self) -> None:
         self._is_open = False
 
     def messages(self, translated: Translated) -> list[str]:
-        """What goes into the log before a statement; SQL."""
+        """Return the SQL that writes to the log before a statement."""
         table = translated.deferred_update_of
         if table is not None:
             return [_message({"object_id": table.object_id, "statement": translated.command.name})]

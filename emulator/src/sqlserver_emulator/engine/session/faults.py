@@ -1,4 +1,4 @@
-"""What a session asks before its statements while there are faults on demand; package ``control`` has them."""
+"""The interface that a session uses before its statements while there are faults on demand; package ``control`` has them."""
 
 from __future__ import annotations
 

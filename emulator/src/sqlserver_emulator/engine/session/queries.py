@@ -26,7 +26,7 @@ ErrorScope = Callable[[str], AbstractContextManager[None]]
 
 
 class QueryResults:
-    """Of one session. ``errors``: wraps reading that goes on after the statement returned."""
+    """The query results of one session. ``errors`` wraps reading that goes on after the statement returned."""
 
     def __init__(self, access: SessionAccess, errors: ErrorScope) -> None:
         self._access = access

@@ -1,4 +1,4 @@
-"""What a session keeps for its own statements and triggers: SESSION_CONTEXT and CONTEXT_INFO.
+"""Values that a session keeps for its own statements and triggers: SESSION_CONTEXT and CONTEXT_INFO.
 
 PostgreSQL functions read them from settings of the connection. A rollback does not undo them; the reset of a pooled
 connection forgets them.
@@ -18,6 +18,8 @@ _INFO_BYTES: Final = 128
 
 
 class SessionValues:
+    """SESSION_CONTEXT and CONTEXT_INFO of one session."""
+
     def __init__(self, connection: TransactionalConnection) -> None:
         self._connection = connection
         self._values: dict[str, str] = {}

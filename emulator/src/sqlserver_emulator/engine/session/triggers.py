@@ -1,4 +1,4 @@
-"""What a session's changes fire: the changes that PostgreSQL told of, their rows before and after, the triggers' texts.
+"""Triggers of a session's changes: the changes that PostgreSQL reported, their rows before and after, the triggers' texts.
 
 Running the triggers is the interpreter's (``tsql.triggers``); making them is ``engine.ddl.programs.triggers``'.
 """
@@ -31,7 +31,7 @@ ORDER BY t.object_id
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one statement did to one table. ``updated``: lower-case names of the columns it assigned, None for all."""
+    """The change that one statement made to one table. ``updated``: lower-case names of the columns it assigned, None for all."""
 
     table: CatalogObject
     event: str
@@ -47,6 +47,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TriggerText:
+    """A trigger that fires, with its stored text."""
+
     object_id: int
     schema: str
     name: str
@@ -54,6 +56,8 @@ class TriggerText:
 
 
 class SessionTriggers:
+    """The changes of one session's statements, and the triggers that they fire."""
+
     def __init__(self, access: SessionAccess) -> None:
         self._access = access
         self._told: list[dict[str, Any]] = []
@@ -83,7 +87,7 @@ class SessionTriggers:
         self._told.clear()
 
     def take_changes(self) -> list[Change]:
-        """What the last statement did, for tables with triggers, in the order it happened."""
+        """Return what the last statement did, for tables with triggers, in the order it happened."""
         told, self._told = self._told, []
         return [change for item in told if (change := self._change(item)) is not None]
 
@@ -101,7 +105,7 @@ class SessionTriggers:
         return Change(table, event, told["instead"], told["rows"], images, updated)
 
     def triggers(self, change: Change) -> list[TriggerText]:
-        """Those that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
+        """Return the triggers that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
         running = self._running[-1][0] if self._running else 0
         # A trigger of another trigger's change may fire: only the innermost running one is left out.
         return [trigger for trigger in self._texts(change) if trigger.object_id != running]

@@ -74,6 +74,8 @@ class _Slot:
 
 
 class StatementCache:
+    """Templates of translations, by the shape of their text."""
+
     def __init__(self) -> None:
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._lock = threading.Lock()

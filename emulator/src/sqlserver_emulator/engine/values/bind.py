@@ -59,11 +59,12 @@ def _engine_value(name: str, engine_variable: Callable[[str], object]) -> object
 
 
 def to_parameters(values: Sequence[object]) -> list[bytes | None]:
+    """Return the values as parameters in PostgreSQL's text format."""
     return [None if value is None else to_text(value).encode() for value in values]
 
 
 def to_text(value: object) -> str:
-    """What PostgreSQL's input function for the value's type reads."""
+    """Return what PostgreSQL's input function for the value's type reads."""
     for type_, text_of in _TEXT_OF.items():
         if isinstance(value, type_):
             return text_of(value)

@@ -19,6 +19,7 @@ _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 def copy_options() -> str:
+    """Return the options of COPY that ``copy_pieces`` writes for."""
     return f"(FORMAT text, NULL '{NULL}', DEFAULT '{DEFAULT}')"
 
 

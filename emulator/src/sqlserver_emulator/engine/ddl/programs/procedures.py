@@ -46,6 +46,7 @@ def _check_types(scope: DdlScope) -> None:
 
 
 def drop_procedure(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
+    """Apply DROP PROCEDURE. Raises 3701."""
     home = scope.schema(name)
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
     if existing:

@@ -29,7 +29,7 @@ _DEFAULT_CACHE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """As declared. ``start`` None: the lowest number, or for a descending sequence the highest."""
+    """A sequence's declaration. ``start`` None: the lowest number, or for a descending sequence the highest."""
 
     type: TsqlType
     start: int | None = None
@@ -93,6 +93,7 @@ def alter_sequence(scope: DdlScope, cursor: Cursor, name: ObjectName) -> None:
 
 
 def drop_sequence(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
+    """Apply DROP SEQUENCE. Raises 3701 and 3729."""
     home: SchemaEntry = scope.schema(name)
     found = scope.fetch(_SEQUENCE, [home.database_id, home.schema_id, name.name])
     if not found:
@@ -129,7 +130,7 @@ def _range(type_: TsqlType) -> tuple[int, int]:
 
 
 def _take_options(cursor: Cursor, sequence: Sequence, name: ObjectName) -> tuple[Sequence, int | None]:
-    """What is declared from here on, and the number that RESTART begins with."""
+    """Return what is declared from here on, and the number that RESTART begins with."""
     low, high = _range(sequence.type)
     restart: int | None = None
     while not cursor.at_end and cursor.word != ";":

@@ -35,6 +35,7 @@ def create_synonym(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def drop_synonym(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply DROP SYNONYM. Raises 3701."""
     if_exists = cursor.accept("IF", "EXISTS")
     name: ObjectName = take_name(cursor)
     expect_end(cursor)

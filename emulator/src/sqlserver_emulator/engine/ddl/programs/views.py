@@ -99,6 +99,7 @@ def _columns(
 
 
 def drop_view(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
+    """Apply DROP VIEW. Raises 3701."""
     view = scope.table(name)
     if view is None or view.kind != "V":
         if if_exists:

@@ -1,4 +1,4 @@
-"""What a DDL statement declares, free of text and of PostgreSQL."""
+"""Declarations of DDL statements, free of text and of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class ObjectName:
 
 @dataclass(frozen=True, slots=True)
 class IndexColumn:
+    """A column of a key or index, with its direction."""
+
     name: str
     descending: bool = False
 
@@ -41,6 +43,8 @@ class KeyDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class CheckDeclaration:
+    """A CHECK constraint; ``column`` is '' for one of the table."""
+
     condition: str
     name: str = ""
     column: str = ""
@@ -49,6 +53,8 @@ class CheckDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDeclaration:
+    """A FOREIGN KEY constraint; ``referenced_columns`` is empty for the primary key."""
+
     columns: tuple[str, ...]
     references: ObjectName
     referenced_columns: tuple[str, ...]
@@ -60,6 +66,8 @@ class ForeignKeyDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class DefaultDeclaration:
+    """A DEFAULT constraint of a column."""
+
     expression: str
     name: str = ""
     with_values: bool = False
@@ -86,6 +94,8 @@ Constraint = KeyDeclaration | CheckDeclaration | ForeignKeyDeclaration
 
 @dataclass(frozen=True, slots=True)
 class IndexDeclaration:
+    """An index that is not a constraint's."""
+
     name: str
     columns: tuple[IndexColumn, ...]
     included: tuple[str, ...] = ()
@@ -97,6 +107,8 @@ class IndexDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
+    """A table with its columns, constraints and indexes."""
+
     name: ObjectName
     columns: tuple[ColumnDeclaration, ...]
     constraints: tuple[Constraint, ...] = ()

@@ -11,6 +11,8 @@ from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 @dataclass(frozen=True, slots=True)
 class ViewText:
+    """A view's name, column list and query."""
+
     name: ObjectName
     columns: tuple[str, ...]
     query: str

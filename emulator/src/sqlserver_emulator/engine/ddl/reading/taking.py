@@ -48,6 +48,7 @@ def take_name(cursor: Cursor) -> ObjectName:
 
 
 def take_names(cursor: Cursor) -> list[ObjectName]:
+    """Take a comma-separated list of names."""
     names = [take_name(cursor)]
     while cursor.accept(","):
         names.append(take_name(cursor))
@@ -65,6 +66,7 @@ def take_list(cursor: Cursor, item: Callable[[Cursor], str]) -> tuple[str, ...]:
 
 
 def take_column_names(cursor: Cursor) -> tuple[str, ...]:
+    """Take a parenthesised list of column names."""
     return take_list(cursor, Cursor.take_identifier)
 
 
@@ -173,6 +175,7 @@ def _refuse_what_is_not_storage(options: str) -> None:
 
 
 def expect_end(cursor: Cursor) -> None:
+    """Raise a syntax error unless the statement ends here."""
     cursor.accept(";")
     if not cursor.at_end:
         raise cursor.syntax_error()

@@ -35,7 +35,7 @@ _ON_SERVER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Securable:
-    """What the rights are on. ``schema`` for a whole schema, ``table`` for an object; else the database, or
+    """The object of the rights. ``schema`` for a whole schema, ``table`` for an object; else the database, or
     ``is_other``: something that the emulator has no rights on.
     """
 
@@ -45,15 +45,18 @@ class Securable:
 
 
 def grant(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply GRANT. Raises 15151."""
     return _change(scope, cursor, "GRANT", ("TO",), state="G")
 
 
 def revoke(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply REVOKE. Raises 15151."""
     cursor.accept("GRANT", "OPTION", "FOR")
     return _change(scope, cursor, "REVOKE", ("FROM", "TO"), state="")
 
 
 def deny(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply DENY, which PostgreSQL does as REVOKE. Raises 15151."""
     return _change(scope, cursor, "REVOKE", ("TO",), state="D")
 
 
@@ -143,7 +146,7 @@ def _apply(
 def _keep(
     scope: DdlScope, state: str, right: str, columns: tuple[str, ...], *, securable: Securable, grantee: str
 ) -> None:
-    """What was said, for sys.database_permissions and for what only the emulator checks."""
+    """Keep the statement's rights, for sys.database_permissions and for what only the emulator checks."""
     principal = find_principal(scope, grantee)
     if principal is None or securable.is_other or right in _ON_SERVER:
         return

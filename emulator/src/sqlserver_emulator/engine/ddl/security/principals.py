@@ -21,6 +21,7 @@ _READERS = {"db_datareader": "SELECT", "db_datawriter": "INSERT, UPDATE, DELETE"
 
 
 def create_login(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply CREATE LOGIN. Raises 15247 and 15025."""
     _require_sysadmin(scope)
     name = cursor.take_identifier()
     options = _take_options(cursor)
@@ -41,6 +42,7 @@ def create_login(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def alter_login(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply ALTER LOGIN. Raises 15247."""
     _require_sysadmin(scope)
     name = cursor.take_identifier()
     if cursor.word in ("ENABLE", "DISABLE"):
@@ -64,6 +66,7 @@ def alter_login(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def drop_login(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply DROP LOGIN. Raises 15247 and 15151."""
     _require_sysadmin(scope)
     name = cursor.take_identifier()
     expect_end(cursor)
@@ -98,6 +101,7 @@ def _take_options(cursor: Cursor) -> dict[str, str]:
 
 
 def create_user(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply CREATE USER. Raises 15007 and 15023."""
     name = cursor.take_identifier()
     # CREATE USER without FOR LOGIN is for the login of the same name.
     login = name
@@ -116,6 +120,7 @@ def create_user(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def create_role(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply CREATE ROLE. Raises 15023."""
     name = cursor.take_identifier()
     if cursor.accept("AUTHORIZATION"):
         cursor.take_identifier()
@@ -142,11 +147,13 @@ def _create_principal(scope: DdlScope, name: str, type_: str, login: str | None,
 
 
 def ensure_role(scope: DdlScope, role: str) -> None:
+    """Create the PostgreSQL role unless it exists."""
     if not scope.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1", [role]):
         scope.run(f"CREATE ROLE {quote(role)} NOLOGIN")
 
 
 def find_principal(scope: DdlScope, name: str) -> dict[str, Any] | None:
+    """Return the catalog row of a user or role of the current database, or None."""
     rows = scope.fetch(_PRINCIPAL, [scope.database, name])
     keys = ("database_id", "principal_id", "name", "type", "postgres_role", "is_fixed_role")
     return dict(zip(keys, rows[0], strict=True)) if rows else None

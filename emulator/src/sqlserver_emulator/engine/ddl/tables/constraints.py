@@ -38,6 +38,7 @@ WHERE i.object_id = $1::int ORDER BY ic.key_ordinal
 
 
 def add_constraint(scope: DdlScope, home: SchemaEntry, table: CatalogObject, constraint: Constraint) -> None:
+    """Add a key, CHECK or FOREIGN KEY constraint to a table that exists."""
     if isinstance(constraint, KeyDeclaration):
         _add_key(scope, home, table, constraint)
     elif isinstance(constraint, CheckDeclaration):
@@ -196,6 +197,7 @@ def _referenced_key(scope: DdlScope, target: CatalogObject, columns: Sequence[st
 def add_default(
     scope: DdlScope, home: SchemaEntry, table: CatalogObject, default: DefaultDeclaration, *, set_in_postgres: bool
 ) -> None:
+    """Add a DEFAULT constraint. Raises 1781."""
     column = rows.column_of(table, default.column)
     if set_in_postgres:
         sql = scope.scalar(default.expression, column.type)

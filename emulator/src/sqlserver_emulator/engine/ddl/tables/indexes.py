@@ -86,7 +86,7 @@ def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists:
 
 
 def before_disabling(scope: DdlScope, table_name: ObjectName, name: str) -> None:
-    """What change data capture says to ALTER INDEX … DISABLE."""
+    """Raise the error of change data capture for ALTER INDEX … DISABLE, if it has one."""
     table = scope.table(table_name)
     found = scope.fetch(_INDEX, [table.object_id, name]) if table else []
     if table is not None and found:

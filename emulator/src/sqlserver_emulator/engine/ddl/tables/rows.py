@@ -57,6 +57,7 @@ def insert_object(
 
 
 def insert_columns(scope: DdlScope, object_id: int, columns: Sequence[PlannedColumn]) -> None:
+    """Insert the catalog rows of planned columns."""
     rows = [
         {
             **column_row(planned.column),
@@ -75,11 +76,13 @@ def insert_columns(scope: DdlScope, object_id: int, columns: Sequence[PlannedCol
 
 
 def insert_view_columns(scope: DdlScope, object_id: int, columns: Sequence[CatalogColumn]) -> None:
+    """Insert the catalog rows of a view's columns."""
     rows = [{**column_row(column), "is_persisted": False, "is_rowguidcol": False} for column in columns]
     scope.fetch(_INSERT_COLUMNS, [object_id, json.dumps(rows)])
 
 
 def column_row(column: CatalogColumn) -> dict[str, object]:
+    """Return the part of a column's catalog row that tables and views share."""
     return {
         "column_id": column.column_id,
         "name": column.name,
@@ -106,6 +109,7 @@ def insert_index(
     system_named: bool = False,
     filter_definition: str | None = None,
 ) -> int:
+    """Insert the catalog rows of an index and its columns, and return its number."""
     # 1 is the clustered index, as in sys.indexes.
     index_id = 1 if clustered else _next_index_id(scope, table)
     scope.fetch(
@@ -143,6 +147,7 @@ def column_of(table: CatalogObject, name: str) -> CatalogColumn:
 
 
 def object_id_of(scope: DdlScope, qualified_name: str) -> int:
+    """Return the OID of a PostgreSQL relation."""
     return int(scope.fetch(f"SELECT {quote_literal(qualified_name)}::regclass::oid")[0][0])
 
 

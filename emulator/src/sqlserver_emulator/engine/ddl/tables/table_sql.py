@@ -68,6 +68,7 @@ def plan_columns(
 
 
 def with_columns(table: CatalogObject, columns: Sequence[CatalogColumn], key: Sequence[str] = ()) -> CatalogObject:
+    """Return the table with these columns, and with this key where one is given."""
     return CatalogObject(
         table.object_id, table.database, table.schema, table.name, table.kind, table.postgres_schema,
         table.postgres_name, tuple(columns), tuple(key) or table.key_columns,
@@ -161,6 +162,7 @@ def limit_clauses(column: CatalogColumn) -> list[str]:
 
 
 def limit_name(column: CatalogColumn, suffix: str) -> str:
+    """Return the name of the CHECK constraint that limits a column."""
     # The suffix is how an error report is recognised (``errors_map``), so it must survive the cut to 63 bytes.
     return postgres_name(f"{column.column_id}~{column.name}")[:50] + suffix
 

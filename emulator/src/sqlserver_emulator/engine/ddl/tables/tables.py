@@ -28,6 +28,7 @@ _TEMPORARY_HOME = SchemaEntry(0, "dbo", TEMPORARY, 0, "tempdb")
 
 
 def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
+    """Create a table, temp table or table variable. Raises 2714."""
     name = declaration.name
     if name.is_temporary and scope.table(name) is not None:
         raise SqlServerError(2714, f"There is already an object named '{name.name}' in the database.", state=6)
@@ -126,6 +127,7 @@ def stamp_rowversion(scope: DdlScope, table: CatalogObject, column: str) -> None
 
 
 def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
+    """Drop a table. Raises 3701 and 3726."""
     table = scope.table(name)
     if table is None or table.kind != "U":
         # IF EXISTS does not cover a name that is something else than a table.

@@ -36,6 +36,7 @@ _STATE = "state"
 
 
 def assigns_variables(tree: exp.Select) -> bool:
+    """Return whether a select list assigns variables."""
     return any(isinstance(item, exp.EQ) and isinstance(item.this, exp.Parameter) for item in tree.expressions)
 
 

@@ -30,6 +30,7 @@ class _Insert:
 
 
 def translate_insert(queries: QueryTranslator, node: exp.Insert) -> modifying.Modification:
+    """Translate an INSERT."""
     refuse_clauses(node, _KNOWN, "INSERT")
     scope = Scope()
     with_ = queries.with_clause(node, scope)

@@ -23,6 +23,7 @@ _CLAUSES = {"this", "using", "on", "whens", "returning", "with_", "options"}
 
 
 def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modification:
+    """Translate a MERGE."""
     refuse_clauses(node, _CLAUSES, "MERGE")
     scope = Scope()
     with_ = queries.with_clause(node, scope)

@@ -1,4 +1,4 @@
-"""What INSERT, UPDATE, DELETE and MERGE share: the target table, assigned values, and the OUTPUT clause."""
+"""Parts that INSERT, UPDATE, DELETE and MERGE share: the target table, assigned values, and the OUTPUT clause."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ class Modification:
 
 
 def qualified_name(table: CatalogObject) -> str:
+    """Return the table's quoted PostgreSQL name with its schema."""
     return f"{quote(table.postgres_schema)}.{quote(table.postgres_name)}"
 
 
 def column_sql(column: CatalogColumn) -> str:
+    """Return the column's quoted PostgreSQL name."""
     return quote(column.postgres_name or column.name)
 
 
@@ -181,5 +183,6 @@ class OutputClause:
 
 
 def note_identity(emission: Emission, table: CatalogObject) -> None:
+    """Note that the statement inserts into a table with an identity column."""
     if any(column.identity for column in table.columns):
         emission.identity_of = table

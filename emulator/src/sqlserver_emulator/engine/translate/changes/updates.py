@@ -66,6 +66,7 @@ class _Target:
 
 
 def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Modification:
+    """Translate an UPDATE."""
     refuse_clauses(node, _UPDATE_CLAUSES, "UPDATE")
     scope = Scope()
     assigned = [item.this.name for item in node.expressions if isinstance(item.this, exp.Column)]
@@ -95,6 +96,7 @@ def translate_update(queries: QueryTranslator, node: exp.Update) -> modifying.Mo
 
 
 def translate_delete(queries: QueryTranslator, node: exp.Delete) -> modifying.Modification:
+    """Translate a DELETE."""
     refuse_clauses(node, _DELETE_CLAUSES, "DELETE")
     scope = Scope()
     derived = find_derived_target(node, "using", (), partial(resolve_table, queries))
@@ -186,6 +188,7 @@ def _variable(
 
 
 def note_key_assignment(emission: Emission, table: CatalogObject, column: CatalogColumn) -> None:
+    """Note an assigned column, and that the update is a deferred one where it is a key column."""
     emission.assigned_columns.add(column.name.lower())
     # Changed key columns are what makes SQL Server log an update as delete and insert (``session.deferred``).
     if column.name in table.key_columns:

@@ -1,4 +1,4 @@
-"""What a parsed node may hold, and the small readings that every statement needs.
+"""The clauses that a parsed node may hold, and the small readings that every statement needs.
 
 sqlglot reads many dialects: a node can hold a clause or a flag that T-SQL does not have or that is not translated here.
 Nothing of it may be lost silently, so every node is checked against what its translator reads.
@@ -71,6 +71,7 @@ def refuse_clauses(node: exp.Expression, known: Collection[str], where: str) -> 
 
 
 def unsupported_node(node: exp.Expression) -> NotSupportedByEmulatorError:
+    """Return the refusal of an expression that no translation exists for."""
     return NotSupportedByEmulatorError(f"the expression {shown(node)} ({type(node).__name__})")
 
 
@@ -115,7 +116,7 @@ def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
 
 
 def output_names(names: Sequence[str]) -> list[str]:
-    """What PostgreSQL calls the columns of a select list: every one different, so that each can be referred to."""
+    """Return PostgreSQL's names of the columns of a select list: every one different, so that each can be referred to."""
     taken: set[str] = set()
     result: list[str] = []
     for i, name in enumerate(names):
@@ -147,6 +148,7 @@ def renamed(columns: Sequence[SourceColumn], aliases: Sequence[str], table: str)
 
 
 def column_list(columns: Sequence[SourceColumn]) -> str:
+    """Return the quoted names of the columns, separated by commas."""
     return ", ".join(column.sql for column in columns)
 
 

@@ -181,6 +181,7 @@ def _without_zeros(value: Value) -> Value:
 
 
 def in_list(value: Value, items: list[Value]) -> str:
+    """Return `value IN (items)` as a PostgreSQL boolean."""
     for item in items:
         if value.is_null or item.is_null:
             _suggest_types("=", value, item)

@@ -60,6 +60,8 @@ _GLOBAL_TYPES: Final = {
 
 
 class Emission:
+    """The state of one translation."""
+
     def __init__(
         self,
         literals: Mapping[int, Literal],
@@ -191,6 +193,7 @@ def _variable_storage(type: TsqlType) -> str:
 
 
 def quote_text(text: str) -> str:
+    """Return a PostgreSQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

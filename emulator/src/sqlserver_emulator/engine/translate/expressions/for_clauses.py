@@ -117,6 +117,7 @@ def _conflict(name: str) -> SqlServerError:
 
 
 def for_xml(query: Query, clause: exp.Expression, emission: Emission) -> Query:
+    """Return the query of FOR XML PATH over ``query``."""
     options = options_of(clause)
     unknown = set(options) - {"PATH", "TYPE", "ROOT"}
     if "PATH" not in options or unknown:
@@ -160,7 +161,7 @@ def _xml_style(value: Value) -> str | None:
 
 
 def plain_texts(query: Query) -> str:
-    """What `.value('.', …)` finds in `FOR XML PATH(''), TYPE`: the texts themselves, one behind the other."""
+    """Return what `.value('.', …)` finds in `FOR XML PATH(''), TYPE`: the texts themselves, one behind the other."""
     texts = [convert(value, NVARCHAR_MAX, IMPLICIT, _xml_style(value)).sql for value in _row_values(query)]
     return select_from(f"string_agg(concat({', '.join(texts)}), '')", f"({query.sql}) AS {quote(_ROWS)}")
 

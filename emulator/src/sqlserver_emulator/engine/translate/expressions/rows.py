@@ -75,10 +75,12 @@ def kept_blanks(sql: str, columns: list[SourceColumn], is_padded: list[bool]) ->
 
 
 def ignores_blanks_at_end(column: SourceColumn) -> bool:
+    """Return whether blanks at the end of the column's strings do not count in comparisons of rows."""
     return is_text(column.type) and not column.untyped and not is_fixed_text(column.type)
 
 
 def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
+    """Return the column of a set operation that two columns make."""
     nullable = left.nullable or right.nullable
     if left.untyped or right.untyped:
         type = right.type if left.untyped else left.type

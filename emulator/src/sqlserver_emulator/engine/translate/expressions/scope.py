@@ -18,6 +18,7 @@ DEPTH = '"~depth"'
 
 
 def quote(name: str) -> str:
+    """Return a quoted PostgreSQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -68,6 +69,7 @@ class Source:
 
 
 def named(columns: tuple[SourceColumn, ...], name: str) -> SourceColumn | None:
+    """Return the column of that name, or None."""
     folded = name.lower()
     # Two columns may differ in case only: the exact one wins.
     found = None
@@ -188,8 +190,10 @@ class CommonTable:
 
 
 def invalid_column(name: str) -> SqlServerError:
+    """Return error 207."""
     return SqlServerError(207, f"Invalid column name '{name}'.")
 
 
 def invalid_object(name: str) -> SqlServerError:
+    """Return error 208."""
     return SqlServerError(208, f"Invalid object name '{name}'.")

@@ -67,6 +67,8 @@ SetOperation = (exp.Union, exp.Except, exp.Intersect)
 
 
 class QueryTranslator:
+    """Translates the queries of one statement."""
+
     def __init__(self, emission: Emission) -> None:
         self.emission = emission
 
@@ -358,6 +360,7 @@ class QueryTranslator:
 
 
 def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
+    """Return the SQL of a number of rows in TOP, OFFSET or FETCH."""
     return f"({expressions.converted(node, BIGINT)})"
 
 

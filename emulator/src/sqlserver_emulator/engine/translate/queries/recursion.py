@@ -40,6 +40,7 @@ def max_recursion(tree: exp.Expression, emission: Emission) -> int | None:
 
 
 def is_recursive(cte: exp.CTE) -> bool:
+    """Return whether the common table expression refers to itself."""
     return isinstance(cte.this, exp.Union) and bool(_references(cte.this.expression, cte.alias))
 
 

@@ -395,10 +395,12 @@ def _through_synonym(catalog: CatalogReader, database: str, schema: str | None, 
 
 
 def table_columns(table: CatalogObject) -> tuple[SourceColumn, ...]:
+    """Return the columns that a table offers as a source."""
     return tuple(source_column(column) for column in table.columns)
 
 
 def source_column(column: CatalogColumn) -> SourceColumn:
+    """Return a table's column as a source offers it."""
     return SourceColumn(
         column.name, quote(column.postgres_name or column.name), column.type, column.nullable, True, column.identity
     )

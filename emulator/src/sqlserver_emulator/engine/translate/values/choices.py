@@ -55,6 +55,7 @@ def _alike(values: list[Value]) -> TsqlType | None:
 
 
 def common_kind(values: list[Value]) -> str | None:
+    """Return the kind that values have together, or None."""
     kinds = {value.kind for value in values if not value.is_null}
     if len(kinds) == 1:
         return kinds.pop()

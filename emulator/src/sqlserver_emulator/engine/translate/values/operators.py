@@ -182,6 +182,7 @@ def negative(value: Value) -> Value:
 
 
 def bitwise_not(value: Value) -> Value:
+    """Return `~value`. Raises 8117."""
     if value.kind == BINARY or value.kind in (DECIMAL, FLOAT):
         raise SqlServerError(8117, f"Operand data type {_type_name(value)} is invalid for '~' operator.")
     name = value.type.name if value.type is not None else ""

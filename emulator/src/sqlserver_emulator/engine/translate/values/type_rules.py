@@ -47,22 +47,27 @@ UNIQUEIDENTIFIER: Final = TsqlType("uniqueidentifier")
 
 
 def family(type: TsqlType) -> str:
+    """Return the family of a type."""
     return _FAMILY_OF[type.name]
 
 
 def is_text(type: TsqlType | None) -> bool:
+    """Return whether it is a character type."""
     return type is not None and _FAMILY_OF[type.name] == TEXT
 
 
 def is_national(type: TsqlType) -> bool:
+    """Return whether it is a Unicode character type."""
     return type.name in _NATIONAL
 
 
 def is_fixed_text(type: TsqlType | None) -> bool:
+    """Return whether it is char or nchar."""
     return type is not None and type.name in _FIXED_TEXT
 
 
 def is_money(type: TsqlType) -> bool:
+    """Return whether it is money or smallmoney."""
     return type.name in _MONEY
 
 

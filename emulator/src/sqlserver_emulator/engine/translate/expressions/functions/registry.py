@@ -90,6 +90,8 @@ REFUSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Function:
+    """A built-in function: its translation, and how many arguments it takes."""
+
     handler: Handler
     fewest: int
     most: int
@@ -144,4 +146,5 @@ def simple(kinds: str, result: TypeOrThunk, template: str) -> Function:
 
 
 def constant(sql: str, result: TypeOrThunk) -> Function:
+    """Return a function without arguments."""
     return Function(lambda _self, _nodes: Value(sql, result), 0, 0)
