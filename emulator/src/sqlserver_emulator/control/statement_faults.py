@@ -1,4 +1,4 @@
-"""Faults that a client's session meets: errors, delays, a full log, the end of its connection. One object for each session."""
+"""Faults that a session meets: errors, delays, a full log, the end of its connection. One object a session."""
 
 from __future__ import annotations
 

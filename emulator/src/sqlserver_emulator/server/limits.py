@@ -1,4 +1,4 @@
-"""Limits of what one client, and all of them together, may take from the server: connections, sessions, time and memory.
+"""Limits of what one client, and all together, may take from the server: connections, sessions, time and memory.
 
 The real server bounds these by its machine; the emulator has fixed bounds, far above what a pipeline or a test needs.
 """

@@ -68,7 +68,7 @@ class Transport:
             raise ProtocolError(f"the client read nothing for {self._stalled_seconds:g} seconds") from error
 
     def input_state(self) -> InputState:
-        """Return what waits unread, without taking it. A closed or broken socket counts as CLOSED, whatever it still holds."""
+        """Return what waits unread, without taking it. A closed or broken socket is CLOSED, whatever it still holds."""
         # Before peeking: bytes that arrived before the close would hide it.
         if self._is_gone():
             return InputState.CLOSED

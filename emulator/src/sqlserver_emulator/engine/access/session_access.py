@@ -1,4 +1,4 @@
-"""The parts of a session that others share: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
+"""Shared parts of a session: its PostgreSQL connection, its view of the catalog, and the reading of rows."""
 
 from __future__ import annotations
 

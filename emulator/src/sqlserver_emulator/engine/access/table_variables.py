@@ -40,7 +40,10 @@ class CatalogAccess(Protocol):
 
 
 class TableVariables:
-    """The table variables of one session. Statements are those that the interpreter makes of DECLARE and of a scope's end."""
+    """The table variables of one session.
+
+    Statements are those that the interpreter makes of DECLARE and of a scope's end.
+    """
 
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access

@@ -102,7 +102,7 @@ class SessionCatalog:
 
     @property
     def shared_version(self) -> int:
-        """The version of the catalog's tables, without what is this session's alone: temp tables and a trigger's images."""
+        """The version of the catalog's tables, without a session's own: temp tables and a trigger's images."""
         return self._shared.version if self._own_version is None else self._own_version
 
     @property

@@ -1,4 +1,4 @@
-"""The interface that a session uses before its statements while there are faults on demand; package ``control`` has them."""
+"""The interface of faults on demand, which a session uses before its statements; package ``control`` has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers of a session's changes: the changes that PostgreSQL reported, their rows before and after, the triggers' texts.
+"""Triggers of a session: the changes that PostgreSQL reported, their rows before and after, the triggers' texts.
 
 Running the triggers is the interpreter's (``tsql.triggers``); making them is ``engine.ddl.programs.triggers``'.
 """
@@ -31,7 +31,10 @@ ORDER BY t.object_id
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that one statement made to one table. ``updated``: lower-case names of the columns it assigned, None for all."""
+    """The change that one statement made to one table.
+
+    ``updated``: lower-case names of the columns it assigned, None for all.
+    """
 
     table: CatalogObject
     event: str

@@ -36,7 +36,7 @@ class _ListeningEmission(Emission):
 def undeclared_types(
     statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
 ) -> dict[str, TsqlType | None]:
-    """Return types by lower-case name with its @, None where none is known. Raises what the statement's translation raises."""
+    """Return types by lower-case name with its @, None where none is known. Raises what the translation raises."""
     cut = lexemes.cut(statement)
     emission = _ListeningEmission(
         cut.literals_by_offset(),

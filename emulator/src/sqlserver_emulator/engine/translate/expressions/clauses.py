@@ -116,7 +116,7 @@ def named_projection(item: exp.Expression) -> tuple[str, exp.Expression]:
 
 
 def output_names(names: Sequence[str]) -> list[str]:
-    """Return PostgreSQL's names of the columns of a select list: every one different, so that each can be referred to."""
+    """Return PostgreSQL's names of a select list's columns: all different, so that each can be referred to."""
     taken: set[str] = set()
     result: list[str] = []
     for i, name in enumerate(names):
