@@ -84,7 +84,7 @@ class SessionCatalog:
     @property
     def version(self) -> int:
         """The same temp tables, by names and columns, give the same number again: translations are found again."""
-        # Translations depend on these tables, so they are a part of what the number stands for.
+        # Translations depend on these tables, so the number changes with them.
         shared = self.shared_version
         if not self._temporary and not self._images:
             return shared

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 _LOOK_SECONDS = 0.1
 """How long to sleep for an answer before a look at the connection: psycopg's own default is not to sleep at all."""
-# The first use pays no PREPARE: a statement that comes once would be planned twice as expensively for nothing.
+# A statement that comes only once is not worth a PREPARE.
 _PREPARE_AT_USE = 2
 _PREPARED_MAX = 300
 # Larger than the number of prepared ones: one-off texts pass through here and must not push out those that return.

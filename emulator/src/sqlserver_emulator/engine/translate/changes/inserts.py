@@ -87,7 +87,7 @@ def _values(insert: _Insert, source: exp.Values) -> str:
         _check_count(insert, len(items), "VALUES")
         cells = [_cell(expressions, item, insert.table, c) for item, c in zip(items, insert.columns, strict=True)]
         rows.append(", ".join(cells))
-    # All rows are alike, so one row of expressions over unnest stands for them.
+    # All rows are alike, so one row of expressions over unnest covers them.
     if insert.queries.emission.is_folded:
         return select_from(rows[0], _folded_rows(insert.queries))
     return "VALUES " + ", ".join(f"({row})" for row in rows)

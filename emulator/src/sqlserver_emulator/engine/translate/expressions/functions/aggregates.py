@@ -232,7 +232,7 @@ def window(self: Expressions, node: exp.Expression) -> Value:
     if builder is None or node.args.get("alias") or name.startswith("grouping"):
         raise NotSupportedByEmulatorError(f"{name.upper()} with an OVER clause")
     call, wrap, type = builder[0](self, name, function.expressions)
-    # What is wrapped around an aggregate stands outside its OVER clause.
+    # The OVER clause belongs to the aggregate call itself, inside of what is wrapped around it.
     return _value(wrap(f"({call} OVER ({_over(self, node)}))"), type)
 
 
