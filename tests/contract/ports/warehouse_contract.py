@@ -204,7 +204,7 @@ class WarehouseContract:
     def test_staging_that_lost_rows_is_not_merged(self, rig: WarehouseRig) -> None:
         plan = rig.open(first_load(), to=10)
         rig.stage(plan, one())
-        with pytest.raises(WarehouseUnavailableError, match="2 rows were staged, and 1 are there now"):
+        with pytest.raises(WarehouseUnavailableError, match="2 rows were staged, but 1 are in staging now"):
             rig.merge(plan, 2)
         assert rig.ledger.read_window(plan.window_id).state is WindowState.PLANNED
         assert rig.visible() == {}
