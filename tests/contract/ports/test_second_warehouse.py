@@ -6,7 +6,8 @@ change:
 * its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.warehouse.Warehouse``, a picklable
   ``StagingSink``, and where ``floodmark verify`` is wanted, a ``RowComparer``;
 * ``config/models.py``: its kind and settings under ``warehouse:``;
-* ``wiring/warehouses.py`` (and ``wiring/connections.py`` for its Airflow connection): how it is made;
+* ``wiring/warehouses.py`` (and ``wiring/connections.py`` for its Airflow connection) and the load job's entry point,
+  ``spark/job.py``: how it is made;
 * ``pyproject.toml``: the extra with its client, and the package's layer in the import contracts;
 * ``tests/contract/ports/conftest.py``: one entry in ``WAREHOUSES``, so that every contract runs on it;
 * ``docs/``: its page, and the row in the table of warehouses.
