@@ -29,7 +29,7 @@ AIMS = {
     "replay": ("", *_LOAD_LINES),
     "backfill": ("", *_LOAD_LINES),
     "approve": ("",),
-    "switch": ("", r"is there\.", r" reads \S+ after ", r"window \d+ loads", "Switch of "),
+    "switch": ("", r" exists\.", r" reads \S+ after ", r"window \d+ loads", "Switch of "),
 }
 # While the load is at work.
 _LOAD_AIMS = (r", attempt \d+", r"rows read", r"still had all")
