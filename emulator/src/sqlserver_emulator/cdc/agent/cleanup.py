@@ -1,8 +1,8 @@
 """The retention of change tables (docs/reference/sqlserver_cdc.md, "Cleanup", "Capture and cleanup jobs").
 
 First the low end is raised, then changes are deleted, then the time line is trimmed: that order makes a reader's second
-look at ``fn_cdc_get_min_lsn`` after its read safe. Deletes go in small batches, each a transaction of its own where the
-caller has none.
+check of ``fn_cdc_get_min_lsn`` after its read safe. Deletes go in small batches, each a transaction of its own where
+the caller has none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Atomic = Callable[[], AbstractContextManager[object]]
 
 
 def check_low_water_mark(run: Run, database: CdcDatabase, instance: str, mark: bytes) -> None:
-    """Raises 22964 when the mark is no entry of lsn_time_mapping, 22957 when it is below the instance's low end."""
+    """Raise 22964 when the mark is no entry of lsn_time_mapping, 22957 when it is outside the instance's timeline."""
     shown = f"0x{mark.hex().upper()}"
     if not run(database.sql("SELECT 1 FROM :cdc.lsn_time_mapping WHERE start_lsn = $1::bytea"), (mark,)):
         raise cdc_error(22964, shown)
@@ -34,18 +34,20 @@ def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes |
     datetime is coarse: transactions that share its tick are kept or removed together.
     """
     if mark is None:
+        # docs/reference/sqlserver_cdc.md, "Cleanup": a NULL mark deletes below the present start.
         low_end = "SELECT start_lsn FROM :cdc.change_tables WHERE object_id = $1::int"
         ((mark,),) = run(database.sql(low_end), (object_id,))
         return bytes(mark or b"")
     with atomic():
         keep_instances(run, database)
+        # docs/reference/sqlserver_cdc.md, "Cleanup": the mark is lowered to the lowest entry with the same commit time.
         ((mark,),) = run(database.sql(_FIRST_OF_TICK), (mark,))
         run(database.sql(_RAISE_LOW_END), (object_id, mark))
     return bytes(mark)
 
 
 def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> None:
-    """The cleanup job: everything older than the newest entry by more than the retention."""
+    """Run the cleanup job: remove what is older than the newest entry by more than the retention."""
     try:
         with atomic():
             mark, ids = _raise_low_ends(run, database, retention_minutes)
@@ -58,7 +60,7 @@ def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, t
 
 
 def _raise_low_ends(run: Run, database: CdcDatabase, retention_minutes: int) -> tuple[bytes, list[int]]:
-    """Of every instance. Returns what may go, and of which instances."""
+    """Raise the low end of every instance. Return the mark below which changes may go, and the instances."""
     keep_instances(run, database)
     rows = run(database.sql(_MARK_OF_RETENTION), (retention_minutes,))
     if not rows or rows[0][0] is None:
@@ -88,10 +90,12 @@ def trim_timeline(run: Run, database: CdcDatabase, threshold: int) -> None:
 
 
 def _delete_in_batches(run: Run, statement: str, mark: bytes, threshold: int) -> None:
+    # A batch that is not full was the last.
     while len(run(statement, (mark, threshold))) == threshold:
         continue
 
 
+# PostgreSQL's DELETE has no LIMIT; ctid, a row's place in the table, selects the rows of one batch.
 _DELETE_BATCH = """
 DELETE FROM :table WHERE ctid = ANY (ARRAY(SELECT ctid FROM :table WHERE :lsn < $1::bytea LIMIT $2::bigint)) RETURNING 1
 """
@@ -103,9 +107,12 @@ _FIRST_OF_TICK = """
 SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m
 WHERE m.tran_end_time = (SELECT g.tran_end_time FROM :cdc.lsn_time_mapping g WHERE g.start_lsn = $1::bytea)
 """
+# docs/reference/sqlserver_cdc.md, "Cleanup": the start is never lowered.
 _RAISE_LOW_END = (
     "UPDATE :cdc.change_tables SET start_lsn = $2::bytea WHERE object_id = $1::int AND start_lsn < $2::bytea"
 )
+# docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs": the retention counts from the newest commit time and not
+# from the clock, so an idle source keeps its changes.
 _MARK_OF_RETENTION = """
 SELECT min(m.start_lsn) FROM :cdc.lsn_time_mapping m
 WHERE m.tran_end_time = (

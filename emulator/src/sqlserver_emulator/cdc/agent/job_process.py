@@ -1,6 +1,6 @@
-"""A capture job's process as the agent holds it: started, told things, asked to end.
+"""A capture job's process as the agent holds it: started, notified, asked to end.
 
-What it is told is a line of JSON on its standard input; it answers with a line when that is done (see ``process``).
+A notification is a line of JSON on its standard input; it answers with a line when that is done (see ``process``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.1
 
 
 class JobProcess:
-    """``stopping``: it was asked to end. ``tell`` may be called by any thread."""
+    """A running capture job. ``stopping``: it was asked to end. ``tell`` may be called by any thread."""
 
     def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, told: Mapping[str, object]) -> None:
         command = [
@@ -31,6 +31,8 @@ class JobProcess:
             command += ["--interval", str(interval_seconds)]
         self.job = job
         self.stopping = False
+        # Signals to the server's process group do not reach the job: the agent ends it. The pipes are not buffered,
+        # because `select` sees only what is still in a pipe.
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
@@ -38,7 +40,8 @@ class JobProcess:
         self._lock = threading.Lock()
 
     def tell(self, told: Mapping[str, object], limit_seconds: float) -> bool:
-        """Tell it and wait until that is done; False when it ended instead. Raises TimeoutError."""
+        """Notify the job and wait until that is done; False when it ended instead. Raises TimeoutError."""
+        # One at a time: an answer does not say which line it answers.
         with self._lock:
             try:
                 self._input.write(json.dumps(told).encode() + b"\n")
@@ -47,19 +50,22 @@ class JobProcess:
             return self._await_answer(time.monotonic() + limit_seconds)
 
     def ask_to_end(self) -> None:
+        """Close the job's standard input, at which it ends."""
         self.stopping = True
         self._input.close()
 
     def forget(self) -> None:
-        """Its end has been seen."""
+        """Close the pipes of a process that has ended."""
         self._input.close()
         self._output.close()
 
     def _await_answer(self, deadline: float) -> bool:
         while time.monotonic() < deadline:
             try:
+                # In short waits: `forget` may close the pipe in another thread meanwhile.
                 readable, _, _ = select.select([self._output], [], [], _LOOK_SECONDS)
                 if readable:
+                    # An empty line is the end of the pipe: the process has ended.
                     return bool(self._output.readline())
             except (OSError, ValueError):
                 return False

@@ -4,7 +4,7 @@ Scans, waits, scans again. It ends when its standard input does: the supervisor 
 kernel when the supervisor is gone, so no capture job outlives its server. An idle job asks PostgreSQL one cheap
 question per interval.
 
-What it is told there is a JSON object in a line: ``delay_seconds`` and ``scan_seconds`` (how far it stays behind, how
+A notification there is a JSON object in a line: ``delay_seconds`` and ``scan_seconds`` (how far it stays behind, how
 long a scan lasts), or ``scan``: capture all that is committed, now. A line comes back when that is done.
 """
 
@@ -38,7 +38,7 @@ _INPUT_BYTES = 4096
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: asked to stop, or a job that is not continuous is done. 1: the server is gone."""
+    """Run the job. Return 0 when it was asked to stop or, not continuous, is done; 1 when the server is gone."""
     parser = argparse.ArgumentParser(prog="sqlserver_emulator.cdc.agent.process", description=__doc__)
     parser.add_argument("--conninfo", required=True, help="libpq connection string of the emulator's PostgreSQL")
     parser.add_argument("--database-id", required=True, type=int)
@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class CaptureJob:
+    """The loop of one database's capture job, from its settings to its end."""
+
     def __init__(self, conninfo: str, database_id: int, interval_seconds: float | None) -> None:
         self._conninfo = conninfo
         self._database_id = database_id
@@ -76,6 +78,7 @@ class CaptureJob:
             except (ScanStoppedError, CdcDisabledError):
                 return 0
             except LogReaderError as error:
+                # Busy is no failure: the job before this one is just ending, or a scan by hand has the log.
                 if not error.busy:
                     self._note_error(error)
                 self._wait(_BUSY_RETRY_SECONDS if error.busy else _ERROR_RETRY_SECONDS)
@@ -92,19 +95,21 @@ class CaptureJob:
         interval = settings.pollinginterval if self._interval_seconds is None else self._interval_seconds
         empty = _EmptyScans(capture)
         while True:
+            # The state before the scan: a request that comes during it may be about what was committed too late for it,
+            # and needs another scan.
             answers, is_wanted = self._unanswered, self._is_scan_wanted
             result = self._scan(capture, settings, everything=is_wanted)
             empty.note(found=result.transactions > 0, drained=result.drained, is_due=is_wanted)
             if self._unanswered == answers:
                 self._is_scan_wanted = False
             if result.drained or not self._has_ended_input:
-                self._answer(answers)  # who asked a job that was then stopped is told so by its end
+                self._answer(answers)  # of a job that was stopped instead, its end is the answer
             if not settings.continuous or self._wait(0 if self._unanswered else interval):
                 return
 
     def _scan(self, capture: Capture, settings: JobSettings, *, everything: bool) -> ScanResult:
-        """As the settings say, or everything that is committed."""
-        # Of now: a scan that hears in its middle how slow it is to be would keep whoever said so waiting for its end.
+        """Scan as the settings say, or everything that is committed."""
+        # The value at the start: a scan that became slow in its middle would delay the answer to the very request.
         slow_seconds = 0.0 if everything else self._scan_seconds
         if not capture.has_news():
             return ScanResult(0, drained=True)
@@ -116,6 +121,8 @@ class CaptureJob:
                 pause=lambda: self._wait(min(slow_seconds, self._scan_seconds)),
             )
             found, scans = found + result.transactions, scans + 1
+            # docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs": one cycle takes at most maxtrans times
+            # maxscans transactions.
             is_enough = scans >= settings.maxscans and not everything
             if result.drained or result.is_held or is_enough or self._is_stopped():
                 capture.show_holding(is_holding=result.is_held)
@@ -127,7 +134,7 @@ class CaptureJob:
         return job.settings if job else None
 
     def _note_error(self, error: psycopg.Error) -> bool:
-        """Show the error in sys.dm_cdc_errors; False when the server cannot be reached any more."""
+        """Show the error in sys.dm_cdc_errors; False when the server can no longer be reached."""
         print(f"capture job of database {self._database_id}: {error}", file=sys.stderr, flush=True)
         try:
             with connect(self._conninfo) as connection:
@@ -142,13 +149,14 @@ class CaptureJob:
         return self._wait(0)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait; True at once when the job is asked to stop, False early when it is told something."""
+        """Wait; True at once when the job is asked to stop, False early when a notification arrives."""
         if not self._has_ended_input and self._input.poll(seconds * 1000):
             self._read_input()
         return self._has_ended_input
 
     def _read_input(self) -> None:
         data = os.read(sys.stdin.fileno(), _INPUT_BYTES)
+        # Reading nothing is the end of the pipe.
         self._has_ended_input = not data
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:

@@ -1,7 +1,7 @@
 """The agent: runs the capture job of every database that has one, as a process, and the cleanup jobs, in a thread.
 
-Owns the processes and what ``sysjobactivity`` says of them, and the upkeep of replication slots. What is asked of it
-stands in ``emulator.cdc_job_activity``; ``jobs`` writes that and notifies.
+Owns the processes and what ``sysjobactivity`` says of them, and the upkeep of replication slots. Requests to it are in
+``emulator.cdc_job_activity``; ``jobs`` writes them and notifies.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _UPKEEP_SECONDS = 10.0
 _STOP_SECONDS = 10.0
 _ANSWER_SECONDS = 600.0
 _PAUSE_SECONDS = 0.02
+# docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs".
 _CLEANUP_HOUR = 2
 
 
@@ -50,7 +51,7 @@ class EngineAddress(Protocol):
 
 
 class CaptureSupervisor:
-    """``start`` returns when the agent runs; ``stop`` when its processes have ended; it may be started again."""
+    """The agent. ``start`` returns when it runs, ``stop`` when its processes have ended; it may be started again."""
 
     def __init__(self, engine: EngineAddress) -> None:
         self._conninfo = engine.conninfo
@@ -66,14 +67,18 @@ class CaptureSupervisor:
         self._cleanups: dict[str, threading.Thread] = {}
         self._next_cleanup = next_cleanup_after(self._clock.now())
         self._next_upkeep = 0.0
+        # Here and not in `start`: tracked tables are guarded while the Agent is stopped too.
         hooks.register(GUARD)
         with connect(self._conninfo) as connection:
             forget_sessions(runner(connection))
 
     def start(self) -> None:
+        """Start the agent; the capture jobs are requested, as at a start of the real Agent."""
         self._ended.clear()
         self._connection = connect(self._conninfo, application="sqlserver_emulator agent")
         self._run = runner(self._connection)
+        # Shows every session that the Agent runs (`jobs.is_agent_running`); it ends with this connection, after a crash
+        # too.
         self._run("SELECT pg_advisory_lock($1::bigint)", (AGENT_LOCK,))
         self._run(f"LISTEN {CHANNEL}", ())
         keep_spare(self._run)
@@ -82,7 +87,7 @@ class CaptureSupervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Idempotent. Jobs are asked to end; what they had not stored is captured after the next start."""
+        """Ask the jobs to end; what they had not stored is captured after the next start. May be repeated."""
         self._ended.set()
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -95,7 +100,7 @@ class CaptureSupervisor:
             self._connection.close()
 
     def apply_faults(self, database_id: int) -> None:
-        """The faults of the database's capture changed; returns when its job does as they say."""
+        """Apply changed faults of the database's capture; return when its job does as they say."""
         faults = self._faults.of_capture(database_id)
         if faults.failure is None:
             self.tell(database_id, told_of(faults))
@@ -106,12 +111,12 @@ class CaptureSupervisor:
             time.sleep(_PAUSE_SECONDS)
 
     def tell(self, database_id: int, told: Mapping[str, object]) -> bool:
-        """Tell the database's capture job and wait until it has done so; False when it does not run."""
+        """Notify the database's capture job and wait until it has done so; False when it does not run."""
         running = self._find(self._capture_job_id(database_id))
         return running is not None and running.tell(told, _ANSWER_SECONDS)
 
     def _capture_job_id(self, database_id: int) -> str | None:
-        """The job that the database has now: the process of one that was dropped may take a while to end, and its
+        """Return the job that the database has: the process of one that was dropped may take a while to end, and its
         database's number may be another's meanwhile.
         """
         with connect(self._conninfo) as connection:
@@ -128,6 +133,8 @@ class CaptureSupervisor:
         try:
             while not self._ended.is_set():
                 self._try_to_look()
+                # A request wakes the loop at once. The timeout is for what sends no notification: processes that end,
+                # faults, the hour of cleanup.
                 for _ in self._connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
                     break
         except psycopg.OperationalError as error:
@@ -137,7 +144,7 @@ class CaptureSupervisor:
             self._end_all()
 
     def _try_to_look(self) -> None:
-        """What fails once must not be the end of the agent, of which nobody would know: all jobs would stand still."""
+        """Run one round. A failure that may pass must not end the agent: all jobs would stop without a sign."""
         try:
             self._look()
         except (psycopg.Error, OSError) as error:
@@ -147,13 +154,14 @@ class CaptureSupervisor:
             self._ended.wait(_RESTART_SECONDS)
 
     def _look(self) -> None:
-        """Make the processes what is asked for."""
+        """Start and end processes until they are the requested ones."""
         wanted = {job.job_id: job for job in self._requested(CAPTURE)}
         for job in list(wanted.values()):
             failure = self._faults.of_capture(job.database_id).failure
             if failure is not None:
                 self._fail(wanted.pop(job.job_id), failure)
         self._restart_failed()
+        # Before the starts: a job that was stopped and requested again gets its new process in the same round.
         for job_id in list(self._running):
             self._check_running(job_id, wanted)
         for job_id, job in wanted.items():
@@ -172,6 +180,8 @@ class CaptureSupervisor:
 
     def _start_capture(self, job: Job) -> None:
         with self._starting:
+            # Read under the lock that `_find` takes: a change of the faults is either in these arguments or finds the
+            # process.
             told = told_of(self._faults.of_capture(job.database_id))
             self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, told)
         self._run(
@@ -199,7 +209,7 @@ class CaptureSupervisor:
         )
 
     def _fail(self, job: Job, message: str) -> None:
-        """A fault: the job dies, as the agent sees it when the log cannot be read, and waits for somebody to act."""
+        """Kill the job for a fault, as if the log could not be read; it waits until the fault is cleared."""
         running = self._running.pop(job.job_id, None)
         if running is not None:
             running.process.kill()
@@ -262,7 +272,7 @@ class CaptureSupervisor:
 
 
 def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
-    """One run of a cleanup job, to its end; ``server.connection`` is in autocommit."""
+    """Run a cleanup job once, to its end; ``connection`` is in autocommit, so each batch of deletes commits."""
     run = runner(connection)
     try:
         database = read_database(run, job.database_id)
@@ -278,12 +288,13 @@ def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
 
 
 def told_of(faults: CaptureFaults) -> dict[str, object]:
-    """What a capture job is told of its faults (see ``process``)."""
+    """Return the notification of its faults that a capture job gets (see ``process``)."""
     return {"delay_seconds": faults.delay_seconds, "scan_seconds": faults.scan_seconds}
 
 
 def next_cleanup_after(now: datetime) -> datetime:
-    """Cleanup jobs run daily at two in the morning."""
+    """Return the next two in the morning, when cleanup jobs run daily."""
+    # docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs".
     today = now.replace(hour=_CLEANUP_HOUR, minute=0, second=0, microsecond=0)
     return today if now < today else today + timedelta(days=1)
 

@@ -1,6 +1,6 @@
-"""``sp_cdc_disable_table`` and what else ends a capture instance: ``sp_cdc_disable_db``, DROP TABLE.
+"""The end of a capture instance: ``sp_cdc_disable_table``, ``sp_cdc_disable_db``, DROP TABLE.
 
-At once, with all its rows, functions and history.
+An instance goes at once, with all its rows, functions and history.
 """
 
 from __future__ import annotations
@@ -47,15 +47,17 @@ def disable_database(run: Run, database: CdcDatabase) -> None:
 
 
 def forget_table(run: Run, database_id: int, object_id: int) -> None:
-    """DROP TABLE calls this first, in its transaction: the table's capture instances go with it."""
+    """Drop the capture instances of a table that DROP TABLE is about to drop, in the same transaction."""
     database = read_database(run, database_id)
     if database is None:
         return
+    # The row that `lock_instances` updates: DROP TABLE and the procedures wait for each other.
     run("UPDATE emulator.cdc_databases SET version = version + 1 WHERE database_id = $1::int", (database_id,))
     drop_instances(run, database, object_id, keeps_table=False)
 
 
 def _drop_instance(run: Run, database: CdcDatabase, object_id: int, name: str) -> None:
+    # The view is on the change table, so it goes first.
     drop_view(run, database, object_id)
     drop_functions(run, database, name, object_id)
     ((table,),) = run("SELECT $1::int::oid::regclass::text", (object_id,))
@@ -68,6 +70,7 @@ def _drop_instance(run: Run, database: CdcDatabase, object_id: int, name: str) -
 
 def _stop_tracking(run: Run, database: CdcDatabase, source: int, *, keeps_table: bool) -> None:
     run("UPDATE emulator.objects SET is_tracked_by_cdc = false WHERE object_id = $1::int", (source,))
+    # DROP TABLE takes the table out of its publications.
     if not keeps_table:
         return
     ((table,),) = run("SELECT $1::int::oid::regclass::text", (source,))

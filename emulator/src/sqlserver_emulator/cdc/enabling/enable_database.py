@@ -1,4 +1,4 @@
-"""CDC of a database begins and ends: schema cdc with its tables, the publication and the slot."""
+"""The start and the end of CDC in a database: schema cdc with its tables, the publication and the slot."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from sqlserver_emulator.cdc.metadata import CDC_SCHEMA, TABLES, Home, Run, creat
 from sqlserver_emulator.cdc.postgres import server_conninfo
 from sqlserver_emulator.engine.names import postgres_schema, quote
 
+# The ids below are those of dbo, guest, INFORMATION_SCHEMA and sys; from 16384 on they are the fixed roles'.
 _FIRST_USER_ID = 5
 _DBO_ID = 1
 
 
 def database_id_of(run: Run, database: str) -> int:
-    """The id of a database that exists."""
+    """Return the id of a database that exists."""
     ((database_id,),) = run("SELECT database_id FROM emulator.databases WHERE name = $1::varchar", (database,))
     return int(str(database_id))
 
 
 def find_database(run: Run, database: str) -> CdcDatabase | None:
-    """The CDC entry of a database by its real name, None when CDC is off."""
+    """Return the CDC entry of a database by its real name, None when CDC is off."""
     return read_database(run, database_id_of(run, database))
 
 
@@ -38,6 +39,8 @@ def enable_database(run: Run, database: str) -> CdcDatabase:
     )
     if taken:
         raise cdc_error(22906, database)
+    # First, as this transaction has written nothing yet: where there is no spare slot, a new one waits for every
+    # transaction that has.
     slot = create_slot(run, server_conninfo(run), database_id)
     schema = postgres_schema(database, CDC_SCHEMA)
     _create_schema(run, database_id, schema)
@@ -82,7 +85,7 @@ def _create_schema(run: Run, database_id: int, schema: str) -> None:
 
 
 def drop_cdc_schema(run: Run, database: CdcDatabase) -> None:
-    """The end of CDC in a database whose instances are gone. The slot is dropped by ``slots.drop_abandoned`` later."""
+    """Drop schema cdc of a database without instances. The slot is dropped by ``slots.drop_abandoned`` later."""
     database_id = database.database_id
     run(f"DROP PUBLICATION IF EXISTS {quote(database.slot)}", ())
     run(f"DROP SCHEMA {quote(database.schema)} CASCADE", ())

@@ -31,9 +31,11 @@ from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.types import TsqlType
 
+# docs/reference/sqlserver_cdc.md, "Enabling a table": errors 22927 and 22865. 22925 has the limit of columns.
 MAX_INSTANCE_NAME = 100
 MAX_COLUMNS = 1024
 MAX_KEY_COLUMNS = 14
+# Error 22975 names these five; `__$command_id` is not among them.
 _RESERVED = frozenset(c.name for c in CHANGE_TABLE_START)
 _DEFAULT_FILEGROUP = "PRIMARY"
 
@@ -78,6 +80,7 @@ def plan_instance(run: Run, database: CdcDatabase, table: SourceTable, request: 
         raise cdc_error(22925, name, MAX_COLUMNS)
     net = request.supports_net_changes
     if net is None:
+        # The documented default; emulator/docs/emulator.md, "Where sources disagree".
         net = index is not None
     if net:
         _check_net_support(table, index, columns)
@@ -95,6 +98,7 @@ def _instance_name(run: Run, database: CdcDatabase, table: SourceTable, wanted: 
     existing = run(database.sql("SELECT capture_instance::text, source_object_id FROM :cdc.change_tables"), ())
     if any(str(other).lower() == name.lower() for other, _ in existing):
         raise cdc_error(22926, name)
+    # docs/reference/sqlserver_cdc.md, "Two instances".
     if sum(source == table.object_id for _, source in existing) >= 2:
         raise cdc_error(22962, table.schema, table.name)
     return name
@@ -116,7 +120,7 @@ def _row_identity(table: SourceTable, index_name: str | None) -> SourceIndex | N
 
 
 def _captured_columns(table: SourceTable, wanted: str | None) -> tuple[SourceColumn, ...]:
-    """In the table's order, whatever the order of the list: ordinals follow the source columns."""
+    """Return the columns in the table's order, whatever the order of the list: ordinals follow the source columns."""
     if wanted is None:
         return table.columns
     names = parse_column_list(wanted)
@@ -141,7 +145,7 @@ def _check_net_support(table: SourceTable, index: SourceIndex | None, columns: S
 
 
 def parse_column_list(text: str) -> list[str]:
-    """A comma-separated list of names, each bare, [bracketed] or "quoted" (the closing mark doubled inside)."""
+    """Return the names of a comma-separated list: bare, [bracketed] or "quoted" (the closing mark doubled inside)."""
     names: list[str] = []
     at = 0
     while at < len(text):
@@ -173,12 +177,16 @@ def _parse_name(text: str, at: int) -> tuple[str, int]:
 
 def create_instance(run: Run, database: CdcDatabase, table: SourceTable, plan: InstancePlan) -> int:
     """Make the instance; returns the change table's object id. The caller holds ``lock_instances``."""
+    # docs/reference/sqlserver_cdc.md, "Enabling a table": it waits for open transactions that have written to the
+    # table.
     run(f"LOCK TABLE {table.relation} IN SHARE ROW EXCLUSIVE MODE", ())
     if not table.is_tracked:
+        # PostgreSQL logs whole old rows from here on, which operations 1 and 3 show.
         run(f"ALTER TABLE {table.relation} REPLICA IDENTITY FULL", ())
         run(f"ALTER PUBLICATION {quote(database.slot)} ADD TABLE {table.relation}", ())
         run("UPDATE emulator.objects SET is_tracked_by_cdc = true WHERE object_id = $1::int", (table.object_id,))
     object_id = _create_change_table(run, database, plan)
+    # Under the lock on the table: no change of it can lie between this place and the commit (docs/adr/0003).
     enabled_at = _log_enabling(run, database.database_id, object_id)
     run(
         "INSERT INTO emulator.cdc_instances VALUES ($1::int, $2::int, $3::pg_lsn)",
@@ -204,7 +212,7 @@ def _create_change_table(run: Run, database: CdcDatabase, plan: InstancePlan) ->
 
 
 def _captured_declaration(source: Declared) -> Declared:
-    """The source column as its change table has it: nullable, no identity, rowversion as plain bytes."""
+    """Return the source column as its change table has it: nullable, no identity, rowversion as plain bytes."""
     type_ = TsqlType("binary", 8) if source.type.name == "rowversion" else source.type
     return Declared(source.name, type_, source.storage)
 
@@ -238,20 +246,23 @@ def _write_metadata(
 
 
 def _catalog_type(column: SourceColumn) -> str:
-    """sys.types calls rowversion timestamp."""
+    """Return the type's name in sys.types, which calls rowversion timestamp."""
     return BY_NAME[column.declared.type.name].catalog_name
 
 
 def lock_instances(run: Run, database_id: int) -> None:
     """Serialise those who change a database's instances until their transaction ends; the capture job notices the new
     version."""
+    # The lock on the row lasts until the transaction ends.
     run("UPDATE emulator.cdc_databases SET version = version + 1 WHERE database_id = $1::int", (database_id,))
 
 
 def is_cdc_table(schema: str) -> bool:
+    """Return whether a table of this schema belongs to CDC itself."""
     return schema.lower() == CDC_SCHEMA
 
 
+# start_lsn is provisional: the capture job raises it to the commit's LSN where it has to (docs/adr/0003).
 _CHANGE_TABLES_ROW = """
 INSERT INTO :cdc.change_tables (object_id, version, source_object_id, capture_instance, start_lsn, supports_net_changes,
     has_drop_pending, role_name, index_name, filegroup_name, create_date, partition_switch)

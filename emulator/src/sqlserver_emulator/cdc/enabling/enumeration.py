@@ -27,13 +27,15 @@ _PARAMETERS = json.dumps(
 _WINDOW = 'c."__$start_lsn" BETWEEN (SELECT ($1)::bytea) AND (SELECT ($2)::bytea)'
 _OPTION = "lower(btrim(($3)::varchar))"
 
+# OFFSET 0 keeps the planner from merging the subquery into the query, so that the window is checked once. The outer
+# join leaves one row of NULLs where the caller may not read (docs/reference/sqlserver_cdc.md, "Windows").
 _ALL_CHANGES = """\
 SELECT c."__$start_lsn", c."__$seqval", c."__$operation", c."__$update_mask", :columns(c)
 FROM (SELECT :sys.cdc_check_window(:object_id, 'all', $1, $2, $3) AS is_open OFFSET 0) AS g
 LEFT JOIN :view AS c ON g.is_open AND :window AND (c."__$operation" <> 3 OR :option = 'all update old')
 WHERE c."__$operation" IS NOT NULL OR NOT g.is_open"""
 
-# One row a key: its last change in the window, its operation told by the first and the last one
+# One row a key: its last change in the window; the first and the last one decide its operation
 # (docs/reference/sqlserver_cdc.md, "Net changes"). Rows of a key come in order of commit, command, sequence and
 # operation; an update pair is 3 before 4, so a key whose first row is a 3 begins with an update. The mask is that of a
 # result 4 only.
@@ -60,22 +62,24 @@ WHERE n."__$operation" IS NOT NULL OR NOT g.is_open"""
 
 
 def view_name(object_id: int) -> str:
-    """The view on the change table with this id."""
+    """Return the name of the view on the change table with this id."""
     return f"emulator_cdc.changes_{object_id}"
 
 
 def create_view(run: Run, database: CdcDatabase, object_id: int) -> None:
-    """The view on a change table, only for who may read the instance, entered into the catalog with its types."""
+    """Create the view on a change table, empty for all but the instance's readers, and enter it into the catalog."""
     columns = [name for (name,) in run(_COLUMN_NAMES, (object_id,))]
     ((table,),) = run("SELECT $1::int::oid::regclass::text", (object_id,))
     view = view_name(object_id)
     run(_fill(_VIEW, database, object_id, columns=columns).replace(":table", table), ())
+    # The view itself decides, by cdc_may_read, who sees rows.
     run(f"GRANT SELECT ON {view} TO PUBLIC", ())
     run(_REGISTER_VIEW, (view, database.database_id, _catalog_name(object_id)))
     run(_COPY_COLUMNS, (view, object_id))
 
 
 def drop_view(run: Run, database: CdcDatabase, object_id: int) -> None:
+    """Drop the view on a change table and its entry in the catalog."""
     run(f"DROP VIEW IF EXISTS {view_name(object_id)}", ())
     run(
         "DELETE FROM emulator.objects WHERE database_id = $1::int AND name = $2::varchar AND type = 'V' AND is_system",
@@ -102,6 +106,7 @@ def create_functions(
 
 
 def drop_functions(run: Run, database: CdcDatabase, instance: str, object_id: int) -> None:
+    """Remove the functions of an instance from the catalog."""
     for kind in ("all", "net"):
         run(f"DROP VIEW IF EXISTS {_rights_of(kind, object_id)}", ())
     names = (f"fn_cdc_get_all_changes_{instance}", f"fn_cdc_get_net_changes_{instance}")
@@ -129,7 +134,7 @@ def _fill(
 
 
 def _rights_of(kind: str, object_id: int) -> str:
-    """The view that holds who may SELECT from a function, which is no relation in PostgreSQL."""
+    """Return the view that carries the rights to SELECT from a function, which is no relation in PostgreSQL."""
     return f"emulator_cdc.{kind}_function_{object_id}"
 
 
@@ -137,6 +142,7 @@ def _catalog_name(object_id: int) -> str:
     return f"cdc_changes_{object_id}"
 
 
+# Not after a second colon: `::bytea` is a cast.
 _PLACEHOLDER = re.compile(r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|same_key)")
 _VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_may_read(:object_id)"
 _COLUMN_NAMES = "SELECT postgres_name FROM emulator.columns WHERE object_id = $1::int ORDER BY column_id"

@@ -1,4 +1,4 @@
-"""What CDC says to DDL on tracked tables (docs/reference/sqlserver_cdc.md, "DDL"): refusals by number, and the end of
+"""CDC's part in DDL on tracked tables (docs/reference/sqlserver_cdc.md, "DDL"): refusals by number, and the end of
 instances.
 
 The engine asks through ``engine.ddl.hooks`` in the statement's transaction, before the change.
@@ -16,28 +16,31 @@ from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 
 
 class CdcGuard:
-    """Implements ``engine.ddl.hooks.DdlGuard``. The engine asks only about tables that are tracked."""
+    """CDC's ``engine.ddl.hooks.DdlGuard``. The engine asks only about tables that are tracked."""
 
     def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
+        """Give the new database CDC's functions and views."""
         install_database(context.fetch, database_id, database)
 
     def before_granted_change(self, context: GuardContext, table: CatalogObject) -> None:
-        """A right on a tracked table alone is not enough."""
+        """Raise 22914: a right on a tracked table alone is not enough."""
         raise cdc_error(22914)
 
     def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None:
+        """Drop the table's capture instances."""
         forget_table(context.fetch, database_id_of(context.fetch, table.database), table.object_id)
 
     def before_drop_index(self, context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
-        """22979 for a constraint's index, 22983 for any other, where an instance identifies rows by it."""
+        """Raise 22979 for a constraint's index, 22983 for any other, where an instance identifies rows by it."""
         database = self._database(context, table)
         if context.fetch(database.sql(_USES_INDEX), (table.object_id, index)):
             raise cdc_error(22979 if constraint else 22983, index, f"{table.schema}.{table.name}")
 
     def before_rename_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
-        """4928 for a captured column; others may be renamed."""
+        """Raise 4928 for a captured column; others may be renamed."""
         database = self._database(context, table)
         if context.fetch(database.sql(_CAPTURES_COLUMN), (table.object_id, column.column_id)):
+            # docs/reference/sqlserver_cdc.md, "DDL": sp_rename of a captured column is refused, of another one allowed.
             raise cdc_error(4928, column.name, procedure="sp_rename")
 
     def before_alter_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
@@ -45,10 +48,11 @@ class CdcGuard:
         self._refuse_key_column(context, table, column)
 
     def before_drop_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
-        """Captured columns may be dropped; key columns are held by their index anyway."""
+        """Refuse to drop a column that an instance identifies rows by; other captured columns may be dropped."""
         self._refuse_key_column(context, table, column)
 
     def before_drop_database(self, context: GuardContext, database: str) -> None:
+        """Disable CDC in the database."""
         found = find_database(context.fetch, database)
         if found is not None:
             disable_database(context.fetch, found)

@@ -10,7 +10,7 @@ from sqlserver_emulator.types import TsqlType
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """``declared`` carries the name, the T-SQL type and the storage type."""
+    """A column. ``declared`` carries the name, the T-SQL type and the storage type."""
 
     declared: Declared
     column_id: int
@@ -23,6 +23,8 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceIndex:
+    """An index with its key columns in order; included columns are left out."""
+
     name: str
     is_unique: bool
     is_primary_key: bool
@@ -31,7 +33,7 @@ class SourceIndex:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """``relation`` is its quoted name in PostgreSQL."""
+    """A table of a user. ``relation`` is its quoted name in PostgreSQL."""
 
     object_id: int
     schema: str
@@ -42,7 +44,7 @@ class SourceTable:
     indexes: tuple[SourceIndex, ...]
 
     def column(self, name: str) -> SourceColumn | None:
-        """By name, an exact match first."""
+        """Return the column of that name, an exact match first."""
         exact = next((c for c in self.columns if c.name == name), None)
         return exact or next((c for c in self.columns if c.name.lower() == name.lower()), None)
 
@@ -55,7 +57,7 @@ class SourceTable:
 
 
 def find_table(run: Run, database: str, schema: str, name: str) -> SourceTable | None:
-    """A user's table by name, case-insensitively with exact matches preferred; None when there is none."""
+    """Return a user's table by name, case-insensitively with exact matches preferred; None when there is none."""
     rows = run(_TABLE, (database, schema, name))
     if not rows:
         return None

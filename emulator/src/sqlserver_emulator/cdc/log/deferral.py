@@ -2,8 +2,8 @@
 
 Such a statement is carried out as deletes and inserts (docs/reference/sqlserver_cdc.md, "Row shapes"). As long as no
 row takes over a key that another row of the statement gives up, each row is a pair of its own. Otherwise (SET id = id +
-1, two keys swapped) all deletes come before all inserts: whoever applies the changes one after another never meets a
-key twice, and never deletes a row that has just come. What the changes look like is ``row_changes``'.
+1, two keys swapped) all deletes come before all inserts: a reader that applies the changes one after another never
+meets a key twice, and never deletes a row that has just come. The form of the changes is ``row_changes``'.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ShapeT = TypeVar("_ShapeT")
 
 @dataclass(frozen=True, slots=True)
 class HeldRow(Generic[_ShapeT]):
-    """One row as logged: its table's ``shape``, and where it stands (``position``, ``slot``) in the log."""
+    """One row as logged: its table's ``shape``, and its place (``position``, ``slot``) in the log."""
 
     kind: int
     shape: _ShapeT
@@ -32,7 +32,7 @@ class HeldRow(Generic[_ShapeT]):
     message: bytes
 
     def images(self) -> tuple[Fields | None, Fields | None]:
-        """The old and the new row; None where there is none."""
+        """Return the old and the new row; None where there is none."""
         if self.kind == pgoutput.UPDATE:
             return pgoutput.read_row_pair(self.message, PAYLOAD_AT)
         row = pgoutput.read_row(self.message, PAYLOAD_AT)
@@ -57,13 +57,14 @@ class Deferral(Generic[_ShapeT]):
 
 
 def takes_over_keys(rows: Sequence[HeldRow[_ShapeT]], keys: Sequence[tuple[int, ...]]) -> bool:
-    """Whether a row comes to a key that another one leaves. ``keys``: where each unique key is in a row."""
+    """Return whether a row takes a key that another one leaves. ``keys``: where each unique key is in a row."""
     for places in keys:
         key_of = itemgetter(*places)
         left: set[object] = set()
         reached: set[object] = set()
         for row in rows:
             old, new = row.images()
+            # A row that keeps its key neither leaves one nor takes one.
             if old is None or new is None or key_of(old) != key_of(new):
                 left.update([] if old is None else [key_of(old)])
                 reached.update([] if new is None else [key_of(new)])
@@ -73,8 +74,9 @@ def takes_over_keys(rows: Sequence[HeldRow[_ShapeT]], keys: Sequence[tuple[int, 
 
 
 def spread_places(rows: Sequence[HeldRow[_ShapeT]]) -> Iterator[tuple[int, int]]:
-    """Two places of the log for each row, in ascending order: rows have one, which has room for two."""
+    """Yield two places of the log for each row, in ascending order: rows have one, which has room for two."""
     for row in rows:
+        # The slots of a record's rows are doubled: that keeps their order and leaves a second place behind each.
         first = FIRST_ROW_SLOT + 2 * (row.slot - FIRST_ROW_SLOT)
         yield row.position, first
         yield row.position, first + 1

@@ -29,6 +29,7 @@ UNCHANGED_FIELD = b""
 
 Fields = list[bytes]
 
+# The layouts of PostgreSQL's manual, "Logical Replication Message Formats". `_COMMIT` skips the unused byte of flags.
 _BEGIN = Struct(">QqI")
 _COMMIT = Struct(">xQQq")
 _INT32 = Struct(">i")
@@ -40,6 +41,7 @@ _MESSAGE_HEAD = Struct(">?Q")
 _NULL = ord("n")
 _UNCHANGED = ord("u")
 _NEW_ROW = ord("N")
+# PostgreSQL counts from 2000-01-01; this is that moment in microseconds since 1970.
 _POSTGRES_EPOCH_MICROSECONDS = 946_684_800_000_000
 
 
@@ -121,6 +123,7 @@ def read_message(data: bytes, at: int) -> LogicalMessage:
 def read_truncate(data: bytes, at: int) -> tuple[int, ...]:
     """The ids of the tables that were truncated."""
     (count,) = _INT32.unpack_from(data, at + 1)
+    # One byte of options (CASCADE, RESTART IDENTITY) is between the count and the ids.
     return tuple(_UINT32.unpack_from(data, at + 6 + 4 * i)[0] for i in range(count))
 
 
@@ -132,6 +135,7 @@ def row_object_id(data: bytes, at: int) -> int:
 
 def read_row(data: bytes, at: int) -> Fields:
     """The row of an INSERT (the new one) or of a DELETE (the old one)."""
+    # The row follows the kind (1 byte), the table's id (4) and a letter that says which image it is (1).
     return _fields(data, at + 6)[0]
 
 
@@ -140,10 +144,12 @@ def read_row_pair(data: bytes, at: int) -> tuple[Fields, Fields]:
 
     Raises ValueError when the old row is missing, which no tracked table's log may hold.
     """
+    # Only REPLICA IDENTITY FULL logs the whole old row; without it the image before the update would be lost.
     if data[at + 5] == _NEW_ROW:
         raise ValueError(f"update of table {row_object_id(data, at)} was logged without its old row")
     old, at = _fields(data, at + 6)
     new, _ = _fields(data, at + 1)
+    # PostgreSQL does not log a large value again that is stored out of line and was not assigned.
     if UNCHANGED_FIELD in new:
         new = [before if after == UNCHANGED_FIELD else after for before, after in zip(old, new, strict=True)]
     return old, new
@@ -164,6 +170,7 @@ def _fields(data: bytes, at: int) -> tuple[Fields, int]:
             fields.append(UNCHANGED_FIELD)
         else:
             end = at + 4 + unpack_length(data, at)[0]
+            # With its four bytes of length: COPY BINARY wants them too.
             fields.append(data[at:end])
             at = end
     return fields, at

@@ -1,8 +1,8 @@
 """Read the write-ahead log: one replication slot, streamed by PostgreSQL's WAL sender over a replication connection.
 
-Owns the connection and its two-way protocol: what the log says comes in commit order, whole transactions only; what has
+Owns the connection and its two-way protocol: the log's content comes in commit order, whole transactions only; what has
 been captured is confirmed back, so that the server may drop that part of its log. A reader that is closed, or killed,
-loses nothing: the slot holds the log from the last confirmed place, and the next reader is told where to start from.
+loses nothing: the slot holds the log from the last confirmed place, and the next reader is given its start.
 
 The sender is used rather than ``pg_logical_slot_peek_binary_changes`` because it keeps its decoding state: a peek
 decodes everything since the slot's restart point again at each call, which for short intervals costs more than the
@@ -22,15 +22,19 @@ from psycopg import OperationalError, pq
 from sqlserver_emulator.cdc.lsn import position_text
 
 PAYLOAD_AT = 25
-"""Where a message's own bytes begin in what ``receive`` returns; before it stand the sender's place and time."""
+"""Where a message's own bytes begin in what ``receive`` returns; before them are the sender's place and time."""
 
 _XLOG_DATA = ord("w")
+# A keepalive: its kind (1 byte), the sender's position (8), the time (8), then this byte.
 _KEEPALIVE_WANTS_REPLY_AT = 17
 _POSITION = Struct(">Q")
+# A standby status update: its kind, the positions written, flushed and applied, the time, whether to reply at once.
 _STATUS = Struct(">cQQQqB")
 _POSTGRES_EPOCH_SECONDS = 946_684_800
+# The bounds of one `receive`: the scan checks only between two of them whether it was asked to stop.
 _BATCH_MESSAGES = 4096
 _BATCH_BYTES = 4 << 20
+# The SQLSTATE of a slot that another process reads.
 _OBJECT_IN_USE = b"55006"
 
 
@@ -55,6 +59,7 @@ class LogReader:
         """
         self.position = after_position
         self._confirmed = after_position
+        # Without a timeout: a job is silent between two scans, for up to a day, and the sender would take it for dead.
         self._connection = pq.PGconn.connect(
             f"{conninfo} replication=database options='-c wal_sender_timeout=0'".encode()
         )
@@ -77,7 +82,7 @@ class LogReader:
             raise LogReaderError(message, busy=busy)
 
     def receive(self, timeout_seconds: float) -> list[bytes]:
-        """Messages that have arrived, waiting for the first at most ``timeout_seconds``; empty when none came.
+        """Return the messages that have arrived; wait for the first at most ``timeout_seconds``; empty when none came.
 
         Each is the raw frame: ``message_position`` reads its place, the pgoutput message starts at PAYLOAD_AT.
         """
@@ -86,6 +91,7 @@ class LogReader:
         waited = False
         received_bytes = 0
         while len(messages) < _BATCH_MESSAGES and received_bytes < _BATCH_BYTES:
+            # The 1 means that the call does not block: it returns the length 0 when no whole message has arrived.
             length, data = get(1)
             if length > 0:
                 if data[0] == _XLOG_DATA:
@@ -108,7 +114,7 @@ class LogReader:
         self._send_status(reply=True)
 
     def confirm(self, position: int) -> None:
-        """Every transaction that commits below ``position`` is captured for good; the server may forget it."""
+        """Confirm that all transactions that commit below ``position`` are captured; the server may forget them."""
         self._confirmed = position
         self._send_status(reply=False)
 
@@ -122,6 +128,7 @@ class LogReader:
 
     def _note_keepalive(self, data: memoryview) -> None:
         (position,) = _POSITION.unpack_from(data, 1)
+        # The only way to learn that the log was read: transactions that the publication leaves out send no message.
         self.position = max(self.position, position)
         if data[_KEEPALIVE_WANTS_REPLY_AT]:
             self._send_status(reply=False)
@@ -130,6 +137,7 @@ class LogReader:
         now = int((time.time() - _POSTGRES_EPOCH_SECONDS) * 1_000_000)
         place = self._confirmed
         # The connection is blocking: a status is 34 bytes and the server reads them whenever it waits.
+        # Written, flushed and applied are one position here, as nothing is confirmed before it is stored for good.
         self._connection.put_copy_data(_STATUS.pack(b"r", place, place, place, now, reply))
         self._connection.flush()
 
@@ -138,6 +146,6 @@ class LogReader:
 
 
 def message_position(message: bytes) -> int:
-    """The place of the record behind a message of ``LogReader.receive``."""
+    """Return the place of the record behind a message of ``LogReader.receive``."""
     position: int = _POSITION.unpack_from(message, 1)[0]
     return position

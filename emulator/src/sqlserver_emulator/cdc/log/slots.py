@@ -17,7 +17,7 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 SPARE_SLOT = "cdc_spare"
 _SLOT_PREFIX = "cdc_db"
 _SPARE_LAG_BYTES = 1 << 20
-"""Whoever reads from a copy for the first time reads so much that is of no use."""
+"""The largest part of the log that the first reader of a copy has to skip."""
 _CREATE_TIMEOUT = "10s"
 _LOCK_SPACE = 0x43444331
 """First key of the advisory locks that say "this slot's transaction is still open"."""
@@ -33,10 +33,13 @@ def create_slot(run: Run, conninfo: str, database_id: int) -> str:
     with connect(conninfo) as connection:
         other = runner(connection)
         ((number,),) = other("SELECT nextval('emulator.cdc_slot_numbers')::int", ())
+        # Taken before the slot exists, so that `drop_abandoned` never finds the slot of an open transaction unlocked.
         run("SELECT pg_advisory_xact_lock($1::int, $2::int)", (_LOCK_SPACE, number))
         name = f"{_SLOT_PREFIX}{database_id}_{number}"
+        # PostgreSQL waits for running transactions by locks on them, so that this bounds the wait.
         other(f"SET lock_timeout = '{_CREATE_TIMEOUT}'", ())
         if _exists(other, SPARE_SLOT):
+            # A copy starts where the spare slot is: moved forward first, it leaves the new reader little to skip.
             keep_spare(other)
             other("SELECT pg_copy_logical_replication_slot($1::text::name, $2::text::name)", (SPARE_SLOT, name))
         else:
@@ -58,7 +61,7 @@ def keep_spare(run: Run) -> None:
         return
     # The restart point moves from one such record to another, and PostgreSQL itself writes one every 15 s.
     run("SELECT pg_log_standby_snapshot()", ())
-    with contextlib.suppress(errors.ObjectInUse):  # somebody else is just moving it
+    with contextlib.suppress(errors.ObjectInUse):  # another session is just moving it
         run("SELECT pg_replication_slot_advance($1::text::name, pg_current_wal_flush_lsn())", (SPARE_SLOT,))
 
 
@@ -72,10 +75,11 @@ def drop_abandoned(run: Run) -> None:
     )
     for name, number in rows:
         ((is_free,),) = run("SELECT pg_try_advisory_lock($1::int, $2::int)", (_LOCK_SPACE, number))
+        # The transaction that made the slot is still open, and may yet enter it into the table.
         if not is_free:
             continue
         try:
-            # The transaction may have committed between the two looks.
+            # The transaction may have committed between the query above and the lock.
             if not run("SELECT 1 FROM emulator.cdc_databases WHERE slot_name = $1::text", (name,)):
                 _drop(run, str(name))
         finally:
@@ -84,6 +88,7 @@ def drop_abandoned(run: Run) -> None:
 
 def _drop(run: Run, name: str) -> None:
     try:
+        # The slot goes first: while it is in use a job still reads, and needs its origin and its publication.
         run("SELECT pg_drop_replication_slot($1::text::name)", (name,))
     except errors.ObjectInUse:
         return  # its capture job is just ending; next time

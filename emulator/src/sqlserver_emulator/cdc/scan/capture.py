@@ -28,6 +28,7 @@ from sqlserver_emulator.cdc.scan.transactions import TransactionTaker
 
 HELD_LOG_LOCK: Final = 0x4344434C
 """First key of the advisory locks, held shared, that say "changes in this database's log have to stay"."""
+# docs/reference/sqlserver_cdc.md, "Time mapping": the age of the newest row after which an idle source gets a row.
 IDLE_ROW_SECONDS: Final = 300.0
 _WAIT_SECONDS: Final = 0.02
 _COMMIT_BYTES: Final = 64 << 20
@@ -64,6 +65,8 @@ class Capture:
             stored = self._read_position()
             self._mark_own_transactions()
             self._connection.commit()
+            # From the stored position, not from the slot's: the slot is confirmed later and may be behind, and what
+            # lies between would be captured twice.
             self._reader = LogReader(
                 conninfo, slot=self.database.slot, publication=self.database.slot, after_position=stored
             )
@@ -76,7 +79,7 @@ class Capture:
         self._shows_holding = False
 
     def close(self) -> None:
-        """Returns when the log is free for the next reader, which would be told of this one otherwise."""
+        """Close the reader; return when the log is free for the next one, which would be refused as busy otherwise."""
         sender_pid = self._reader.sender_pid
         self._reader.close()
         with contextlib.suppress(errors.OperationalError, InterfaceError):
@@ -90,7 +93,7 @@ class Capture:
             time.sleep(_PAUSE_SECONDS)
 
     def has_news(self) -> bool:
-        """Whether the log grew since the last scan that drained it. One cheap question, no transaction."""
+        """Return whether the log grew since the last scan that drained it. One cheap question, no transaction."""
         return self._taker.has_messages or self._flush_position() > self._seen_flush
 
     def scan(
@@ -101,6 +104,7 @@ class Capture:
         ``delay_seconds``: leave what was committed after that, by the emulator's clock. ``pause`` is called before
         what was found is stored.
         """
+        # Fixed before the log is read: what commits meanwhile is the next scan's, so a scan ends on a busy server too.
         target = self._flush_position()
         session = ScanSession()
         taker = self._taker
@@ -117,16 +121,20 @@ class Capture:
             raise
         if drained:
             self._seen_flush = target
+            # The log up to here holds nothing for this database, so the server need not keep it.
             self._reader.confirm(max(self._stored, self._reader.position))
         else:
+            # Messages may have been received that are not stored yet; the log from there on has to stay.
             self._reader.confirm(self._stored)
         return ScanResult(taker.scan_transactions, drained, taker.is_holding)
 
     def write_idle_row(self) -> bool:
-        """After 300 s without an entry, mark in lsn_time_mapping how far the log has been read. Call when drained."""
+        """Mark in lsn_time_mapping how far the log has been read, after 300 s without an entry. Call when drained."""
         now = self._now()
         timeline = self._taker.open_timeline()
         lsn = self._taker.idle_lsn_at(self._reader.position)
+        # No entry may appear below an LSN that `fn_cdc_get_max_lsn` has returned (docs/reference/sqlserver_cdc.md,
+        # "Time mapping").
         is_due = timeline.seconds_since_newest(now / 1_000_000) > IDLE_ROW_SECONDS and lsn > timeline.newest_lsn
         if is_due:
             timeline.add_mark(lsn, datetime_seconds(now))
@@ -135,8 +143,9 @@ class Capture:
         return is_due
 
     def show_holding(self, *, is_holding: bool) -> None:
-        """Say in sys.databases.log_reuse_wait that changes wait in the log, or that none do any more."""
+        """Show in sys.databases.log_reuse_wait that changes wait in the log, or that they no longer do."""
         if is_holding != self._shows_holding:
+            # A lock of the session: it ends with this process, however that ends.
             change = "lock" if is_holding else "unlock"
             self._run(
                 f"SELECT pg_advisory_{change}_shared($1::int, $2::int)", (HELD_LOG_LOCK, self.database.database_id)
@@ -150,7 +159,7 @@ class Capture:
         self._connection.commit()
 
     def _now(self) -> int:
-        """The emulator's time in microseconds since 1970."""
+        """Return the emulator's time in microseconds since 1970."""
         return self._taker.clock.shown(int(time.time() * 1_000_000))
 
     def _read_until(self, target: int) -> bool:
@@ -159,6 +168,7 @@ class Capture:
         asked = False
         while not taker.take():
             if self._is_stopped():
+                # Half a transaction cannot be stored: its rows may appear only together with its commit.
                 if taker.is_in_transaction:
                     raise ScanStoppedError
                 return False
@@ -166,6 +176,8 @@ class Capture:
                 return True
             messages = reader.receive(_WAIT_SECONDS)
             taker.add_messages(messages)
+            # Silence may mean that the publication left everything out, so the sender is asked how far it has read;
+            # only after every second wait, as the answer comes during the next one.
             if not messages and not asked:
                 reader.request_position()
             asked = not messages and not asked
@@ -185,9 +197,12 @@ class Capture:
             self._stored = end
         else:
             self._connection.rollback()
+            # The new position is not written: each write would be news in the very log that is scanned. A restart reads
+            # the skipped transactions again and finds nothing in them.
             self._stored = max(self._stored, taker.end_position)
 
     def _flush_position(self) -> int:
+        # The sender sends only what is flushed.
         ((text,),) = self._run("SELECT pg_current_wal_flush_lsn()::text", ())
         self._connection.rollback()
         return parse_position(str(text))

@@ -63,17 +63,17 @@ class RowChanges:
         self.written_bytes = 0
 
     def set_database(self, database: CdcDatabase) -> None:
-        """Its instances or its LSNs changed."""
+        """Take the database's new state: its instances or its LSNs changed."""
         self._database = database
         self.load_instances()
 
     def load_instances(self) -> None:
-        """Read the instances again; every shape is made anew."""
+        """Read the instances again; every shape is made again when it is needed."""
         self.tables = read_instances(self._run, self._database)
         self._shapes = {}
 
     def set_relation(self, relation: Relation) -> None:
-        """The log describes a table, because it changed or was not described before."""
+        """Take a table's description from the log: the table changed, or was not described before."""
         self._relations[relation.object_id] = relation
         self._shapes.pop(relation.object_id, None)
 
@@ -87,13 +87,14 @@ class RowChanges:
         self._deferral: Deferral[Shape] | None = None
 
     def defer_updates(self, object_id: int, *, is_certain: bool) -> None:
-        """Updates of this table are deferred from here on; 0 ends that."""
+        """Defer updates of this table from here on; 0 ends that."""
         self.release_held()
         self._deferral = Deferral(object_id, is_certain) if object_id else None
 
     def take(self, kind: int, message: bytes) -> None:
-        """One INSERT, UPDATE or DELETE message."""
+        """Take one INSERT, UPDATE or DELETE message."""
         object_id = pgoutput.row_object_id(message, PAYLOAD_AT)
+        # None is an answer too: no instance tracks the table.
         shape = self._shapes[object_id] if object_id in self._shapes else self._make_shape(object_id)
         if shape is None:
             return
@@ -111,12 +112,15 @@ class RowChanges:
             self._take_row(kind, shape, sequence, pgoutput.read_row(message, PAYLOAD_AT))
 
     def release_held(self) -> None:
-        """The statement has ended, as far as it is about its own table."""
+        """Write the held rows: the statement has ended, as far as it is about its own table."""
         deferral = self._deferral
         if deferral is None or not deferral.held:
             return
         held = deferral.take_held()
+        # docs/reference/sqlserver_cdc.md, "Row shapes": an UPDATE of many rows that assigns a key gives a pair 1 and 2
+        # for each.
         deferral.is_certain = deferral.is_certain or len(held) > 1
+        # Sources differ here: emulator/docs/emulator.md, "Where sources disagree".
         if takes_over_keys(held, held[0].shape.unique_places):
             self._take_deletes_first(held)
             return
@@ -131,7 +135,7 @@ class RowChanges:
                 self._take_update(row.shape, sequence, old, new)
 
     def _take_deletes_first(self, held: list[HeldRow[Shape]]) -> None:
-        """Every delete and every insert has a sequence value of its own, as their order needs."""
+        """Write all deletes, then all inserts, each with a sequence value of its own, as their order needs."""
         places = spread_places(held)
         for kind, image in ((pgoutput.DELETE, 0), (pgoutput.INSERT, 1)):
             for row in held:
@@ -140,37 +144,46 @@ class RowChanges:
                     self._take_row(kind, row.shape, self._database.lsn_at(*next(places)), fields)
 
     def _advance(self, message: bytes) -> None:
-        """To the place of the log that the row has."""
+        """Move to the place of the log that the row has."""
         position = message_position(message)
+        # One record of the log may hold many rows, and each needs a sequence value of its own (docs/adr/0003).
         if position == self._row_position:
             self._row_slot += 1
         else:
             self._row_position, self._row_slot = position, FIRST_ROW_SLOT
 
     def _take_row(self, kind: int, shape: Shape, sequence: bytes, row: Fields) -> None:
-        """An insert or a delete."""
+        """Write an insert or a delete."""
         for target in shape.targets:
             if start := self._start_of(target):
                 self.command_id += 1
+                # docs/reference/sqlserver_cdc.md, "Order of changes": the counter goes over all instances, so each has
+                # another number for one change.
                 write = target.rows.insert if kind == pgoutput.INSERT else target.rows.delete
                 self._append(target, write(start, sequence, self.command_id, row))
 
     def _take_update(self, shape: Shape, sequence: bytes, old: Fields, new: Fields) -> None:
         changed = changed_places(old, new)
+        # docs/reference/sqlserver_cdc.md, "Row shapes": a change of the primary, clustered or a unique key is logged as
+        # delete and insert.
         if not shape.key_places.isdisjoint(changed):
             self._take_deferred_update(shape, sequence, old, new)
         elif changed:
             for target in shape.targets:
                 if start := self._start_of(target):
                     pair = target.rows.update(start, sequence, self.command_id + 1, (old, new), changed=changed)
+                    # An update that touches no captured column writes nothing and takes no number
+                    # (docs/reference/sqlserver_cdc.md, "DDL").
                     if pair:
                         self.command_id += 1
                         self._append(target, pair)
 
     def _take_deferred_update(self, shape: Shape, sequence: bytes, old: Fields, new: Fields) -> None:
-        """SQL Server logs a delete and an insert, which share the sequence value."""
+        """Write a delete and an insert that share the sequence value, as SQL Server logs such an update."""
         for target in shape.targets:
             if start := self._start_of(target):
+                # docs/reference/sqlserver_cdc.md, "Row shapes": `__$command_id` is one higher in the second row of the
+                # pair.
                 deleted = target.rows.delete(start, sequence, self.command_id + 1, old)
                 inserted = target.rows.insert(start, sequence, self.command_id + 2, new)
                 self.command_id += 2
@@ -194,6 +207,7 @@ class RowChanges:
         if table is None:
             self._shapes[object_id] = None
             return None
+        # The change tables were altered, so what was read of the instances is out of date.
         if self._follow_types(table, relation):
             self.load_instances()
             table = self.tables[object_id]
@@ -212,11 +226,13 @@ class RowChanges:
         logged = {column.name: column for column in relation.columns}
         followed = False
         for instance in table.instances:
+            # The instance takes no rows of this transaction, and its change table has the types of a later time.
             if instance.enabled_at > self._commit_position:
                 continue
             for column, stored in zip(instance.columns, instance.stored, strict=True):
                 found = logged.get(column.source_name or "")
                 if found and (found.type_oid, found.type_modifier) != (stored.type_oid, stored.type_modifier):
+                    # The rows so far are encoded in the column's old type.
                     self._writer.flush()
                     followed = True
                     follow_logged_type(

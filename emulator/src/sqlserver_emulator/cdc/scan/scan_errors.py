@@ -1,4 +1,4 @@
-"""What a scan that failed says (docs/reference/sqlserver_cdc.md, "DDL"): the cause by SQL Server's number, then that
+"""The errors of a failed scan (docs/reference/sqlserver_cdc.md, "DDL"): the cause by SQL Server's number, then that
 the scan failed.
 
 A change table that cannot follow a new type of its source column is the usual cause: what it holds does not fit.
@@ -16,6 +16,7 @@ from sqlserver_emulator.errors import SqlServerError
 
 LOG_SCAN_FAILED: Final = 22859
 _COLUMN_NOT_ALTERED: Final = 22976
+# PostgreSQL's message ends with the value in quotes.
 _QUOTED: Final = re.compile(r'"(.*)"$', re.DOTALL)
 
 
@@ -30,7 +31,7 @@ class ColumnNotAlteredError(psycopg.Error):
 
 
 def scan_failures(error: psycopg.Error) -> list[SqlServerError]:
-    """The errors of a failed scan, cause first."""
+    """Return the errors of a failed scan, cause first."""
     if not isinstance(error, ColumnNotAlteredError):
         return [SqlServerError(LOG_SCAN_FAILED, str(error))]
     cause = error.__cause__
@@ -60,6 +61,8 @@ def _not_convertible(error: ColumnNotAlteredError, cause: str) -> SqlServerError
     return SqlServerError(245, f"Conversion failed when converting the value{value} to data type {error.type_name}.")
 
 
+# The SQLSTATEs: a text too long, a number out of range, a text that is no value of the type. The numbers are those of
+# docs/reference/sqlserver_cdc.md, "DDL".
 _CAUSES: Final[dict[str, Callable[[ColumnNotAlteredError, str], SqlServerError]]] = {
     "22001": _truncated,
     "22003": _overflow,

@@ -14,6 +14,7 @@ from sqlserver_emulator.cdc.lsn import ZERO_LSN, lsn_text
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.errors import SqlServerError
 
+# docs/reference/sqlserver_cdc.md, "Dynamic views".
 _KEPT_SESSIONS = 32
 _NO_LSN = lsn_text(ZERO_LSN)
 
@@ -33,6 +34,7 @@ class ScanSession:
     schema_changes: int = 0
 
     def note_transaction(self, begin_lsn: bytes, commit_lsn: bytes, seconds: float) -> None:
+        """Count a captured transaction."""
         if not self.transactions:
             self.first_lsn = self.first_begin_lsn = begin_lsn
         self.transactions += 1
@@ -41,7 +43,7 @@ class ScanSession:
 
 
 def record_session(run: Run, database_id: int, session: ScanSession) -> None:
-    """A finished scan with transactions: one row."""
+    """Record a finished scan with transactions: one row."""
     run(
         _SESSION_ROW,
         (
@@ -54,14 +56,15 @@ def record_session(run: Run, database_id: int, session: ScanSession) -> None:
 
 
 def record_empty_scans(run: Run, database_id: int, count: int, started_at: datetime) -> None:
-    """``count`` scans that found nothing: added to the newest row if that is empty too, else a row of their own."""
+    """Record ``count`` scans that found nothing: in the newest row if that is empty too, else in a row of their own."""
+    # docs/reference/sqlserver_cdc.md, "Dynamic views": consecutive empty scans share one row.
     if not run(_COUNT_EMPTY_SCANS, (database_id, count)):
         run(_EMPTY_SESSION_ROW, (database_id, count, started_at))
         _forget_old(run, database_id)
 
 
 def record_errors(run: Run, database_id: int, errors: Sequence[SqlServerError]) -> None:
-    """A scan that failed: a session with its errors."""
+    """Record a failed scan: a session with its errors."""
     ((session_id,),) = run(_FAILED_SESSION_ROW, (database_id, len(errors)))
     for error in errors:
         run(_ERROR_ROW, (database_id, session_id, error.number, error.message, _NO_LSN))
@@ -69,7 +72,7 @@ def record_errors(run: Run, database_id: int, errors: Sequence[SqlServerError]) 
 
 
 def forget_sessions(run: Run) -> None:
-    """The server starts: the views begin empty."""
+    """Empty the views, as a start of the server does."""
     run("DELETE FROM emulator.cdc_log_scan_sessions", ())
     run("DELETE FROM emulator.cdc_log_scan_totals", ())
     run("DELETE FROM emulator.cdc_errors", ())
@@ -79,11 +82,13 @@ def _forget_old(run: Run, database_id: int) -> None:
     ((newest,),) = run(
         "SELECT max(session_id) FROM emulator.cdc_log_scan_sessions WHERE database_id = $1::int", (database_id,)
     )
+    # What is deleted still counts in session 0, the aggregate: `_FORGET_OLD` adds it to the totals.
     oldest = int(str(newest)) - _KEPT_SESSIONS + 1
     for statement in _FORGET_OLD:
         run(statement, (database_id, oldest))
 
 
+# The LEFT JOIN with its GROUP BY gives one row also where the database has no session yet; max() is NULL then.
 _SESSION_ROW = """
 INSERT INTO emulator.cdc_log_scan_sessions (database_id, session_id, start_time, end_time, duration, scan_phase,
     start_lsn, current_lsn, end_lsn, tran_count, last_commit_lsn, last_commit_time, log_record_count,

@@ -1,5 +1,5 @@
-"""What the capture job does when the log tells of DDL (docs/reference/sqlserver_cdc.md, "DDL"): history, and retyped
-columns.
+"""The capture job's part in DDL that it finds in the log (docs/reference/sqlserver_cdc.md, "DDL"): history, and
+retyped columns.
 
 Runs in the capture job's transaction.
 
@@ -21,12 +21,13 @@ from sqlserver_emulator.cdc.scan.scan_errors import ColumnNotAlteredError
 from sqlserver_emulator.engine.names import quote
 
 _CHARACTERS = ("character", "text")
+# docs/reference/sqlserver_cdc.md, "DDL": sp_rename is not recorded.
 _RECORDED = frozenset({"add_column", "drop_column", "alter_column", "other"})
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What one DDL statement did to one table, or to one of its columns, as logged. is_first: of that statement."""
+    """A change that a DDL statement made to a table or one of its columns, as logged. is_first: of that statement."""
 
     object_id: int
     kind: str
@@ -37,6 +38,7 @@ class SchemaChange:
 
 
 def parse_schema_change(content: bytes) -> SchemaChange:
+    """Return the change that a logical message ``ddl`` describes."""
     found: Mapping[str, object] = json.loads(content)
     column_id = found.get("column_id")
     return SchemaChange(
@@ -56,6 +58,8 @@ def apply_schema_change(
     if change.kind not in _RECORDED:
         return False
     for instance in table.instances:
+        # docs/reference/sqlserver_cdc.md, "DDL": one row for each statement and instance, though a statement may be
+        # logged in several messages.
         if change.is_first:
             run(
                 database.sql(_HISTORY_ROW),
@@ -85,6 +89,7 @@ def follow_declared_type(run: Run, database: CdcDatabase, instance: CaptureInsta
     if not rows:
         return  # dropped since; the message that says so is further on in the log
     drop_view(run, database, instance.object_id)
+    # The view is gone by then: PostgreSQL refuses to alter the type of a column that a view shows.
     type_text, type_name = (str(value) for value in rows[0])
     set_stored_type(run, instance, stored, type_text, type_name)
     run(_DECLARE_TYPE, (instance.object_id, stored.attnum, source, column.column_id))
@@ -109,7 +114,7 @@ def follow_logged_type(
 def set_stored_type(
     run: Run, instance: CaptureInstance, stored: ChangeTableColumn, type_text: str, type_name: str
 ) -> None:
-    """ALTER the change table's column; no view may be on it. Raises ColumnNotAlteredError, which says ``type_name``."""
+    """Alter the change table's column; no view may be on it. Raises ColumnNotAlteredError, naming ``type_name``."""
     name = quote(stored.name)
     # An explicit conversion to characters would cut off what is too long; the implicit one says so.
     using = "" if type_text.startswith(_CHARACTERS) else f" USING {name}::{type_text}"
@@ -119,6 +124,7 @@ def set_stored_type(
         raise ColumnNotAlteredError(instance.name, stored.name, type_name) from error
 
 
+# docs/reference/sqlserver_cdc.md, "Reports": ddl_time has whole minutes.
 _HISTORY_ROW = """
 INSERT INTO :cdc.ddl_history VALUES ($1::int, $2::int, $3::smallint, $4::text, $5::bytea,
     date_trunc('minute', to_timestamp($6::float8)::timestamp))

@@ -13,6 +13,7 @@ from sqlserver_emulator.cdc.lsn import ZERO_LSN
 from sqlserver_emulator.cdc.postgres import SqlConnection
 from sqlserver_emulator.clock import LoggedClock
 
+# docs/reference/sqlserver_cdc.md, "Time mapping": `tran_id` of an entry without a transaction is 0x0.
 _NO_TRANSACTION = b"\0"
 _TRANSACTION_ID_BYTES = 6
 _DISORDER_SECONDS = 1.0
@@ -29,13 +30,16 @@ FROM :cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1
 
 
 def datetime_seconds(microseconds: int) -> float:
-    """A moment in seconds, rounded to datetime's ticks of 1/300 s, in whole milliseconds (.000, .003, .007)."""
+    """Return a moment in seconds, rounded to datetime's ticks of 1/300 s, in whole milliseconds (.000, .003, .007)."""
+    # A tick is 10,000 / 3 microseconds; half of one is added to round to the nearest.
     ticks = (microseconds * 3 + 5_000) // 10_000
     return round(ticks * 10 / 3) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
+    """One row of ``cdc.lsn_time_mapping``. ``seconds``: since 1970."""
+
     lsn: bytes
     seconds: float
     transaction_id: bytes
@@ -54,25 +58,28 @@ class Timeline:
         self.newest_lsn, self._newest_seconds = (bytes(row[0]), float(row[1])) if row else (b"", 0.0)
 
     def add_transaction(self, lsn: bytes, begin_lsn: bytes, transaction_id: int, committed_at: int) -> None:
-        """A captured transaction; ``committed_at`` in microseconds since 1970.
+        """Add a captured transaction; ``committed_at`` in microseconds since 1970.
 
         PostgreSQL takes the time just before it writes the commit record, so two commits may come in the other order;
         the time shown goes back only when the clock was set back.
         """
         seconds = datetime_seconds(committed_at)
         if self._is_out_of_order(seconds):
+            # LSN order is commit order (docs/reference/sqlserver_cdc.md, "Time mapping").
             seconds = self._newest_seconds
         identity = transaction_id.to_bytes(_TRANSACTION_ID_BYTES, "big")
         self._add(TimelineEntry(lsn, seconds, identity, begin_lsn))
 
     def add_mark(self, lsn: bytes, seconds: float) -> None:
-        """An entry without a transaction: idle, or an instance was enabled."""
+        """Add an entry without a transaction: idle, or an instance was enabled."""
         self._add(TimelineEntry(lsn, seconds, _NO_TRANSACTION, ZERO_LSN))
 
     def seconds_since_newest(self, now: float) -> float:
+        """Return the age of the newest entry at ``now``."""
         return now - self._newest_seconds
 
     def flush(self) -> None:
+        """Write the gathered entries."""
         entries, self._entries = self._entries, []
         if not entries:
             return

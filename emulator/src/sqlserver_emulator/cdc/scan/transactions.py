@@ -23,11 +23,12 @@ from sqlserver_emulator.cdc.scan.timeline import Timeline, datetime_seconds
 from sqlserver_emulator.cdc.scan.writer import ChangeTableWriter
 from sqlserver_emulator.clock import LoggedClock
 
+# A scan is one PostgreSQL transaction; this bounds it, but for a single large transaction of the source.
 _SCAN_BYTES = 64 << 20
 
 
 class TransactionTaker:
-    """Takes messages in, in order. One scan: ``begin_scan``, ``add_messages`` and ``take`` until done, ``flush``."""
+    """The taker of messages in order. A scan: ``begin_scan``, ``add_messages`` and ``take`` until done, ``flush``."""
 
     def __init__(self, connection: SqlConnection, database: CdcDatabase) -> None:
         self._connection = connection
@@ -42,11 +43,13 @@ class TransactionTaker:
         self.end_position = 0
         """The end of the last whole transaction that was taken."""
         self.is_in_transaction = False
+        # Only sets the fields of a scan; each scan begins with a call of its own.
         self.begin_scan(1, ScanSession())
 
     # -- the scan ---------------------------------------------------------------------------------------------------
 
     def begin_scan(self, max_transactions: int, session: ScanSession) -> None:
+        """Start a scan of at most ``max_transactions``, which is counted in ``session``."""
         self.scan_transactions = 0
         self.has_written = False
         self._max_transactions = max_transactions
@@ -62,9 +65,11 @@ class TransactionTaker:
 
     @property
     def has_messages(self) -> bool:
+        """Whether messages wait to be taken."""
         return bool(self._queue)
 
     def add_messages(self, messages: Iterable[bytes]) -> None:
+        """Append messages of the reader to those that wait."""
         self._queue.extend(messages)
 
     def take(self) -> bool:
@@ -80,6 +85,7 @@ class TransactionTaker:
                 if self.scan_transactions >= self._max_transactions or self._rows.written_bytes > _SCAN_BYTES:
                     return True
             elif self._hold_after is not None and self._is_too_young(kind, message):
+                # BEGIN goes back, so that the next scan starts with the whole transaction.
                 queue.appendleft(message)
                 self.is_holding = True
                 return True
@@ -99,17 +105,21 @@ class TransactionTaker:
             self._timeline.flush()
 
     def idle_lsn_at(self, position: int) -> bytes:
+        """Return the LSN of an idle row at a position of the log."""
         return self._database.lsn_at(position, IDLE_SLOT)
 
     def open_timeline(self) -> Timeline:
-        """``lsn_time_mapping`` as it is now, in the caller's transaction, which is that of one scan.
+        """Open ``lsn_time_mapping`` in the caller's transaction, which is that of one scan.
 
         No instance is dropped under it; new ones may come.
         """
+        # Before anything is read: `disable` takes its locks in the same order.
         keep_instances(self._run, self._database)
         current = read_database(self._run, self._database.database_id)
+        # Another slot means that CDC was disabled and enabled again since: this log is not that database's.
         if current is None or current.slot != self._database.slot:
             raise CdcDisabledError(self._database.name)
+        # Every change of a database's instances raises its version (`lock_instances`).
         if current.version != self._version:
             self._version, self._database = current.version, current
             self._rows.set_database(current)
@@ -136,6 +146,8 @@ class TransactionTaker:
         self._begin = begin
         self._committed_at = self.clock.shown(begin.commit_time)
         self._seconds = datetime_seconds(self._committed_at)
+        # BEGIN knows the commit: version 1 of the protocol sends a transaction only when it has committed. So rows are
+        # written with their final `__$start_lsn` at once.
         self._commit_lsn = self._database.lsn_at(begin.commit_position)
         self._begin_lsn = self._database.lsn_at(message_position(message))
         self._left_trace = False
@@ -146,8 +158,11 @@ class TransactionTaker:
         commit = pgoutput.read_commit(message, PAYLOAD_AT)
         rows, timeline = self._rows, self._timeline or self.open_timeline()
         rows.release_held()
+        # An instance's mark lies below the commit of its transaction, and entries are added in the order of LSNs.
         for object_id in self._new_instances:
             self._begin_instance(timeline, object_id)
+        # docs/reference/sqlserver_cdc.md, "Time mapping": only captured transactions have an entry; writes to untracked
+        # tables move nothing.
         if self._left_trace or rows.command_id:
             begin = self._begin
             timeline.add_transaction(self._commit_lsn, self._begin_lsn, begin.transaction_id, self._committed_at)
@@ -159,15 +174,19 @@ class TransactionTaker:
         self.is_in_transaction = False
 
     def _take_logical_message(self, message: LogicalMessage) -> None:
+        # Others are read even when their transaction was rolled back.
         if not message.transactional:
             return
         if message.prefix == "deferred":
+            # docs/reference/sqlserver_cdc.md, "Row shapes": a MERGE that assigns a key to itself is a pair 1 and 2,
+            # even if nothing changed.
             deferred = json.loads(message.content)
             self._rows.defer_updates(
                 int(deferred["object_id"]), is_certain=deferred.get("statement", "MERGE") == "MERGE"
             )
         elif message.prefix == "cdc":
             enabled = json.loads(message.content)
+            # All databases share one log (docs/adr/0002), and a publication filters tables, not messages.
             if enabled["database_id"] == self._database.database_id:
                 self._new_instances.append(int(enabled["object_id"]))
                 self._rows.load_instances()
@@ -179,6 +198,7 @@ class TransactionTaker:
         table = self._rows.tables.get(change.object_id)
         if table is None:
             return
+        # docs/reference/sqlserver_cdc.md, "DDL": the history has a row for each instance that existed then.
         existing = tuple(i for i in table.instances if i.enabled_at <= self._begin.commit_position)
         self._rows.release_held()
         self._writer.flush()  # rows so far have the column types of before
@@ -195,11 +215,13 @@ class TransactionTaker:
             self._rows.load_instances()
 
     def _begin_instance(self, timeline: Timeline, object_id: int) -> None:
-        """The instance's low end becomes valid: its start_lsn if no entry has passed that, else this commit's LSN."""
+        """Make the instance's low end valid: its start_lsn if no entry has passed that, else this commit's LSN."""
         rows = self._run(self._database.sql(_START_OF_INSTANCE), (object_id,))
         if not rows:
             return  # disabled since
         start_lsn, created = bytes(rows[0][0]), float(rows[0][1])
+        # docs/adr/0003: both positions cut the table's history at the same place, but no entry may appear below an LSN
+        # that a reader has seen.
         if start_lsn <= timeline.newest_lsn:
             self._run(self._database.sql(_SET_START_OF_INSTANCE), (object_id, self._commit_lsn))
             self._left_trace = True

@@ -18,12 +18,14 @@ from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.postgres import SqlConnection, runner
 from sqlserver_emulator.cdc.rows import COPY_HEADER, COPY_TRAILER
 
+# Pieces of the open COPY are small, as PostgreSQL works meanwhile; others wait for a large one, as each change of the
+# COPY ends the one before.
 _PIECE_BYTES = 32 << 10
 _WAITING_BYTES = 4 << 20
 
 
 class ChangeTableWriter:
-    """``append`` is the hot path; ``flush`` leaves nothing behind. ``run`` is for other statements meanwhile."""
+    """The writer of change tables. ``append`` is the hot path; ``run`` is for other statements meanwhile."""
 
     def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
@@ -37,7 +39,7 @@ class ChangeTableWriter:
         self.run: Run = self._run_between_copies
 
     def append(self, instance: CaptureInstance, rows: bytes) -> None:
-        """Rows of one change, in COPY BINARY's form."""
+        """Add the rows of one change, in COPY BINARY's form."""
         object_id = instance.object_id
         buffer = self._buffers.get(object_id)
         if buffer is None:
@@ -51,6 +53,7 @@ class ChangeTableWriter:
 
     def flush(self) -> None:
         """Send everything and end the open COPY."""
+        # The table whose COPY is open goes first, or its COPY would be ended and opened again.
         if self._open_id and self._buffers.get(self._open_id):
             self._send(self._open_id)
         for object_id, buffer in self._buffers.items():
@@ -84,4 +87,5 @@ class ChangeTableWriter:
 
     def _run_between_copies(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         self._end_copy()
+        # The COPY had to end: a connection in a COPY takes no other statement.
         return self._run_on_connection(sql, parameters)
