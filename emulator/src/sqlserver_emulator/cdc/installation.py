@@ -30,11 +30,12 @@ SCALAR_FUNCTIONS: dict[str, TsqlType] = {
 _AGENT_DATABASE = "msdb"
 _AGENT_VIEWS = ("sysjobs", "sysjobactivity")
 _VIEWS = ("dm_cdc_log_scan_sessions", "dm_cdc_errors")
+# Not after a second colon: `::text` is a cast.
 _PLACEHOLDER = re.compile(r"(?<!:):(sys|cdc|dbo|database_id|'database')")
 
 
 def install_cluster(connection: SqlConnection) -> None:
-    """The tables and functions all databases share, then those of every database there is."""
+    """Install the tables and functions that all databases share, then those of every database there is."""
     connection.execute(_script("catalog.sql").encode())
     run = runner(connection)
     for database_id, name in run("SELECT database_id, name::text FROM emulator.databases", ()):
@@ -44,7 +45,7 @@ def install_cluster(connection: SqlConnection) -> None:
 
 
 def install_database(run: Run, database_id: int, database: str) -> None:
-    """The functions and views of schema sys that speak of CDC, entered into the catalog."""
+    """Install the functions and views of CDC in the database's schema sys, and enter them into the catalog."""
     sys_schema = postgres_schema(database, "sys")
     values = {
         "sys": quote(sys_schema),
@@ -52,6 +53,7 @@ def install_database(run: Run, database_id: int, database: str) -> None:
         "database_id": str(database_id),
         "'database'": quote_literal(database),
     }
+    # Bodies of functions have semicolons inside, so the scripts separate statements by a mark of their own.
     for statement in _script("database.sql").split("--;\n"):
         run(_PLACEHOLDER.sub(lambda found: values[found[1]], statement), ())
     for name in SCALAR_FUNCTIONS:
@@ -74,8 +76,9 @@ def _install_agent_views(run: Run, database_id: int) -> None:
         run(_REGISTER_VIEW, (database_id, "dbo", view, False))
 
 
+# docs/reference/sqlserver_cdc.md, "Metadata tables": `msdb.dbo.cdc_jobs` exists only while a database has CDC.
 def show_job_table(run: Run) -> None:
-    """Make msdb.dbo.cdc_jobs, if it is not there: some database has CDC now."""
+    """Create msdb.dbo.cdc_jobs, if it is not there: a database has CDC now."""
     dbo = postgres_schema(_AGENT_DATABASE, "dbo")
     agent = run("SELECT database_id FROM emulator.databases WHERE name = $1::varchar", (_AGENT_DATABASE,))
     if agent and run("SELECT to_regclass($1::text) IS NULL", (qualified(dbo, "cdc_jobs"),))[0][0]:
@@ -84,7 +87,7 @@ def show_job_table(run: Run) -> None:
 
 
 def hide_job_table(run: Run) -> None:
-    """Drop msdb.dbo.cdc_jobs: no database has CDC any more."""
+    """Drop msdb.dbo.cdc_jobs: no database has CDC now."""
     dbo = postgres_schema(_AGENT_DATABASE, "dbo")
     run(f"DROP VIEW IF EXISTS {qualified(dbo, 'cdc_jobs')}", ())
     run(

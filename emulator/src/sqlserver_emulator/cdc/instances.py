@@ -38,6 +38,7 @@ class CaptureInstance:
     stored: tuple[ChangeTableColumn, ...]
 
     def copy_statement(self) -> bytes:
+        """Return the COPY that takes rows of the change table."""
         return f"COPY {self.change_table} FROM STDIN (FORMAT binary)".encode()
 
 
@@ -69,11 +70,11 @@ class CdcDatabase:
     lsn_shift: int = 0
 
     def sql(self, text: str) -> str:
-        """``text`` with ``:cdc`` replaced by the database's schema cdc."""
+        """Return ``text`` with ``:cdc`` replaced by the database's schema cdc."""
         return text.replace(":cdc.", f"{quote(self.schema)}.")
 
     def lsn_at(self, position: int, slot: int = RECORD_SLOT) -> bytes:
-        """How the database shows a position of the log."""
+        """Return the LSN by which the database shows a position of the log."""
         return lsn_at(position - self.lsn_shift, slot)
 
 
@@ -82,16 +83,20 @@ class CdcDisabledError(Exception):
 
 
 def keep_instances(run: Run, database: CdcDatabase) -> None:
-    """Keep instances from being dropped until the caller's transaction ends; ``disable`` takes the other side, first of
-    all its locks. So this comes before anything else that is read of them. Raises CdcDisabledError."""
+    """Keep instances from being dropped until the caller's transaction ends. Raises CdcDisabledError.
+
+    ``disable`` takes the other side, first of all its locks. So this comes before anything else that is read of them.
+    """
     try:
+        # Conflicts with the EXCLUSIVE lock of `disable` and not with itself, so scan and cleanup run at the same time.
         run(database.sql("LOCK TABLE :cdc.change_tables IN ROW EXCLUSIVE MODE"), ())
     except (errors.UndefinedTable, errors.InvalidSchemaName):
+        # Disabling drops the whole schema cdc.
         raise CdcDisabledError(database.name) from None
 
 
 def read_database(run: Run, database_id: int) -> CdcDatabase | None:
-    """The database's CDC entry, or None when CDC is not enabled there."""
+    """Return the database's CDC entry, or None when CDC is not enabled there."""
     rows = run(
         "SELECT c.database_id, d.name::text, c.slot_name, c.cdc_schema, c.version, c.lsn_shift"
         " FROM emulator.cdc_databases c"
@@ -102,7 +107,7 @@ def read_database(run: Run, database_id: int) -> CdcDatabase | None:
 
 
 def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
-    """Source object id -> the table and its instances."""
+    """Return the tracked tables with their instances, by the source's object id."""
     instances: dict[int, list[CaptureInstance]] = {}
     for object_id, name, source_id, enabled_at, relation in run(database.sql(_INSTANCES), ()):
         columns, stored = _read_columns(run, database, object_id, source_id)
@@ -122,6 +127,8 @@ def _read_columns(
     rows = run(database.sql(_COLUMNS), (object_id, source_id))
     columns, stored = [], []
     for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, attname, *place in rows:
+        # docs/reference/sqlserver_cdc.md, "Types" and "DDL": a computed column is always NULL, a dropped one from the
+        # drop on.
         gone = computed or dropped
         columns.append(CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), None if gone else source_name))
         stored.append(ChangeTableColumn(attname, *place))
@@ -142,6 +149,7 @@ JOIN emulator.cdc_instances i USING (object_id)
 JOIN pg_class c ON c.oid = t.object_id::oid
 ORDER BY i.enabled_at
 """
+# The captured columns follow the five of CHANGE_TABLE_START, hence the ordinal + 5.
 _COLUMNS = """
 SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
        d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name), a.attname::text,

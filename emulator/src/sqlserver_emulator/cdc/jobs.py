@@ -19,12 +19,14 @@ AGENT_LOCK = 0x43444341
 CAPTURE, CLEANUP = "capture", "cleanup"
 AGENT_STOPPED = "SQLServerAgent is not currently running so it cannot be notified of this action."
 
+# docs/reference/sqlserver_cdc.md, "Job procedures": the defaults of SQL Server 2022.
 DEFAULT_MAXTRANS = 500
 DEFAULT_MAXSCANS = 10
 DEFAULT_POLLING_INTERVAL = 5
 DEFAULT_RETENTION = 4320
 DEFAULT_THRESHOLD = 5000
 MAX_POLLING_INTERVAL = 86_399
+# As error 22994 says; one page differs (emulator/docs/emulator.md, "Where sources disagree").
 MAX_RETENTION = 52_594_800
 
 
@@ -42,6 +44,8 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A job of a database. ``job_type``: capture or cleanup."""
+
     job_id: str
     database_id: int
     job_type: str
@@ -56,7 +60,7 @@ DEFAULTS = {
 
 
 def check_settings(job_type: str, settings: JobSettings) -> None:
-    """Raises 22970, 22990, 22991, 22994, 22850, 22999."""
+    """Check the settings of a job. Raises 22970, 22990, 22991, 22994, 22850, 22999."""
     if job_type == CAPTURE:
         check_scan_settings(settings)
         return
@@ -67,7 +71,7 @@ def check_settings(job_type: str, settings: JobSettings) -> None:
 
 
 def check_scan_settings(settings: JobSettings) -> None:
-    """The settings of a capture job, or the arguments of sp_cdc_scan."""
+    """Check the settings of a capture job, or the arguments of sp_cdc_scan. Raises 22970, 22990, 22991, 22999."""
     if not 0 <= settings.pollinginterval <= MAX_POLLING_INTERVAL:
         raise cdc_error(22990)
     if not settings.continuous and settings.pollinginterval:
@@ -79,7 +83,7 @@ def check_scan_settings(settings: JobSettings) -> None:
 
 
 def add_job(run: Run, database_id: int, database: str, job_type: str, settings: JobSettings) -> Job:
-    """Make the job of a database. Its name gets a unique end where it is taken."""
+    """Add the job of a database. Its name gets a unique end where it is taken."""
     name = f"cdc.{database}_{job_type}"
     ((job_id, name),) = run(
         _ADD,
@@ -92,7 +96,7 @@ def add_job(run: Run, database_id: int, database: str, job_type: str, settings: 
 
 
 def change_job(run: Run, job: Job, settings: JobSettings) -> None:
-    """Takes effect when the job starts the next time."""
+    """Store new settings of a job, which take effect when it starts the next time."""
     run(
         "UPDATE emulator.cdc_jobs SET maxtrans = $2::int, maxscans = $3::int, continuous = $4::smallint,"
         " pollinginterval = $5::bigint, retention = $6::bigint, threshold = $7::bigint WHERE job_id = $1::uuid",
@@ -111,17 +115,20 @@ def drop_job(run: Run, job: Job) -> None:
 
 
 def find_job(run: Run, database_id: int, job_type: str) -> Job | None:
+    """Return the database's job of that type, None when it has none."""
     rows = run(f"{_JOBS} WHERE database_id = $1::int AND job_type = $2::varchar", (database_id, job_type))
     return _job(rows[0]) if rows else None
 
 
 def list_jobs(run: Run, database_id: int | None = None) -> list[Job]:
-    """The jobs of a database, or all."""
+    """Return the jobs of a database, or all."""
     sql = f"{_JOBS} WHERE $1::int IS NULL OR database_id = $1::int ORDER BY database_id, job_type"
     return [_job(row) for row in run(sql, (database_id,))]
 
 
 def is_agent_running(run: Run) -> bool:
+    """Return whether the agent holds its lock."""
+    # How pg_locks shows an advisory lock with one key of 64 bits: classid is its upper half, which is 0 here.
     return bool(
         run(
             "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = 0"
@@ -132,7 +139,7 @@ def is_agent_running(run: Run) -> bool:
 
 
 def is_requested(run: Run, database_id: int) -> bool:
-    """Whether the database's capture job is asked to run."""
+    """Return whether the database's capture job is asked to run."""
     return bool(
         run(
             "SELECT 1 FROM emulator.cdc_job_activity a JOIN emulator.cdc_jobs j USING (job_id)"
@@ -143,7 +150,7 @@ def is_requested(run: Run, database_id: int) -> bool:
 
 
 def request_start(run: Run, job: Job, login: str) -> str:
-    """Ask the agent to run the job; returns what it says. Raises 22022 when it refuses or is not there."""
+    """Ask the agent to run the job; return its answer. Raises 22022 when it refuses or is not there."""
     if not is_agent_running(run):
         raise AgentError(AGENT_STOPPED)
     rows = run(_REQUEST_START, (job.job_id, login))
@@ -175,6 +182,7 @@ def request_stop(run: Run, job: Job, login: str) -> str:
 
 
 def notify_agent(run: Run) -> None:
+    """Wake the agent, when the caller's transaction commits."""
     run("SELECT pg_notify($1::text, '')", (CHANNEL,))
 
 
@@ -201,6 +209,7 @@ _RUNNING = """
 SELECT requested_by, start_execution_date IS NOT NULL AND stop_execution_date IS NULL
 FROM emulator.cdc_job_activity WHERE job_id = $1::uuid
 """
+# The condition on the conflicting row makes one of two requests at the same time fail, as it returns no row.
 _REQUEST_START = """
 INSERT INTO emulator.cdc_job_activity AS a (job_id, is_requested, requested_by, run_requested_date)
 VALUES ($1::uuid, true, $2::varchar, emulator_cdc.now())

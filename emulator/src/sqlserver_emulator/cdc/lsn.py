@@ -28,12 +28,13 @@ _BLOCK_MASK = (1 << _VLF_BITS) - 1
 
 
 def lsn_at(position: int, slot: int = RECORD_SLOT) -> bytes:
-    """The ten-byte LSN of ``slot`` at a write-ahead log position."""
+    """Return the ten-byte LSN of ``slot`` at a write-ahead log position."""
+    # The offset in blocks of eight bytes fits the log block's four bytes; the slot has the two that are left.
     return _LAYOUT.pack((position >> _VLF_BITS) + _FIRST_VLF, (position & _BLOCK_MASK) >> 3, slot)
 
 
 def position_of(lsn: bytes) -> int:
-    """The write-ahead log position that ``lsn`` was made from; the slot is dropped."""
+    """Return the write-ahead log position that ``lsn`` was made from; the slot is dropped."""
     vlf: int
     block: int
     vlf, block, _ = _LAYOUT.unpack(lsn)
@@ -41,17 +42,17 @@ def position_of(lsn: bytes) -> int:
 
 
 def lsn_text(lsn: bytes) -> str:
-    """``0000002D:00000580:001D``, as the management views print it."""
+    """Return the LSN as the management views print it: ``0000002D:00000580:001D``."""
     digits = lsn.hex().upper()
     return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
 
 
 def parse_position(text: str) -> int:
-    """A PostgreSQL ``pg_lsn`` such as ``16/B374D848``."""
+    """Return the position of a PostgreSQL ``pg_lsn`` such as ``16/B374D848``."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
 
 
 def position_text(position: int) -> str:
-    """The ``pg_lsn`` text of a position."""
+    """Return the ``pg_lsn`` text of a position."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

@@ -105,6 +105,7 @@ _TEXTS = {
     4928: "Cannot alter column '%s' because it is 'REPLICATED'.",
 }
 _WARNINGS = {
+    # docs/reference/sqlserver_cdc.md, "Disabling a database": where nothing is enabled, sp_cdc_disable_db only warns.
     22901: _TEXTS[22901],
     22852: "Could not delete change table entries made obsolete by a change in one or more low water marks for capture "
     "instances of database %s. " + _CAUSE,
@@ -119,28 +120,28 @@ _WARNINGS = {
     22969: "Update mask evaluation will be disabled in net_changes_function because the CLR configuration option "
     "is disabled.",
 }
-"""Severity 10: told, not raised."""
+"""The messages of severity 10, which are sent and not raised."""
 
 
 def cdc_error(number: int, *values: object, procedure: str = "") -> SqlServerError:
-    """The error with its text filled in; severity 16, state 1, as all of them."""
+    """Return the error with its text filled in; severity 16, state 1, as all of them."""
     text = _TEXTS[number]
     return SqlServerError(number, text % values if values else text, procedure=procedure)
 
 
 def is_cdc_error(error: SqlServerError) -> bool:
-    """Whether change data capture itself refuses, rather than the engine below it."""
+    """Return whether change data capture itself refuses, rather than the engine below it."""
     return error.number in _TEXTS
 
 
 def cdc_warning(number: int, *values: object) -> Info:
-    """The message of severity 10 with its text filled in."""
+    """Return the message of severity 10 with its text filled in."""
     text = _WARNINGS[number]
     return Info(number, text % values if values else text, severity=10)
 
 
 class AgentError(SqlServerError):
-    """What SQL Server Agent says; its number is 22022 whatever happened."""
+    """An error of SQL Server Agent; its number is 22022 in all cases."""
 
     def __init__(self, text: str) -> None:
         super().__init__(22022, f"SQLServerAgent Error: {text}")

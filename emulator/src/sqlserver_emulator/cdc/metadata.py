@@ -107,7 +107,9 @@ CHANGE_TABLE_START = (
     _int("__$operation", nullable=False),
     Declared("__$update_mask", _MASK, "bytea"),
 )
+# docs/reference/sqlserver_cdc.md, "Metadata tables": `__$command_id` is the last column.
 CHANGE_TABLE_END = (_int("__$command_id"),)
+# docs/reference/sqlserver_cdc.md, "Order of changes".
 CHANGE_ORDER = ("__$start_lsn", "__$command_id", "__$seqval", "__$operation")
 """Columns of the clustered index of a change table."""
 
@@ -122,7 +124,7 @@ class Home:
 
 
 def create_table(run: Run, home: Home, name: str, columns: Sequence[Declared], primary_key: str = "") -> int:
-    """Create a table and enter it into the catalog; returns its object id."""
+    """Create a table and enter it into the catalog; return its object id."""
     relation = qualified(home.postgres_schema, postgres_name(name))
     lines = [f"{quote(c.postgres_name)} {c.storage}{'' if c.nullable else ' NOT NULL'}" for c in columns]
     if primary_key:

@@ -20,10 +20,13 @@ DELETE, INSERT, UPDATE_OLD, UPDATE_NEW = 1, 2, 3, 4
 
 LEGACY_LOB_TYPES = names_where(lambda type: type.is_legacy_lob)
 
+# The signature, then four bytes of flags and four of the extension's length, all zero.
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+# A count of -1 fields ends COPY BINARY.
 COPY_TRAILER = b"\xff\xff"
 
 _SYSTEM_COLUMNS = 6
+# The count of fields, `__$start_lsn` with its length, and `__$end_lsn`, which is NULL: the length -1.
 _ROW_START = Struct(">hi10si")
 _OPERATION_AND_MASK_LENGTH = Struct(">iii")
 _COMMAND_ID = Struct(">ii")
@@ -48,13 +51,13 @@ class CapturedColumn:
 
 
 def mask_bytes(ordinals: Collection[int], column_count: int) -> bytes:
-    """The update mask with the bits of ``ordinals`` set: ordinal 1 is the lowest bit of the last byte."""
+    """Return the update mask with the bits of ``ordinals`` set: ordinal 1 is the lowest bit of the last byte."""
     value = sum(1 << (ordinal - 1) for ordinal in ordinals)
     return value.to_bytes((column_count + 7) // 8, "big")
 
 
 def row_start(column_count: int, commit_lsn: bytes) -> bytes:
-    """What all rows of one transaction in one change table begin with, up to and including the length of __$seqval."""
+    """Return the first bytes of a transaction's rows in a change table, up to and including the length of __$seqval."""
     return _ROW_START.pack(_SYSTEM_COLUMNS + column_count, 10, commit_lsn, -1) + _LSN_LENGTH
 
 
@@ -72,25 +75,29 @@ class InstanceRows:
         self._insert_head = _head(INSERT, full)
         self._delete_head = _head(DELETE, full)
         self._take = _taker(self._places)
+        # docs/reference/sqlserver_cdc.md, "Types": a delete has text, ntext and image as NULL.
         legacy = [_ABSENT if c.type_name in LEGACY_LOB_TYPES else p for p, c in zip(self._places, columns, strict=True)]
         self._take_deleted = _taker(legacy)
         self._update_plans: dict[tuple[int, ...], tuple[bytes, bytes, Callable[[Fields], Sequence[bytes]]] | None] = {}
 
     def insert(self, start: bytes, sequence: bytes, command_id: int, row: Fields) -> bytes:
+        """Return the row of operation 2."""
         take = self._take(row)
         return b"".join((start, sequence, self._insert_head, *take, _COMMAND_ID.pack(4, command_id)))
 
     def delete(self, start: bytes, sequence: bytes, command_id: int, row: Fields) -> bytes:
+        """Return the row of operation 1."""
         take = self._take_deleted(row)
         return b"".join((start, sequence, self._delete_head, *take, _COMMAND_ID.pack(4, command_id)))
 
     def update(
         self, start: bytes, sequence: bytes, command_id: int, rows: tuple[Fields, Fields], *, changed: tuple[int, ...]
     ) -> bytes:
-        """The pair of an update in place; empty when no captured column changed.
+        """Return the pair of an update in place; empty when no captured column changed.
 
         ``rows``: the old and the new one; ``changed``: where they differ.
         """
+        # A table's statements change few different sets of columns, so the plan is made once for each.
         if changed not in self._update_plans:
             self._update_plans[changed] = self._plan_update(changed)
         plan = self._update_plans[changed]
@@ -107,6 +114,8 @@ class InstanceRows:
             return None
         mask = mask_bytes(ordinals, self.column_count)
         shown = [
+            # docs/reference/sqlserver_cdc.md, "Types": the image before has no text, ntext or image, and a (max) value
+            # only where it changed.
             _ABSENT if c.type_name in LEGACY_LOB_TYPES or (c.is_max and c.ordinal not in ordinals) else place
             for place, c in zip(self._places, self._columns, strict=True)
         ]
@@ -114,7 +123,7 @@ class InstanceRows:
 
 
 def changed_places(old: Fields, new: Fields) -> tuple[int, ...]:
-    """Where two rows of one table differ."""
+    """Return the places where two rows of one table differ."""
     if old == new:
         return ()
     return tuple(place for place, differs in zip(count(), map(ne, old, new)) if differs)
@@ -126,10 +135,12 @@ def _head(operation: int, mask: bytes) -> bytes:
 
 def _taker(places: Sequence[int]) -> Callable[[Fields], Sequence[bytes]]:
     """A function that picks the fields at ``places`` in order; _ABSENT gives NULL."""
+    # With one place itemgetter returns the value itself, not a tuple.
     if len(places) == 1:
         place = places[0]
         return lambda fields: (NULL_FIELD if place == _ABSENT else fields[place],)
     pick: Callable[[Fields], Sequence[bytes]] = itemgetter(*places)
     if _ABSENT not in places:
         return pick
+    # _ABSENT is the index -1: the NULL at the end.
     return lambda fields: pick([*fields, NULL_FIELD])

@@ -40,6 +40,7 @@ def _configure(call: ProcedureCall) -> Iterator[Event]:
     name, least, most, old, _ = rows[0]
     if not least <= value <= most:
         raise SqlServerError(15129, f"'{value}' is not a valid value for configuration option '{name}'.")
+    # Setting a fixed option to the value it has changes nothing, so scripts that do so pass.
     if name not in _SETTABLE and _FIXED.get(name) != value:
         raise NotSupportedByEmulatorError(f"setting the option '{name}' with sp_configure")
     sql_of(call)(_SET, (name, str(value)))
@@ -56,6 +57,7 @@ SP_CONFIGURE = SystemProcedure(
     _configure,
 )
 
+# The start of a name is enough where it is unique; the exact name wins over longer ones.
 _OPTIONS = """
 SELECT name::text, minimum::int, maximum::int, value::int, value_in_use::int FROM emulator_sys.configurations
 WHERE $1::varchar IS NULL OR lower(name) = lower($1::varchar)

@@ -55,7 +55,7 @@ _CAPTURE_SETTINGS = frozenset(_SETTINGS[:4])
 
 
 def _job_type(call: ProcedureCall) -> str:
-    """Raises 22992."""
+    """Return the job type that the caller names. Raises 22992."""
     kind = text_argument(call, "@job_type")
     if kind is None or kind.lower() not in (CAPTURE, CLEANUP):
         raise cdc_error(22992, "NULL" if kind is None else kind)
@@ -63,7 +63,7 @@ def _job_type(call: ProcedureCall) -> str:
 
 
 def _own_job(call: ProcedureCall, database: CdcDatabase) -> Job:
-    """The job the caller names; raises 22997."""
+    """Return the job that the caller names. Raises 22997."""
     kind = _job_type(call)
     job = find_job(sql_of(call), database.database_id, kind)
     if job is None:
@@ -92,6 +92,7 @@ def _add_job(call: ProcedureCall) -> Iterator[Event]:
         raise SqlServerError(14261, f"The specified @name ('cdc.{database.name}_{kind}') already exists.")
     settings = _with(DEFAULTS[kind], _given(call), kind)
     if not settings.continuous:
+        # The default of five seconds would be refused with 22999.
         settings = replace(settings, pollinginterval=0)
     check_settings(kind, settings)
     with call.engine.atomic():
@@ -141,10 +142,11 @@ def _stop_job(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _ask_agent(call: ProcedureCall, job: Job, request: Callable[[Run, Job, str], str]) -> Iterator[Event]:
-    """The Agent is no part of the engine: what it refuses goes to the client, and no CATCH sees it."""
+    """Pass a request to the Agent, which is no part of the engine: no CATCH sees its refusal, only the client does."""
     try:
         yield printed(request(sql_of(call), job, call.engine.login))
     except AgentError as refusal:
+        # docs/reference/sqlserver_cdc.md, "Job procedures": 22022 is the Agent's, and TRY…CATCH does not catch it.
         call.return_code = 1
         yield ErrorRaised(refusal)
         yield StatementDone(failed=True)

@@ -1,5 +1,7 @@
-"""``sp_cdc_scan`` and ``sp_cdc_cleanup_change_table``: what the jobs do, done by hand (docs/reference/sqlserver_cdc.md,
-"Scan by hand", "Cleanup")."""
+"""``sp_cdc_scan`` and ``sp_cdc_cleanup_change_table``: the work of the jobs by hand.
+
+See docs/reference/sqlserver_cdc.md, "Scan by hand" and "Cleanup".
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
 
 @contextlib.contextmanager
 def _failures_told(run: Run, database: CdcDatabase) -> Iterator[None]:
-    """What goes wrong at the log is in sys.dm_cdc_errors, and an error of the caller's."""
+    """Record failures of the log's reader in sys.dm_cdc_errors, and raise them as the caller's error."""
     try:
         yield
     except psycopg.Error as error:
@@ -76,7 +78,7 @@ def _failures_told(run: Run, database: CdcDatabase) -> Iterator[None]:
 
 
 def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
-    """Raises 22903 while another reader is at the log; a job that was just stopped is given the time to end."""
+    """Open the log; a job that was just stopped is given the time to end. Raises 22903 while another reader has it."""
     run = sql_of(call)
     deadline = time.monotonic() + _STOPPING_SECONDS
     while True:
@@ -85,6 +87,7 @@ def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
         except LogReaderError as error:
             if not error.busy:
                 raise
+        # A job that shall run keeps the log, so waiting is of no use. One that was stopped is about to leave it.
         if is_requested(run, database.database_id) or time.monotonic() > deadline:
             break
         run("SELECT pg_sleep($1::float8)", (_RETRY_SECONDS,))
@@ -95,6 +98,7 @@ def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
 def _cleanup(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     run, name = sql_of(call), call.engine.database
+    # docs/reference/sqlserver_cdc.md, "Cleanup", has the order of the checks; 22910 takes the place of 22901 here.
     database = find_database(run, name)
     if database is None:
         raise cdc_error(22910, name)
@@ -113,6 +117,7 @@ def _cleanup(call: ProcedureCall) -> Iterator[Event]:
     if low_water_mark is not None:
         check_low_water_mark(run, database, instance, low_water_mark)
     mark = raise_low_end(run, database, rows[0][0], low_water_mark, atomic=call.engine.atomic)
+    # From here on the start is raised, so failures are warnings (docs/reference/sqlserver_cdc.md, "Cleanup").
     call.outputs["@fCleanupFailed"] = False
     steps: dict[int, Callable[[], None]] = {
         22852: lambda: delete_changes(run, rows[0][0], mark, threshold),

@@ -42,6 +42,7 @@ _HISTORY_COLUMNS: tuple[ResultColumn, ...] = (
 
 def _help(call: ProcedureCall) -> Iterator[Event]:
     schema, name = text_argument(call, "@source_schema"), text_argument(call, "@source_name")
+    # docs/reference/sqlserver_cdc.md, "Reports": both or neither.
     if bool(schema) != bool(name):
         raise cdc_error(22972)
     database = require_cdc(call)
@@ -109,9 +110,10 @@ def _ddl_history(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _readable_instance(call: ProcedureCall) -> tuple[CdcDatabase, tuple[Any, ...]]:
-    """The instance the caller names; raises 22981 also when the caller may not know of it."""
+    """Return the instance that the caller names. Raises 22981 also when the caller may not know of it."""
     database = require_cdc(call)
     name = text_argument(call, "@capture_instance")
+    # An instance that the caller may not know of is as good as unknown.
     rows = read_visible_instances(sql_of(call), database, instance=name) if name else []
     if not rows:
         raise cdc_error(22981)
@@ -121,7 +123,7 @@ def _readable_instance(call: ProcedureCall) -> tuple[CdcDatabase, tuple[Any, ...
 def read_visible_instances(
     run: Run, database: CdcDatabase, *, source_object_id: int | None = None, instance: str | None = None
 ) -> list[tuple[Any, ...]]:
-    """The instances that the caller may read: of one table, with one name, or all. Columns as in the help's result."""
+    """Return the instances that the caller may read: of one table, with one name, or all; columns as in the help."""
     sql = database.sql(_INSTANCES).replace(":sys.", f"{quote(postgres_schema(database.name, 'sys'))}.")
     return run(sql, (source_object_id, instance))
 
@@ -142,7 +144,8 @@ _NAME_LISTS = (
     "SELECT column_name::text FROM :cdc.index_columns WHERE object_id = $1::int ORDER BY index_ordinal",
     "SELECT column_name::text FROM :cdc.captured_columns WHERE object_id = $1::int ORDER BY column_ordinal",
 )
-"""Of the key, of what is captured."""
+"""The columns of the key, and the captured columns."""
+# The captured columns follow the five system columns of a change table, hence the ordinal + 5.
 _COLUMNS = """
 SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, c.type_name::text, c.length,
        c.precision::int, c.scale::int

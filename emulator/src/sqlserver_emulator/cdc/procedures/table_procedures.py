@@ -51,7 +51,7 @@ _LOCK_RESULTS = {1222: -1, 1205: -3}
 """What an application lock returns that was not granted in time, or whose waiter was a deadlock's victim."""
 _SET_TRACKED, _CLEAR_TRACKED = "SetCDCTracked(Value = 1)", "SetCDCTracked(Value = 0)"
 _AGENT_CALLS_OF_FIRST_TABLE = 4
-"""Two jobs are added and two started, and each is told that there is no agent."""
+"""Two jobs are added and two started, and each call reports that there is no agent."""
 
 
 def _enable_db(call: ProcedureCall) -> Iterator[Event]:
@@ -92,6 +92,7 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     database = require_cdc(call)
     run = sql_of(call)
+    # docs/reference/sqlserver_cdc.md, "Enabling a table".
     if call.arguments["@enable_extended_ddl_handling"]:
         raise cdc_error(22874)
     with (
@@ -102,6 +103,7 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
         request = _request(call)
         _lock_metadata(run, database)
         table = _source_table(call)
+        # The table was read under the lock, so that no other session has changed its instances since.
         plan = plan_instance(run, database, table, request)
         _make_role(call, plan.role_name)
         create_instance(run, database, table, plan)
@@ -116,7 +118,7 @@ def _enable_table(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _lock_metadata(run: Run, database: CdcDatabase) -> None:
-    """One at a time changes a database's instances. Raises 22840 when the caller's lock timeout is over."""
+    """Lock the database's instances against other changes. Raises 22840 when the caller's lock timeout has passed."""
     try:
         lock_instances(run, database.database_id)
     except SqlServerError as error:
@@ -145,13 +147,13 @@ def _request(call: ProcedureCall) -> InstanceRequest:
 
 
 def _named_table(call: ProcedureCall) -> str:
-    """As CDC's errors quote the table that the call names."""
+    """Return the table that the call names, as CDC's errors quote it."""
     names = (text_argument(call, name) or "" for name in ("@source_schema", "@source_name"))
     return ".".join(bracketed(name) for name in names)
 
 
 def _source_table(call: ProcedureCall) -> SourceTable:
-    """Raises 22963, 22974, 22931."""
+    """Return the table that the call names. Raises 22963, 22974, 22931."""
     schema, name = required_text(call, "@source_schema"), required_text(call, "@source_name")
     if is_cdc_table(schema):
         raise cdc_error(22974)
@@ -173,12 +175,14 @@ def _make_role(call: ProcedureCall, role: str | None) -> None:
 
 
 def _make_jobs(run: Run, database: CdcDatabase, login: str) -> list[str]:
-    """The first table of a database brings both jobs; the capture job starts. Returns what is printed."""
+    """Add both jobs for the first table of a database, and start them. Return the lines to print."""
     jobs = [
         add_job(run, database.database_id, database.name, kind, DEFAULTS[kind])
         for kind in (CAPTURE, CLEANUP)
         if find_job(run, database.database_id, kind) is None
     ]
+    # docs/reference/sqlserver_cdc.md, "Enabling a table": with the Agent stopped, one line comes four times and the
+    # call succeeds.
     if not is_agent_running(run):
         return [AGENT_STOPPED] * _AGENT_CALLS_OF_FIRST_TABLE
     return [request_start(run, job, login) for job in jobs]

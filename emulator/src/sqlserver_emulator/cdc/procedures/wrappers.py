@@ -1,7 +1,7 @@
 """``sp_cdc_generate_wrapper_function`` (docs/reference/sqlserver_cdc.md, "Wrapper functions"): scripts of functions
 that ask for changes by time.
 
-Owns what those functions do; who runs a script makes the function, in a schema of his own.
+Owns the behaviour of those functions; running a script makes the function, in the caller's own schema.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WrapperRequest:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """What one script is made of. ``kind``: all or net."""
+    """The parts of one script. ``kind``: all or net."""
 
     kind: str
     instance: str
@@ -59,7 +59,7 @@ class Wrapper:
 
 
 def build_script(wrapper: Wrapper) -> str:
-    """CREATE FUNCTION. The window begins after @start_time; a time outside what the instance covers is error 313."""
+    """Return the CREATE FUNCTION. Its window begins after @start_time; times that the instance lacks are error 313."""
     results = _results(wrapper)
     return _SCRIPT.format(
         name=bracketed(wrapper.name),
@@ -72,7 +72,7 @@ def build_script(wrapper: Wrapper) -> str:
 
 
 def _results(wrapper: Wrapper) -> list[tuple[str, TsqlType, str]]:
-    """Name, type and expression of each column. A flag is NULL but for an update's new values."""
+    """Return name, type and expression of each column. A flag is NULL but for an update's new values."""
     places = [
         ("__CDC_STARTLSN", LSN, "c.[__$start_lsn]"), ("__CDC_SEQVAL", LSN, "c.[__$seqval]"),
     ] if wrapper.kind == "all" else []  # fmt: skip
@@ -95,6 +95,8 @@ def _generate(call: ProcedureCall) -> Iterator[Event]:
     for instance in instances:
         try:
             wrappers = _plan(call, database, instance, request)
+        # docs/reference/sqlserver_cdc.md, "Wrapper functions". Without an instance named, the error that ends the whole
+        # is 22921.
         except SqlServerError as error:
             if wanted is None and is_cdc_error(error):
                 raise cdc_error(22921) from error
@@ -104,7 +106,7 @@ def _generate(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _request(call: ProcedureCall) -> WrapperRequest:
-    """Raises 22965."""
+    """Return the arguments of the call. Raises 22965."""
     included, flagged = (text_argument(call, name) for name in ("@column_list", "@update_flag_list"))
     closed = call.arguments["@closed_high_end_point"]
     return WrapperRequest(
@@ -117,7 +119,7 @@ def _request(call: ProcedureCall) -> WrapperRequest:
 def _plan(
     call: ProcedureCall, database: CdcDatabase, instance: tuple[object, ...], request: WrapperRequest
 ) -> list[Wrapper]:
-    """The all-changes wrapper of an instance and, where it has them, that of net changes. Raises 22918, 22919."""
+    """Return the wrapper of all changes and, where the instance has them, that of net changes. Raises 22918, 22919."""
     name, object_id, has_net = str(instance[2]), instance[3], bool(instance[7])
     columns = [
         WrappedColumn(str(column), int(ordinal), TsqlType(str(type_), length, precision, scale))
@@ -156,6 +158,8 @@ _OPERATION_CODE = (
     "CASE c.[__$operation] WHEN 1 THEN N'D' WHEN 2 THEN N'I' WHEN 3 THEN N'UO' WHEN 4 THEN N'UN' WHEN 5 THEN N'M' END"
 )
 _FLAG = "CASE c.[__$operation] WHEN 4 THEN sys.fn_cdc_is_bit_set({ordinal}, c.[__$update_mask]) END"
+# A time out of range makes its bound NULL, and the change function raises 313 for that. It would do so too for a window
+# without an LSN, which is why the function returns before.
 _SCRIPT = """\
 CREATE FUNCTION {name} (@start_time datetime, @end_time datetime, @row_filter_option nvarchar(30))
 RETURNS @changes TABLE (
