@@ -25,14 +25,16 @@ class Formal:
     default: object = REQUIRED
     output: bool = False
     columns: str = ""
-    """Of a table type, in parentheses."""
+    """The columns of a table type, in parentheses."""
 
     @classmethod
     def of_system(cls, parameter: Parameter) -> Formal:
+        """Return the parameter of a system procedure."""
         return cls(parameter.name.lower(), parameter.name, parameter.type, parameter.default, parameter.output)
 
     @classmethod
     def of_user(cls, parameter: ParameterDeclaration) -> Formal:
+        """Return the parameter of a procedure or text of a user."""
         default = REQUIRED if parameter.default is None else parameter.default.value
         return cls(parameter.name, parameter.shown or parameter.name, parameter.type, default, parameter.output)
 
@@ -47,7 +49,7 @@ class Bound:
 
 
 def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument], convert: Convert) -> Bound:
-    """Raises 201, 8143, 8144, 8145, 8146, 8162, or what a conversion raises, as 8114 where it is about the value."""
+    """Bind arguments to parameters. Raises 201, 8143 to 8146, 8162, 8114 for a value, or what a conversion raises."""
     given = given_to(procedure, formals, arguments)
     values: dict[str, object] = {}
     outputs: list[tuple[int, Formal]] = []
@@ -61,6 +63,7 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
             if not formal.output:
                 raise _not_output(formal)
             outputs.append((index, formal))
+        # A type that a user made carries its schema in its name (`user_types.find_type`).
         if "." in argument.type.name or argument.type.name == "table" or formal.columns:
             values[formal.name] = _passed_table(argument, formal)
         else:
@@ -69,7 +72,7 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
 
 
 def given_to(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgument]) -> dict[str, int]:
-    """The index of the argument for each parameter that has one, by lower-case name. Raises 8143 to 8146."""
+    """Return the index of the argument for each parameter that has one, by lower-case name. Raises 8143 to 8146."""
     if arguments and not formals:
         message = f"Procedure {procedure} has no parameters and arguments were supplied."
         raise SqlServerError(8146, message, state=2, procedure=procedure)
@@ -118,7 +121,8 @@ _CONVERSION_ERRORS = frozenset({241, 244, 245, 248, 8114, 8169})
 
 
 def _converted(argument: RpcArgument, to: TsqlType, convert: Convert) -> object:
-    """Parameters are converted under error 8114 of their own, which ends the statement and not the batch."""
+    """Convert an argument; a failure is error 8114 of its own, which ends the statement and not the batch."""
+    # A type with a length is converted nevertheless, as a value may be longer than that.
     if argument.value is None or (argument.type == to and not to.length):
         return argument.value
     try:
@@ -135,7 +139,7 @@ _OTHER_NAMES = {"@statement": "@stmt", "@parameters": "@params"}
 
 
 def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[list[RpcArgument | None], int]:
-    """The arguments of a procedure that forwards the rest: by name or position for ``names``; how many there were."""
+    """Return the arguments for ``names``, by name or position, and their number; the procedure forwards the rest."""
     found: list[RpcArgument | None] = [None] * len(names)
     taken = 0
     for position, argument in enumerate(arguments[: len(names)]):
@@ -149,4 +153,5 @@ def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[lis
 
 
 def formals_of(parameters: Iterable[ParameterDeclaration]) -> tuple[Formal, ...]:
+    """Return the formal parameters of declarations."""
     return tuple(Formal.of_user(parameter) for parameter in parameters)

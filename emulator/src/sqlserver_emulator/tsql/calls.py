@@ -29,6 +29,7 @@ from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
 from sqlserver_emulator.types import TsqlType
 
+# The limit that error 217 names.
 _DEEPEST: Final = 32
 _SYSTEM_SCHEMAS: Final = frozenset({"", "sys", "dbo"})
 
@@ -49,7 +50,7 @@ Builtin = Callable[[Sequence[RpcArgument]], Call]
 
 
 class Calls:
-    """``builtins`` is filled by those who own them (``dynamic_sql``)."""
+    """The caller of procedures. ``builtins`` is filled by their owners (``dynamic_sql``)."""
 
     def __init__(self, state: SessionState, runner: Runner, procedures: ProcedureRegistry) -> None:
         self._state = state
@@ -58,8 +59,9 @@ class Calls:
         self.builtins: dict[str, Builtin] = {}
 
     def call(self, name: Name, arguments: Sequence[RpcArgument], caller: Scope, line: int) -> Call:
-        """Raises SqlServerError 2812 and the errors of binding; errors inside are dealt with there."""
+        """Call a procedure or function. Raises 2812 and the errors of binding; errors inside take effect there."""
         with self._in_database(name.database):
+            # System procedures are found first, so no procedure of a user can hide one.
             key, schema = name.name.lower(), name.schema.lower()
             if schema in _SYSTEM_SCHEMAS:
                 builtin = self.builtins.get(key)
@@ -121,7 +123,7 @@ class Calls:
         return CallResult(scope.status, _outputs(bound, values))
 
     def _call_function(self, name: Name, parameters: Sequence[Parameter], arguments: Sequence[RpcArgument]) -> object:
-        """A scalar function by EXEC: its value. What is not given has its default."""
+        """Return the value of a scalar function that EXEC calls. Parameters that are not given have their default."""
         engine = self._state.engine
         formals = tuple(Formal.of_system(parameter) for parameter in parameters)
         bound = bind(name.name, formals, arguments, engine.convert)
@@ -134,6 +136,7 @@ class Calls:
         return engine.evaluate(f"{function}({', '.join(texts)})", variables)
 
     def inner_scope(self, depth: int, *, procedure: str = "") -> Scope:
+        """Return the scope of a procedure, trigger or dynamic batch. Raises 217 beyond the limit of nesting."""
         if depth > _DEEPEST:
             message = f"Maximum stored procedure, function, trigger, or view nesting level exceeded (limit {_DEEPEST})."
             raise SqlServerError(217, message)
@@ -157,16 +160,19 @@ class Calls:
                 yield from events
         finally:
             level.value = before
+            # With implicit transactions a procedure may leave one open: that is no error 266.
             implicit = implicit or state.options.implicit_transactions
+            # SET in a procedure or dynamic batch lasts until its end, and so does USE.
             state.apply_options(options)
             state.return_to(database)
         if keeps_count and state.transactions.count != count and not implicit:
             yield from self._runner.fail(_count_mismatch(count, state.transactions.count), caller, line)
 
     def _run_for_procedure(self, text: str) -> Iterator[Event]:
-        """T-SQL on behalf of a procedure written in Python: errors come to it as exceptions."""
+        """Run T-SQL on behalf of a procedure written in Python: errors come to it as exceptions."""
         state = self._state
         scope = self.inner_scope(int(str(state.system.nestlevel.value)) + 1)
+        # Counts as a TRY around the text, so that errors are raised here instead of reported to the client.
         state.tries += 1
         try:
             yield from self._runner.run_text(text, scope)
@@ -178,7 +184,7 @@ class Calls:
 
 @lru_cache(512)
 def parse_name(text: str) -> Name:
-    """A procedure's name as it stands in a variable or an RPC. Raises 2812 for what is no name."""
+    """Return the name of a procedure from the text of a variable or an RPC. Raises 2812 for what is no name."""
     missing = SqlServerError(2812, f"Could not find stored procedure '{text}'.", state=62)
     try:
         cursor = Cursor(text)

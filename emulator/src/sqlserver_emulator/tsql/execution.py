@@ -20,6 +20,8 @@ from sqlserver_emulator.types import INT, NVARCHAR_MAX, TsqlType
 
 
 class Execution:
+    """The handlers of EXEC and INSERT … EXEC."""
+
     def __init__(self, state: SessionState, runner: Runner, sql: SqlRunner, calls: Calls, dynamic: DynamicSql) -> None:
         self._state = state
         self._sql = sql
@@ -42,6 +44,7 @@ class Execution:
 
     def _insert(self, statement: nodes.InsertExecute, scope: Scope) -> Steps:
         state = self._state
+        # For the whole session: the procedure that is called may not contain another INSERT … EXEC either.
         if state.is_inserting:
             raise SqlServerError(8164, "An INSERT EXEC statement cannot be nested.")
         source = statement.source

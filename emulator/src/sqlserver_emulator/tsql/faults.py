@@ -1,4 +1,4 @@
-"""What an error does to the batch: ends its statement, its scope, or everything; and what unwinds the interpreter.
+"""The effect of an error: it ends its statement, its scope, or everything; and what unwinds the interpreter.
 
 Which error does what is documented only in part; the sets below follow Microsoft's pages on TRY…CATCH and XACT_ABORT,
 and Erland Sommarskog's "Error and Transaction Handling in SQL Server", part two.
@@ -12,6 +12,7 @@ from typing import Final
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 CANCELLED: Final = 3617
+# Errors from this severity on end the connection of a real server.
 FATAL_SEVERITY: Final = 20
 
 _SCOPE_ENDING: Final = frozenset(
@@ -42,6 +43,7 @@ class CallError(SqlServerError):
 
 
 def nested_too_deeply() -> SqlServerError:
+    """Return error 191."""
     message = (
         "Some part of your SQL statement is nested too deeply. Rewrite the query or break it up into smaller queries."
     )
@@ -49,7 +51,7 @@ def nested_too_deeply() -> SqlServerError:
 
 
 class Weight(Enum):
-    """What an error ends when nobody catches it."""
+    """The part of a request that an error ends when no CATCH takes it."""
 
     STATEMENT = "statement"
     SCOPE = "scope"
@@ -59,7 +61,7 @@ class Weight(Enum):
 
 
 class Origin(Enum):
-    """How an error came about: RAISERROR never ends a batch, THROW always does, COMPILATION errors came before."""
+    """The origin of an error: RAISERROR never ends a batch, THROW always does, COMPILATION errors came before."""
 
     COMPILATION = "compilation"
 
@@ -69,8 +71,10 @@ class Origin(Enum):
 
 
 def weigh(error: SqlServerError, origin: Origin) -> Weight:
+    """Return the part of a request that the error ends."""
     if error.number in (NotSupportedByEmulatorError.NUMBER, CANCELLED) or error.severity >= FATAL_SEVERITY:
         return Weight.REFUSAL
+    # The origin decides before the number: a number means something else where it was thrown or raised by hand.
     if origin is Origin.COMPILATION:
         return Weight.SCOPE
     if origin is Origin.THROW:
@@ -83,7 +87,7 @@ def weigh(error: SqlServerError, origin: Origin) -> Weight:
 
 
 def is_terminating(error: SqlServerError) -> bool:
-    """Whether the error is of those that end a running INSERT, UPDATE, DELETE or MERGE."""
+    """Return whether the error is one of those that end a running INSERT, UPDATE, DELETE or MERGE."""
     return error.number in _TERMINATING
 
 

@@ -28,6 +28,7 @@ from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.tsql.verbs import Verbs
 from sqlserver_emulator.types import TsqlType
 
+# The numbers of a TDS transaction manager request.
 _ISOLATION = {
     1: "READ UNCOMMITTED",
     2: "READ COMMITTED",
@@ -38,7 +39,7 @@ _ISOLATION = {
 
 
 class TsqlSession:
-    """``procedures``: system procedures besides the catalog's (CDC). ``default_database``: where ``reset`` returns."""
+    """A session. ``procedures``: system procedures besides the catalog's (CDC). ``default_database``: for ``reset``."""
 
     def __init__(
         self, engine: EngineSession, *, session_id: int, procedures: ProcedureRegistry, default_database: str
@@ -126,8 +127,10 @@ class TsqlSession:
         except BatchEnd:
             if state.cancelled.is_set():
                 return
+        # A doomed transaction may only be rolled back, and does not outlive its batch (error 3998).
         if state.transactions.is_doomed:
             yield from self._end_doomed_transaction()
+        # Collected while a scope was left, where nothing could be yielded.
         while state.late_events:
             yield state.late_events.pop(0)
 
@@ -149,7 +152,7 @@ class TsqlSession:
             yield ReturnValue(index, arguments[index].name, type, value)
 
     def _report(self, error: SqlServerError, scope: Scope) -> Iterator[Event]:
-        """An error before the procedure ran (no such procedure, wrong arguments)."""
+        """Report an error from before the procedure ran (no such procedure, wrong arguments)."""
         try:
             yield from self._runner.fail(error, scope, 1)
         except ScopeEnd:

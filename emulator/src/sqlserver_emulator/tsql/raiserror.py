@@ -16,7 +16,7 @@ _INTEGERS = "diuoxX"
 
 
 def format_message(template: str, arguments: Sequence[object]) -> str:
-    """Raises 2786 when an argument's type is not the one its specification wants; missing ones read "(null)"."""
+    """Return the message. Raises 2786 when an argument's type does not fit; missing arguments read "(null)"."""
     remaining = iter(enumerate(arguments, start=1))
     text = _SPECIFICATION.sub(lambda found: _substitute(found, remaining), template)
     return text if len(text) <= _LIMIT else text[: _LIMIT - 3] + "..."
@@ -63,6 +63,7 @@ def _text(value: str, layout: _Layout) -> str:
 def _integer(value: int, layout: _Layout) -> str:
     kind, flags = layout.kind, layout.flags
     signed = kind in "di"
+    # %u, %o and %x show a negative number as 32 bits without a sign.
     number = value if signed or value >= 0 else value % 2**32
     digits = format(abs(number), {"o": "o", "x": "x", "X": "X"}.get(kind, "d")).zfill(layout.precision or 0)
     prefix = {"o": "0", "x": "0x", "X": "0X"}.get(kind, "") if "#" in flags and number else ""

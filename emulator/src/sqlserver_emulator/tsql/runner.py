@@ -62,7 +62,7 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 class Runner:
-    """``handlers``: what runs each kind of statement that is not control flow, given by the session's wiring."""
+    """The runner of statements. What is not control flow is registered by the session's wiring."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -82,12 +82,13 @@ class Runner:
         self.register(nodes.Unsupported, self._unsupported)
 
     def register(self, node: type[Statement], handler: Callable[..., Steps]) -> None:
+        """Let ``handler`` run the statements of one kind."""
         self._handlers[node] = cast(Handler, handler)
 
     # -- scopes -----------------------------------------------------------------------------------------------------
 
     def run_text(self, text: str, scope: Scope, known: frozenset[str] = frozenset()) -> Iterator[Event]:
-        """Parse and run a batch. Raises BatchEnd when the whole request is over, RaisedError to an outer TRY."""
+        """Parse and run a batch. Raises BatchEnd when the whole request has ended, RaisedError to an outer TRY."""
         try:
             try:
                 batch = parse_batch(text, known)
@@ -104,6 +105,7 @@ class Runner:
         yield from self.run_scope(batch, scope)
 
     def run_scope(self, batch: Batch, scope: Scope) -> Iterator[Event]:
+        """Run a parsed batch in its scope. Raises as ``run_text``."""
         try:
             try:
                 declare(self._state.engine, batch.declarations, scope)
@@ -119,7 +121,7 @@ class Runner:
             self._drop_tables(scope)
 
     def _drop_tables(self, scope: Scope) -> None:
-        """Table variables, and #tables of a procedure, go with their scope; a rollback may have taken them already."""
+        """Drop table variables, and #tables of a procedure, with their scope, unless a rollback has dropped them."""
         while scope.tables:
             with suppress(SqlServerError):  # after a cancel; the engine drops them with the session at the latest
                 self._state.engine.execute(f"DROP TABLE IF EXISTS {scope.tables.pop()}", scope.variables)
@@ -159,13 +161,15 @@ class Runner:
         *,
         changes_rows: bool = False,
     ) -> Iterator[Event]:
-        """What an error does: goes to a CATCH, or is reported, and ends what it ends."""
+        """Let an error take effect: it goes to a CATCH, or is reported, and ends what it ends."""
         state = self._state
         self._locate(error, scope, line)
         if state.cancelled.is_set():
             raise BatchEnd
+        # Before anything depends on @@TRANCOUNT: a deadlock has ended the transaction already.
         yield from state.transactions.notice_loss()
         weight = weigh(error, origin)
+        # XACT_ABORT does not apply to RAISERROR, as Microsoft documents it, nor to errors of compilation.
         aborts = state.options.xact_abort and origin not in (Origin.RAISERROR, Origin.COMPILATION)
         dooms = aborts or (weight is Weight.BATCH and origin is Origin.STATEMENT)
         if weight is not Weight.REFUSAL and state.tries:
@@ -173,10 +177,12 @@ class Runner:
                 state.transactions.doom()
             if weight is not Weight.SCOPE:
                 raise RaisedError(error)
+            # A TRY in the same scope does not see such an error, one in a caller does (see `faults`).
             if state.tries > scope.tries:
                 raise ScopeError(error)
         scope.worst_severity = max(scope.worst_severity, error.severity)
         yield ErrorRaised(error)
+        # Message 3621 says that the statement alone has ended, so not where more than it ends.
         if changes_rows and weight is Weight.STATEMENT and not aborts and is_terminating(error):
             yield Info(TERMINATED, TERMINATED_TEXT, state=0, procedure=error.procedure, line=error.line)
         yield StatementDone(failed=True)
@@ -239,7 +245,8 @@ class Runner:
         return holds
 
     def _compare(self, comparison: nodes.Comparison, scope: Scope) -> bool | None:
-        """The comparison of two integers; None when the engine has to say."""
+        """Return the result of comparing two integers; None when the engine has to decide."""
+        # Loops count with such comparisons; the engine would be asked at each turn.
         left, right = (
             side if isinstance(side, int) else _integer_of(scope.variables.get(side))
             for side in (comparison.left, comparison.right)
@@ -259,6 +266,7 @@ class Runner:
         finally:
             state.tries -= 1
             scope.tries -= 1
+        # CATCH blocks nest: at the end of an inner one ERROR_NUMBER() is the outer one's again.
         shown = state.caught_error
         state.show_error(error)
         try:
@@ -278,7 +286,7 @@ class Runner:
         return Outcome.NEXT
 
     def _declare_table(self, statement: nodes.DeclareTable, scope: Scope) -> Steps:
-        """Once in a scope, also when the DECLARE stands in a loop."""
+        """Make the table once in a scope, also when the DECLARE is in a loop."""
         if statement.name not in scope.tables:
             self._state.engine.execute(statement.text, scope.variables)
             scope.tables.append(statement.name)
@@ -293,7 +301,7 @@ class Runner:
         return Outcome.NEXT
 
     def _assign(self, statement: nodes.Assign, scope: Scope) -> Steps:
-        """From left to right, each seeing those before it; @@ROWCOUNT and @@ERROR as before the statement."""
+        """Assign from left to right, each seeing those before it; @@ROWCOUNT and @@ERROR as before the statement."""
         for assignment in statement.assignments:
             variable = scope.variables[assignment.name]
             variable.value = self._state.evaluate(assignment.expression, scope, variable.type)

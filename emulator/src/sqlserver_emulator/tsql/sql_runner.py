@@ -27,7 +27,7 @@ _ROWS_PER_INSERT: Final = 100
 
 
 class SqlRunner:
-    """``triggers``: given by the session's wiring, as it needs the runner."""
+    """The runner of SQL proper. ``triggers``: given by the session's wiring, as it needs the runner."""
 
     triggers: TriggerRunner
 
@@ -35,12 +35,14 @@ class SqlRunner:
         self._state = state
 
     def run(self, statement: Sql, scope: Scope) -> Steps:
+        """Run a statement of the engine, with the triggers that it fires."""
         state = self._state
         if state.options.fmtonly:
             yield from self._describe(statement, scope)
             return Outcome.NEXT
         if state.options.implicit_transactions and state.transactions.count == 0 and _starts_transaction(statement):
             yield from state.transactions.begin()
+        # Nothing may write to the log in a doomed transaction; reading is allowed (error 3930).
         if state.transactions.is_doomed and statement.verb not in ("SELECT", "SET"):
             raise doomed_error()
         limit = state.options.rowcount
@@ -66,13 +68,14 @@ class SqlRunner:
         except SqlServerError as error:
             if not described_function.is_about(error):
                 raise
+        # Only now is the statement read a second time: statements without the function never pay for it.
         text = described_function.rewritten(
             statement.text, engine, lambda expression: engine.evaluate(expression, scope.variables)
         )
         return engine.execute(text, scope.variables)
 
     def _describe(self, statement: Sql, scope: Scope) -> Iterator[Event]:
-        """Under FMTONLY nothing runs; a query tells its columns."""
+        """Describe the columns of a query; under FMTONLY nothing runs."""
         columns = None
         if statement.verb == "SELECT":
             columns = self._state.engine.describe(statement.text, scope.variables)
@@ -105,6 +108,7 @@ class SqlRunner:
                     sent += _row_count(batch)
                 yield batch
         except SqlServerError:
+            # A result set that was begun has to end before the CATCH block sends more.
             if state.tries and not state.cancelled.is_set():
                 yield StatementDone(result.command)
             raise
@@ -113,10 +117,11 @@ class SqlRunner:
         yield StatementDone(result.command, None if state.options.nocount else count)
 
     def insert_rows(self, insert: str, columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> int:
-        """Insert the rows of INSERT … EXEC; ``insert`` is the statement up to its VALUES. Returns how many."""
+        """Insert the rows of INSERT … EXEC; ``insert`` is the statement up to its VALUES. Return their number."""
         engine = self._state.engine
         step = max(1, min(_ROWS_PER_INSERT, _VARIABLES_PER_INSERT // max(len(columns), 1)))
         base = dict(self._state.system.all)
+        # Several INSERTs here are one statement for the client: all rows or none.
         with engine.atomic():
             for start in range(0, len(rows), step):
                 chunk = rows[start : start + step]
@@ -140,7 +145,7 @@ def _row_count(batch: Rows | RowsArrow) -> int:
 
 
 def _first_rows(batches: Iterator[Rows | RowsArrow], limit: int) -> Iterator[Rows | RowsArrow]:
-    """At most ``limit`` rows (SET ROWCOUNT)."""
+    """Yield at most ``limit`` rows (SET ROWCOUNT)."""
     for batch in batches:
         size = _row_count(batch)
         if size >= limit:

@@ -20,11 +20,14 @@ from sqlserver_emulator.types import INT, NVARCHAR_4000, TsqlType
 _USER_ERROR: Final = 50000
 _LARGEST_INFO: Final = 10
 _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
+# How often WAITFOR TIME reads the clock: procedures of schema `emulator` may move it meanwhile.
 _LOOK_SECONDS: Final = 0.5
 _CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.:](\d{1,3})\d*)?)?\s*$")
 
 
 class Verbs:
+    """The handlers of the statements that need no engine of their own: messages, settings, waits, transactions."""
+
     def __init__(self, state: SessionState, runner: Runner) -> None:
         self._state = state
         self._runner = runner
@@ -62,6 +65,7 @@ class Verbs:
             yield StatementDone()
             self._state.system.error.value = number if "SETERROR" in statement.options else 0
             return Outcome.NEXT
+        # Severities from 19 on need WITH LOG.
         if severity >= FATAL_SEVERITY - 1 and "LOG" not in statement.options:
             message = "Error severity levels greater than 18 can only be specified by members of the sysadmin role, "
             raise SqlServerError(2754, message + "using the WITH LOG option.")
@@ -149,7 +153,7 @@ class Verbs:
         return not self._state.cancelled.wait(seconds)
 
     def _is_reached(self, time_of_day: float) -> bool:
-        """Wait until the server's clock shows that time, which may be soon: somebody may move it."""
+        """Wait until the server's clock shows that time, which may be moved; False when the client cancelled."""
         now = self._now()
         reached = now + datetime.timedelta(seconds=_seconds_until(time_of_day, now))
         while now < reached:
@@ -215,6 +219,7 @@ def _seconds_of(value: object) -> float:
 
 def _seconds_until(seconds: float, now: datetime.datetime) -> float:
     since_midnight = now.hour * 3600 + now.minute * 60 + now.second + now.microsecond / 1e6
+    # A time that has passed today is tomorrow's.
     return (seconds - since_midnight) % 86400
 
 

@@ -22,6 +22,8 @@ _BEYOND: Final = -1
 
 
 class Cursors:
+    """The handlers of DECLARE CURSOR, OPEN, FETCH, CLOSE and DEALLOCATE."""
+
     def __init__(self, state: SessionState, runner: Runner) -> None:
         self._state = state
         runner.register(nodes.DeclareCursor, self._declare)
@@ -31,7 +33,7 @@ class Cursors:
         runner.register(nodes.DeallocateCursor, self._deallocate)
 
     def _declare(self, statement: nodes.DeclareCursor, scope: Scope) -> Steps:
-        """The values of variables in the query are those of now, not of OPEN."""
+        """Declare a cursor. The query sees the values that variables have here, not those at OPEN."""
         home = scope.cursors if statement.is_local else self._state.cursors
         if statement.name in home and not statement.name.startswith("@"):
             raise SqlServerError(16915, f"A cursor with the name '{statement.name}' already exists.")
@@ -95,9 +97,11 @@ class Cursors:
             case "LAST":
                 position = count
             case "ABSOLUTE":
+                # A negative number counts from the last row.
                 position = wanted if wanted >= 0 else count + 1 + wanted
             case _:
                 position = cursor.position + wanted
+        # Before the first row, or after the last: a fetch moves no further than one place outside.
         return max(0, min(position, count + 1))
 
     def _close(self, statement: nodes.CloseCursor, scope: Scope) -> Steps:
@@ -110,13 +114,14 @@ class Cursors:
 
     def _deallocate(self, statement: nodes.DeallocateCursor, scope: Scope) -> Steps:
         self._find(statement.name, scope)
+        # A local cursor hides a global one of the same name, here as in `_find`.
         if scope.cursors.pop(statement.name, None) is None:
             del self._state.cursors[statement.name]
         yield StatementDone()
         return Outcome.NEXT
 
     def _find(self, name: str, scope: Scope) -> OpenedCursor:
-        """Raises 16916, or 16950 for a variable that holds no cursor."""
+        """Return the cursor. Raises 16916, or 16950 for a variable that holds no cursor."""
         cursor = scope.cursors.get(name) or self._state.cursors.get(name)
         if cursor is not None:
             return cursor

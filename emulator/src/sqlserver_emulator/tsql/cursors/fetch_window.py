@@ -1,6 +1,6 @@
-"""Where a fetch of a server cursor lands: the arithmetic of rowsets, as SQLFetchScroll and sp_cursorfetch have it.
+"""The arithmetic of rowsets: where a fetch of a server cursor lands, as SQLFetchScroll and sp_cursorfetch have it.
 
-Pure. Rows count from 1; a window that starts at 0 stands before the first row, another after the last one.
+Pure. Rows count from 1; a window that starts at 0 is before the first row, another after the last one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FetchType(IntEnum):
 
 
 FORWARD: Final = (FetchType.NEXT, FetchType.REFRESH, FetchType.INFO)
-"""What a forward-only cursor can do."""
+"""The fetches that a forward-only cursor allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,12 @@ class Window:
     size: int = 0
 
     def moved(self, fetch: FetchType, row: int, size: int, count: int) -> Window:
-        """The window after a fetch of ``size`` rows from a result of ``count``. ``row``: of ABSOLUTE and RELATIVE."""
+        """Return the window after a fetch of ``size`` rows out of ``count``. ``row``: of ABSOLUTE and RELATIVE."""
         if fetch is FetchType.REFRESH:
             return self
         if fetch is FetchType.PRIOR_WHOLE:
             start = max(self.start - size, 1) if self.start > 1 else 0
+            # Shortened: the rows before the window are fewer than were asked for.
             return Window(start, min(size, self.start - 1) if start else size)
         return Window(max(0, min(self._start(fetch, row, size, count), count + 1)), size)
 
@@ -60,23 +61,26 @@ class Window:
                 return self._relative(row, size, count)
 
     def _back(self, by: int, count: int) -> int:
-        """So many rows back, but not before the first one."""
+        """Return the place so many rows back, but not before the first one."""
         return max(min(self.start, count + 1) - by, 1)
 
     def _relative(self, row: int, size: int, count: int) -> int:
+        # SQLFetchScroll: from outside the result a relative fetch towards it counts like an absolute one.
         if (not self.start and row > 0) or (self.start > count and row < 0):
             return _absolute(row, size, count)
         start = self.start + row
         if start < 1:
+            # SQLFetchScroll: a rowset that would begin before the first row is moved to it, unless it lies wholly
+            # before.
             return 1 if self.start > 1 and -row <= size else 0
         return start
 
     def rows_of(self, count: int) -> slice:
-        """The rows of a list that are inside."""
+        """Return the rows of a list that are inside."""
         return slice(self.start - 1, min(self.start - 1 + self.size, count)) if 1 <= self.start <= count else slice(0)
 
     def position(self, count: int) -> int:
-        """As INFO tells it: -1 after the last row."""
+        """Return the position that INFO reports: -1 after the last row."""
         return -1 if self.start > count else self.start
 
 

@@ -26,6 +26,7 @@ from sqlserver_emulator.tsql.state.scope import Scope, SessionState
 from sqlserver_emulator.types import INT, TsqlType
 
 _FIRST_HANDLE: Final = 180150003
+# A real server sends such a column behind the query's own; drivers read and hide it.
 _ROWSTAT: Final = Column("ROWSTAT", INT, nullable=False, hidden=True)
 _FETCHED: Final = 1
 _DEFAULT_ROWS: Final = 20
@@ -37,6 +38,7 @@ _AT_END: Final = 16
 _FORWARD_ONLY, _STATIC, _FAST_FORWARD = 0x04, 0x08, 0x10
 _KINDS: Final = 0x1F
 _PARAMETERIZED, _AUTO_FETCH, _AUTO_CLOSE, _CHECK_KIND = 0x1000, 0x2000, 0x4000, 0x8000
+# The kinds that a client accepts are the same bits, higher by so many places.
 _ACCEPTABLE_SHIFT: Final = 16
 _READ_ONLY: Final = 0x01
 _CONCURRENCIES: Final = {0x02: "SCROLL_LOCKS", 0x04: "OPTIMISTIC", 0x08: "OPTIMISTIC"}
@@ -53,7 +55,7 @@ _EXECUTE: Final = ("@prepared_handle", "@cursor", "@scrollopt", "@ccopt", "@rowc
 
 @dataclass(slots=True)
 class ServerCursor:
-    """``kind``: forward-only, static or fast forward."""
+    """An open cursor. ``kind``: forward-only, static or fast forward."""
 
     kind: int
     closes_itself: bool
@@ -70,6 +72,7 @@ class ServerCursor:
 
     @property
     def told_row_count(self) -> int:
+        """The number of rows that the client learns; a real server does not know it of a forward-only cursor."""
         return self.row_count if self.scrolls else _UNKNOWN
 
 
@@ -87,7 +90,7 @@ class _Arguments:
         return value if isinstance(value, int) else default
 
     def result(self, status: int = 0, **values: int) -> CallResult:
-        """Only what the client asked back goes back."""
+        """Return the values for the arguments that the client marked as OUTPUT."""
         back = {f"@{name}": value for name, value in values.items()}
         outputs: dict[int, tuple[TsqlType, object]] = {}
         for index, argument in enumerate(self.given):
@@ -98,7 +101,7 @@ class _Arguments:
 
 
 class ServerCursors:
-    """Of one session. Handles live until they are closed or unprepared, or the session ends or is reset."""
+    """The server cursors of a session. Handles live until they are closed or unprepared, or the session is reset."""
 
     def __init__(self, state: SessionState, runner: Runner, calls: Calls, dynamic: DynamicSql) -> None:
         self._state = state
@@ -121,6 +124,7 @@ class ServerCursors:
         }
 
     def forget(self) -> None:
+        """Drop all handles, as a reset of the connection does."""
         self._prepared.clear()
         self._open.clear()
 
@@ -150,7 +154,7 @@ class ServerCursors:
         return (yield from self._open_template(executing, template, arguments[executing.taken :]))
 
     def _prepare_and_execute(self, arguments: Sequence[RpcArgument]) -> Call:
-        """A driver that prepares anew passes the handle that it gives up."""
+        """Prepare and open. A driver that prepares again passes the handle that it gives up."""
         executing = _Arguments(_PREPEXEC, arguments)
         self._prepared.pop(executing.number("@prepared_handle"), None)
         template = template_of("sp_cursorprepexec", executing.by_name["@stmt"], executing.by_name["@params"])
@@ -186,6 +190,7 @@ class ServerCursors:
         self._open[number] = cursor
         told, status = cursor.told_row_count, 0
         size = 0
+        # The rows come with the opening, which saves the driver its first sp_cursorfetch.
         if asked & _AUTO_FETCH:
             size = opening.number("@rowcount") or _DEFAULT_ROWS
             cursor.window = cursor.window.moved(FetchType.NEXT, 0, size, cursor.row_count)
@@ -201,7 +206,7 @@ class ServerCursors:
         return opening.result(result.status, cursor=0, rowcount=0)
 
     def _query_of(self, template: Template) -> str | None:
-        """The text, where it is one query. Raises what is wrong with its syntax."""
+        """Return the text, where it is one query. Raises the errors of its syntax."""
         statements = parse_batch(template.text, template.known).statements
         is_query = len(statements) == 1 and isinstance(statements[0], Sql) and statements[0].verb == "SELECT"
         return template.text if is_query else None
@@ -225,7 +230,7 @@ class ServerCursors:
         return CallResult(self._close_at_end(number, cursor))
 
     def _close_at_end(self, number: int, cursor: ServerCursor) -> int:
-        """The return status. With AUTO_CLOSE a fetch that finds fewer rows than it wants is the last."""
+        """Return the return status. With AUTO_CLOSE a fetch that finds fewer rows than it wants is the last."""
         if cursor.closes_itself and cursor.window.start + cursor.window.size > cursor.row_count + 1:
             del self._open[number]
             return _AT_END
@@ -279,7 +284,7 @@ class ServerCursors:
 
 
 def _granted(asked: int, concurrency: int) -> int:
-    """The kind of cursor that is opened. Raises 16966 and 16955."""
+    """Return the kind of cursor that is opened. Raises 16966 and 16955."""
     kind = asked & _KINDS
     control = _CONCURRENCIES.get(concurrency & 0x0F)
     if kind in (_STATIC, _FAST_FORWARD) and control:
@@ -289,6 +294,7 @@ def _granted(asked: int, concurrency: int) -> int:
             "cursors."
         )
         raise SqlServerError(16966, message, procedure="sp_cursoropen")
+    # Other kinds (keyset, dynamic) are granted as static, as the result has been read whole.
     granted = kind if kind in (_FORWARD_ONLY, _FAST_FORWARD) else _STATIC
     if asked & _CHECK_KIND and not asked & granted << _ACCEPTABLE_SHIFT:
         raise SqlServerError(16955, "Could not create an acceptable cursor.", state=2, procedure="sp_cursoropen")
@@ -303,7 +309,7 @@ def _fetch_type(number: int) -> FetchType:
 
 
 def _rows_of(cursor: ServerCursor) -> Iterator[Event]:
-    """The rows of the window, each with the ROWSTAT column that drivers expect behind its own."""
+    """Yield the rows of the window, each with the ROWSTAT column that drivers expect behind its own."""
     captured = cursor.captured
     rows = [(*row, _FETCHED) for row in captured.rows[cursor.window.rows_of(cursor.row_count)]]
     yield ResultStart((*captured.columns, _ROWSTAT))
