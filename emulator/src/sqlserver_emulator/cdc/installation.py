@@ -1,4 +1,4 @@
-"""What CDC needs in PostgreSQL before any database enables it: shared tables and each database's functions.
+"""The objects of CDC in PostgreSQL before any database enables it: shared tables and each database's functions.
 
 ``install_cluster`` runs at every start of the emulator, ``install_database`` when a database is created (and at every
 start, so that a fix reaches old folders). Both may be repeated.

@@ -5,7 +5,7 @@ A PostgreSQL position is a byte offset, and records begin at multiples of eight,
 
     VLF = offset / 16 MiB + 0x20    block = (offset mod 16 MiB) / 8    slot = what happened there
 
-The slot tells apart what shares a record: 0 is the idle mark just before a record, 1 is the record itself (a commit,
+The slot distinguishes what shares a record: 0 is the idle mark just before a record, 1 is the record itself (a commit,
 the start of a transaction), 2 and above count the rows of one record (a bulk insert writes many rows in one). The first
 VLF is 0x20 because no LSN that means something may be 0x00….
 """

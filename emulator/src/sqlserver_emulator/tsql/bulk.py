@@ -1,4 +1,4 @@
-"""Bulk load: what INSERT BULK announces, and the rows that then come in a message of their own."""
+"""Bulk load: the announcement by INSERT BULK, and the rows that then come in a message of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlserver_emulator.types import TsqlType
 
 
 class BulkLoads:
-    """``triggers``: given by the session's wiring, as it needs the runner."""
+    """The bulk loads of a session. ``triggers``: given by the session's wiring, as it needs the runner."""
 
     triggers: TriggerRunner
 
@@ -40,6 +40,8 @@ class BulkLoads:
         return Outcome.NEXT
 
     def load(self, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> Iterator[Event]:
+        """Load the rows that the last INSERT BULK announced."""
+        # One announcement is for one load: a second load without one is refused.
         target, self._target = self._target, None
         scope = self._state.new_scope()
         try:

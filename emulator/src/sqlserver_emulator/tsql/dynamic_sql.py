@@ -43,7 +43,7 @@ class Template:
 
 
 class DynamicSql:
-    """``handles`` live until sp_unprepare or the end of the session."""
+    """The procedures that run text. ``handles`` live until sp_unprepare or the end of the session."""
 
     def __init__(self, state: SessionState, runner: Runner, calls: Calls) -> None:
         self._state = state
@@ -61,7 +61,7 @@ class DynamicSql:
         }
 
     def run_text(self, text: str, caller: Scope, line: int) -> Call:
-        """EXEC (N'…')."""
+        """Run the text of EXEC (N'…')."""
         scope = self._calls.inner_scope(caller.depth + 1)
         yield from self._calls.run_inner(self._runner.run_text(text, scope), caller, line)
         return CallResult()
@@ -118,6 +118,7 @@ class DynamicSql:
     def run(self, template: Template, arguments: Sequence[RpcArgument], taken: int) -> Call:
         """Run with the arguments after the first ``taken``; outputs count from the start of the whole list."""
         rest = arguments[taken:]
+        # The builtins get no scope of their caller; @@NESTLEVEL has its depth.
         depth = int(str(self._state.system.nestlevel.value))
         caller = Scope({}, depth)
         if template.is_procedure:
@@ -131,7 +132,7 @@ class DynamicSql:
         return CallResult(status if isinstance(status, int) else 0, outputs)
 
     def bound_scope(self, template: Template, arguments: Sequence[RpcArgument]) -> tuple[Scope, Bound]:
-        """The scope in which a text runs, its parameters bound to these arguments."""
+        """Return the scope in which a text runs, its parameters bound to these arguments."""
         formals = resolved(self._state.engine, template.formals)
         try:
             bound = bind("sp_executesql", formals, arguments, self._state.engine.convert)
@@ -149,7 +150,7 @@ class DynamicSql:
     def _run_and_keep(
         self, handle: RpcArgument | None, template: Template, arguments: Sequence[RpcArgument], taken: int
     ) -> Call:
-        """Run, and give out a handle. A driver that prepares anew passes the handle that it gives up."""
+        """Run, and give out a handle. A driver that prepares again passes the handle that it gives up."""
         if handle is not None and isinstance(handle.value, int):
             self.handles.pop(handle.value, None)
         number = self._keep(template)
@@ -158,6 +159,7 @@ class DynamicSql:
         except BaseException:
             self.handles.pop(number, None)  # the client never learns of it
             raise
+        # The handle is the first argument of every procedure that keeps a text.
         result.outputs[0] = (INT, number)
         return result
 
@@ -170,7 +172,7 @@ class DynamicSql:
 
 
 def template_of(procedure: str, text: RpcArgument | None, parameters: RpcArgument | None) -> Template:
-    """Raises 201 for no text, 214 for a text that is not national."""
+    """Return the template of a text. Raises 201 for no text, 214 for a text that is not national."""
     if text is None:
         message = f"Procedure or function '{procedure}' expects parameter '@statement', which was not supplied."
         raise SqlServerError(201, message, state=10)
@@ -182,7 +184,7 @@ def template_of(procedure: str, text: RpcArgument | None, parameters: RpcArgumen
 
 
 def _reworded(error: SqlServerError, template: Template) -> SqlServerError:
-    """A missing parameter of a text has an error of its own."""
+    """Return the error of its own that a missing parameter of a text has."""
     if error.number != 201:
         return error
     declared = ",".join(f"{formal.shown} {formal.type}" for formal in template.formals)

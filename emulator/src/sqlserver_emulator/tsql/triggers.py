@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 
 
 class TriggerRunner:
+    """The runner of triggers."""
+
     def __init__(self, state: SessionState, runner: Runner, calls: Calls) -> None:
         self._state = state
         self._runner = runner
@@ -41,6 +43,7 @@ class TriggerRunner:
         except BaseException as error:
             if own:
                 transactions.abandon_statement()
+            # XACT_ABORT is ON in a trigger: a CATCH outside finds the transaction doomed.
             elif isinstance(error, RaisedError):
                 transactions.doom()
             raise
@@ -58,6 +61,7 @@ class TriggerRunner:
         scope = self._calls.inner_scope(caller.depth + 1, procedure=trigger.name)
         state.system.set_row_count(change.row_count)
         events = self._inside(change, trigger, self._runner.run_scope(parsed.body, scope))
+        # A trigger that ends the transaction is error 3609 below, not 266.
         yield from self._calls.run_inner(events, caller, line, keeps_count=False)
         if state.transactions.count == 0:
             text = "The transaction ended in the trigger. The batch has been aborted."

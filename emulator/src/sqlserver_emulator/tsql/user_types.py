@@ -1,6 +1,6 @@
 """Types that users made, of variables and parameters: alias types stand for a system type, table types for a table.
 
-The parser does not know the catalog and leaves their names in place of types; here they are looked up when a scope or a
+The parser does not know the catalog and leaves their names in place of types; here they are resolved when a scope or a
 call begins.
 """
 
@@ -20,12 +20,12 @@ from sqlserver_emulator.tsql.state.scope import Scope
 from sqlserver_emulator.types import TsqlType
 
 TABLE: Final = TsqlType("table")
-"""Of a table variable that was declared with its columns."""
+"""The type of a table variable that was declared with its columns."""
 _SYSTEM_TYPES_NOT_THERE: Final = frozenset(("geography", "geometry", "hierarchyid", "json", "vector"))
 
 
 def find_type(engine: EngineSession, type: TsqlType, position: int) -> DeclaredType:
-    """``position``: of the variable or parameter, for the message. Raises 2715."""
+    """Return the type that a user made. ``position``: of the variable or parameter, for the message. Raises 2715."""
     schema, _, name = type.name.partition(".")
     found = engine.declared_type(schema, name)
     if found is not None:
@@ -49,7 +49,7 @@ def declare(engine: EngineSession, declarations: Sequence[Declaration], scope: S
 
 
 def resolved(engine: EngineSession, formals: Sequence[Formal]) -> tuple[Formal, ...]:
-    """The parameters of a call with their real types."""
+    """Return the parameters of a call with their real types."""
     if not any(is_user_made(formal.type) for formal in formals):
         return tuple(formals)
     return tuple(
@@ -63,19 +63,20 @@ def _resolved(engine: EngineSession, formal: Formal, position: int) -> Formal:
     if found.columns and formal.output:
         raise SqlServerError(102, "Incorrect syntax near 'OUTPUT'.", severity=15)
     if found.columns:
+        # A table that is not passed is empty, so such a parameter is never missing.
         return replace(formal, type=found.type, default=None, columns=found.columns)
     return replace(formal, type=found.type)
 
 
 def enter_parameters(bound: Bound, scope: Scope) -> None:
-    """The scalar parameters; tables wait for ``with_tables``."""
+    """Enter the scalar parameters into the scope; tables wait for ``with_tables``."""
     for formal in bound.formals:
         if not formal.columns:
             scope.variables[formal.name] = Variable(formal.type, bound.values[formal.name])
 
 
 def with_tables(engine: EngineSession, bound: Bound, scope: Scope, events: Iterator[Event]) -> Iterator[Event]:
-    """Run a scope, whose own table variables are known by now, with the tables that were passed to it."""
+    """Run a scope, whose own table variables are known, with the tables that were passed to it."""
     for formal in bound.formals:
         if not formal.columns:
             continue

@@ -224,7 +224,7 @@ def _seconds_until(seconds: float, now: datetime.datetime) -> float:
 
 
 def _context_info(value: object) -> bytes:
-    """Raises 2743 for what is no binary value."""
+    """Return a binary value. Raises 2743 for what is none."""
     if not isinstance(value, bytes):
         message = "SET CONTEXT_INFO option requires varbinary (128) NOT NULL parameter."
         raise SqlServerError(2743, message)

@@ -52,6 +52,7 @@ class Deferral(Generic[_ShapeT]):
     held: list[HeldRow[_ShapeT]] = field(default_factory=list)
 
     def take_held(self) -> list[HeldRow[_ShapeT]]:
+        """Return the rows that wait, and hold none."""
         held, self.held = self.held, []
         return held
 

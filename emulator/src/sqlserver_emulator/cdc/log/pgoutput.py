@@ -64,6 +64,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
+    """A column of a table as logged."""
+
     name: str
     type_oid: int
     type_modifier: int
@@ -81,7 +83,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """What ``pg_logical_emit_message`` wrote."""
+    """A message that ``pg_logical_emit_message`` wrote."""
 
     transactional: bool
     position: int
@@ -90,16 +92,19 @@ class LogicalMessage:
 
 
 def read_begin(data: bytes, at: int) -> Begin:
+    """Return the BEGIN at ``at``."""
     position, time, transaction_id = _BEGIN.unpack_from(data, at + 1)
     return Begin(position, time + _POSTGRES_EPOCH_MICROSECONDS, transaction_id)
 
 
 def read_commit(data: bytes, at: int) -> Commit:
+    """Return the COMMIT at ``at``."""
     position, end, _ = _COMMIT.unpack_from(data, at + 1)
     return Commit(position, end)
 
 
 def read_relation(data: bytes, at: int) -> Relation:
+    """Return the description of a table at ``at``."""
     (object_id,) = _UINT32.unpack_from(data, at + 1)
     schema, at = _text(data, at + 5)
     name, at = _text(data, at)
@@ -114,6 +119,7 @@ def read_relation(data: bytes, at: int) -> Relation:
 
 
 def read_message(data: bytes, at: int) -> LogicalMessage:
+    """Return the logical message at ``at``."""
     transactional, position = _MESSAGE_HEAD.unpack_from(data, at + 1)
     prefix, at = _text(data, at + 1 + _MESSAGE_HEAD.size)
     (length,) = _INT32.unpack_from(data, at)
@@ -121,26 +127,26 @@ def read_message(data: bytes, at: int) -> LogicalMessage:
 
 
 def read_truncate(data: bytes, at: int) -> tuple[int, ...]:
-    """The ids of the tables that were truncated."""
+    """Return the ids of the tables that were truncated."""
     (count,) = _INT32.unpack_from(data, at + 1)
     # One byte of options (CASCADE, RESTART IDENTITY) is between the count and the ids.
     return tuple(_UINT32.unpack_from(data, at + 6 + 4 * i)[0] for i in range(count))
 
 
 def row_object_id(data: bytes, at: int) -> int:
-    """The table of an INSERT, UPDATE or DELETE message."""
+    """Return the table of an INSERT, UPDATE or DELETE message."""
     object_id: int = _UINT32.unpack_from(data, at + 1)[0]
     return object_id
 
 
 def read_row(data: bytes, at: int) -> Fields:
-    """The row of an INSERT (the new one) or of a DELETE (the old one)."""
+    """Return the row of an INSERT (the new one) or of a DELETE (the old one)."""
     # The row follows the kind (1 byte), the table's id (4) and a letter that says which image it is (1).
     return _fields(data, at + 6)[0]
 
 
 def read_row_pair(data: bytes, at: int) -> tuple[Fields, Fields]:
-    """The old and the new row of an UPDATE of a table with REPLICA IDENTITY FULL.
+    """Return the old and the new row of an UPDATE of a table with REPLICA IDENTITY FULL.
 
     Raises ValueError when the old row is missing, which no tracked table's log may hold.
     """
@@ -156,7 +162,7 @@ def read_row_pair(data: bytes, at: int) -> tuple[Fields, Fields]:
 
 
 def _fields(data: bytes, at: int) -> tuple[Fields, int]:
-    """The values of a row whose column count stands at ``at``, and the place after them. The hot loop."""
+    """Return the values of a row whose column count is at ``at``, and the place after them. The hot loop."""
     (count,) = _INT16.unpack_from(data, at)
     at += 2
     unpack_length = _INT32.unpack_from

@@ -124,6 +124,7 @@ class LogReader:
         return self._connection.backend_pid
 
     def close(self) -> None:
+        """Close the connection. The slot is free when the sender has noticed it."""
         self._connection.finish()
 
     def _note_keepalive(self, data: memoryview) -> None:

@@ -48,7 +48,7 @@ from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, NVARCHAR_MAX, SYSNAME
 
 _LOCK_RESULTS = {1222: -1, 1205: -3}
-"""What an application lock returns that was not granted in time, or whose waiter was a deadlock's victim."""
+"""The results of an application lock that was not granted in time, or whose waiter was a deadlock's victim."""
 _SET_TRACKED, _CLEAR_TRACKED = "SetCDCTracked(Value = 1)", "SetCDCTracked(Value = 0)"
 _AGENT_CALLS_OF_FIRST_TABLE = 4
 """Two jobs are added and two started, and each call reports that there is no agent."""

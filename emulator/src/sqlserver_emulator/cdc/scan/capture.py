@@ -56,7 +56,7 @@ class Capture:
     """Reads one database's log. ``is_stopped`` is asked between messages."""
 
     def __init__(self, conninfo: str, database_id: int, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Raises CdcDisabledError; LogReaderError (``busy``) when another reader is at this database's log."""
+        """Open the log. Raises CdcDisabledError; LogReaderError (``busy``) when another reader has the log."""
         self._is_stopped = is_stopped
         self._connection = connect(conninfo, autocommit=False)
         self._run = runner(self._connection)

@@ -1,6 +1,6 @@
 """Logged transactions, message by message: where they begin and end, what DDL and new instances in them do.
 
-Works inside the transaction of one scan and owns what is written beside rows: ``lsn_time_mapping``, history, the low
+Works inside the transaction of one scan and owns what is written besides rows: ``lsn_time_mapping``, history, the low
 end of new instances. Rows are ``row_changes``'.
 """
 
@@ -65,7 +65,7 @@ class TransactionTaker:
 
     @property
     def has_messages(self) -> bool:
-        """Whether messages wait to be taken."""
+        """True while messages wait to be taken."""
         return bool(self._queue)
 
     def add_messages(self, messages: Iterable[bytes]) -> None:

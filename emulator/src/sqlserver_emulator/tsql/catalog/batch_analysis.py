@@ -31,12 +31,12 @@ class AnalyzedBatch:
 
     @property
     def undeclared(self) -> tuple[str, ...]:
-        """In the order of their first use."""
+        """The variables that nothing declares, in the order of their first use."""
         return tuple(dict.fromkeys(name for name in self.names if name not in self.variables))
 
 
 def analyze(text: object, parameters: object) -> AnalyzedBatch:
-    """A batch with the declarations of its parameters, as sp_executesql takes them. Raises compile errors."""
+    """Parse a batch with the declarations of its parameters, as sp_executesql takes them. Raises compile errors."""
     given = "" if text is None else str(text)
     tokens = tokenize(given)
     if any(token.word.startswith("#") for token in tokens):
@@ -55,7 +55,7 @@ def analyze(text: object, parameters: object) -> AnalyzedBatch:
 
 
 def _declared(tokens: Sequence[Token]) -> frozenset[str]:
-    """The variables that DECLARE stands before, or a comma before and a type behind: the text declares them itself."""
+    """Return the variables that the text declares: after DECLARE, or between a comma and a type."""
     found = set()
     words = [token.word for token in tokens] + ["", ""]
     for at, (before, token) in enumerate(pairwise(tokens), 1):
@@ -67,7 +67,7 @@ def _declared(tokens: Sequence[Token]) -> frozenset[str]:
 
 
 def _named_arguments(batch: Batch) -> Iterator[str]:
-    """`EXEC p @a = 1` names a parameter of the procedure and no variable."""
+    """Yield the names before `=` in calls: `EXEC p @a = 1` names a parameter of the procedure and no variable."""
     for statement in batch.statements:
         if isinstance(statement, nodes.Execute):
             yield from (argument.name.lower() for argument in statement.arguments if argument.name)
@@ -82,7 +82,7 @@ class Step:
 
 
 def steps(engine: EngineSession, analyzed: AnalyzedBatch) -> Iterator[Step]:
-    """Every statement on every path, procedures of users entered."""
+    """Yield every statement on every path, procedures of users entered."""
     for statement in analyzed.batch.statements:
         yield from _steps(engine, Step(statement, analyzed.variables), 0)
 
@@ -91,6 +91,7 @@ def _steps(engine: EngineSession, step: Step, depth: int) -> Iterator[Step]:
     for inner in _inside(step.statement):
         yield from _steps(engine, replace(step, statement=inner), depth)
     procedure = called_procedure(engine, step.statement)
+    # A procedure that calls itself would be entered for ever.
     if procedure is None or depth >= _DEEPEST:
         yield step
         return
@@ -115,7 +116,7 @@ def _inside(statement: Statement) -> tuple[Statement, ...]:
 
 
 def called_procedure(engine: EngineSession, statement: Statement) -> nodes.Procedure | None:
-    """The procedure of a user that the statement calls."""
+    """Return the procedure of a user that the statement calls."""
     if not isinstance(statement, nodes.Execute) or isinstance(statement.procedure, str):
         return None
     name = statement.procedure

@@ -42,31 +42,33 @@ Evaluate = Callable[[str], object]
 
 
 def is_about(error: SqlServerError) -> bool:
-    """Whether a statement failed because the engine has no such function."""
+    """Return whether a statement failed because the engine has no such function."""
     return error.number == 208 and NAME in error.message.lower()
 
 
 def rewritten(text: str, engine: EngineSession, evaluate: Evaluate) -> str:
-    """The statement with derived tables in place of the function. ``evaluate``: an expression's value."""
+    """Return the statement with derived tables in place of the function. ``evaluate``: an expression's value."""
     cursor = Cursor(text)
     pieces: list[str] = []
     done = 0
     for at, token in enumerate(cursor.tokens):
         if token.word.strip("[]").lower() != NAME or cursor.tokens[at + 1].word != "(":
             continue
+        # The schema before the name belongs to the call.
         start = at - 2 if at > 1 and cursor.tokens[at - 1].word == "." else at
         end = skip_parentheses(cursor.tokens, at + 1)
         values = [_constant(argument, evaluate) for argument in _arguments(cursor, at + 2, end - 1)]
         pieces += [text[done : cursor.tokens[start].start], _derived(_rows(engine, *values))]
         done = cursor.tokens[end - 1].end
         cursor.at = end
+        # A derived table needs a name; the function's call may be without.
         if not cursor.accept("AS") and not cursor.at_identifier():
             pieces.append(f" AS {NAME}")
     return "".join([*pieces, text[done:]])
 
 
 def _arguments(cursor: Cursor, start: int, end: int) -> list[str]:
-    """The texts between the commas; missing ones are not supplied."""
+    """Return the texts between the commas. Raises 313 for too few, 8144 for too many."""
     found: list[str] = []
     first = at = start
     while at < end:
@@ -117,6 +119,7 @@ def _rows(engine: EngineSession, text: object, parameters: object, browse: objec
 
 
 def _derived(rows: list[Row]) -> str:
+    # A derived table needs a SELECT, so no rows are one whose condition is false.
     selects = [_select(row) for row in rows] or [_select((None,) * len(_OF_ROWS + _ERRORS)) + " WHERE 1 = 0"]
     return f"({' UNION ALL '.join(selects)})"
 

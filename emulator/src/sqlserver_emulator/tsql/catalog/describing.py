@@ -83,7 +83,7 @@ def _first_result_set(call: ProcedureCall) -> Iterator[Event]:
 
 
 def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column, ...]:
-    """The columns of the first result set that the batch may give; none where it gives none."""
+    """Return the columns of the first result set that the batch may give; none where it gives none."""
     for step in steps(engine, analyzed):
         statement = step.statement
         if isinstance(statement, nodes.ExecuteText):
@@ -99,6 +99,7 @@ def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column
 
 
 def result_row(ordinal: int, column: Column) -> Row:
+    """Return the description of a column, in the order of RESULT_COLUMNS."""
     type = column.type
     updatable = not (column.identity or column.computed or type.name == "rowversion")
     return (
@@ -140,7 +141,7 @@ def _undeclared_parameters(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _suggested(call: ProcedureCall, step: Step) -> dict[str, tuple[TsqlType, nodes.ParameterDeclaration | None, bool]]:
-    """By the parameter's name: its type, the parameter of a procedure that it is given for, whether it comes back."""
+    """Return, by name, each parameter's type, the procedure's parameter that it is for, and whether it comes back."""
     statement = step.statement
     if isinstance(statement, nodes.Execute):
         return _suggested_by_call(call, statement)

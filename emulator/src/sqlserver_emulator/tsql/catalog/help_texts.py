@@ -140,7 +140,7 @@ def _helpindex(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _find(call: ProcedureCall) -> Row:
-    """Raises 15009."""
+    """Return the object that the caller names. Raises 15009."""
     name = call.arguments["@objname"]
     found = query(call, _OBJECT, name=(_OBJECT_NAME, name))
     if not found:
@@ -228,6 +228,7 @@ def _parameters(definition: str) -> Iterator[Event]:
     rows: list[Row] = []
     for order, parameter in enumerate(parse_procedure(definition).parameters, 1):
         type_ = parameter.type
+        # sp_help shows bytes; -1, the length of a (max) type, is no number of characters.
         length = type_.length * (2 if type_.name in _WIDE and type_.length > 0 else 1)
         rows.append(
             (parameter.shown, type_.name, length or None, type_.precision or None, type_.scale or None, order, None)

@@ -17,7 +17,7 @@ BY_CATALOG_NAME: Final = {type.catalog_name: type for type in SYSTEM_TYPES}
 
 
 def describe_column(name: str, max_length: int, precision: int, scale: int) -> OdbcType:
-    """Of a column of system type ``name``, with the facets that sys.columns shows."""
+    """Return the description of a column of system type ``name``, with the facets that sys.columns shows."""
     record = BY_CATALOG_NAME[name]
     base = record.odbc
     if record.varies_in_length:
@@ -33,7 +33,7 @@ def describe_column(name: str, max_length: int, precision: int, scale: int) -> O
 
 
 def describe_type(type: TsqlType) -> tuple[str, OdbcType]:
-    """Of a declared type: the name that is shown, and the description of a column of it."""
+    """Return the name that is shown of a declared type, and the description of a column of it."""
     record = BY_NAME[type.name]
     unit = 1 if type.is_max else record.unit_bytes
     name = record.catalog_name

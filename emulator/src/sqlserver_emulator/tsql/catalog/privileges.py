@@ -45,7 +45,7 @@ _Grant = tuple[int, int, str, str, str]
 
 
 def _table_privileges(call: ProcedureCall) -> Iterator[Event]:
-    """The owner has every privilege without having been granted one."""
+    """List the privileges on tables. The owner has every one without having been granted it."""
     use_pattern = bool(call.arguments["@fusepattern"])
     tables = _tables(call, use_pattern=use_pattern)
     database = call.engine.database
@@ -60,7 +60,7 @@ def _table_privileges(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _column_privileges(call: ProcedureCall) -> Iterator[Event]:
-    """What was granted on a table counts for each of its columns."""
+    """List the privileges on columns. A grant on a table counts for each of its columns."""
     arguments = call.arguments
     tables = _tables(call, use_pattern=False)
     name = pattern(arguments["@table_name"], use_pattern=False)
@@ -81,7 +81,7 @@ def _column_privileges(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _tables(call: ProcedureCall, *, use_pattern: bool) -> dict[int, Row]:
-    """Owner and name by object_id."""
+    """Return owner and name by object_id."""
     arguments = call.arguments
     check_qualifier(call, arguments["@table_qualifier"])
     name = pattern(arguments["@table_name"], use_pattern=use_pattern)
@@ -91,6 +91,7 @@ def _tables(call: ProcedureCall, *, use_pattern: bool) -> dict[int, Row]:
 
 
 def _granted(call: ProcedureCall, tables: Mapping[int, Row]) -> list[_Grant]:
+    # The text of a PostgreSQL array.
     ids = "{" + ",".join(map(str, tables)) + "}"
     found = call.engine.fetch_all(_GRANTED, [ids, call.engine.database])
     return [

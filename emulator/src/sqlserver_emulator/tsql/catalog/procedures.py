@@ -58,6 +58,7 @@ JOIN sys.sql_modules m ON m.object_id = p.object_id
 WHERE p.name LIKE @name AND s.name LIKE @owner
 ORDER BY s.name, p.name
 """
+# ODBC's SQLProcedures: -1 where the number of parameters or results is not known.
 _UNKNOWN: Final = -1
 _IS_PROCEDURE: Final = 2
 _INPUT, _INPUT_OUTPUT, _RETURNED = 1, 2, 5
@@ -74,7 +75,7 @@ def _stored_procedures(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _parameters(call: ProcedureCall) -> Iterator[Event]:
-    """Before sp_sproc_columns_100, columns 20 to 27 were not there."""
+    """List parameters without the columns 20 to 27, which sp_sproc_columns_100 added."""
     rows = [row[:19] + row[27:] for row in _parameter_rows(call)]
     yield from result_set(_PARAMETER_COLUMNS[:19] + _PARAMETER_COLUMNS[27:], rows)
 
@@ -100,7 +101,7 @@ def _parameter_rows(call: ProcedureCall) -> list[Row]:
 
 
 def _found(call: ProcedureCall, name: object, owner: object) -> list[Row]:
-    # Drivers give the name with its number, as the procedure itself tells it.
+    # Drivers give the name with its number, as the procedure itself returns it.
     plain = None if name is None else str(name).removesuffix(";1")
     use_pattern = bool(call.arguments["@fusepattern"])
     return query(

@@ -1,4 +1,4 @@
-"""What catalog procedures share: T-SQL over the sys views with bound arguments, and result sets made in Python."""
+"""Helpers of catalog procedures: T-SQL over the sys views with bound arguments, and result sets made in Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[object, ...]
 
 
 def query(call: ProcedureCall, text: str, **values: tuple[TsqlType, object]) -> list[Row]:
-    """All rows of a SELECT; each keyword is a variable without its @."""
+    """Return all rows of a SELECT; each keyword is a variable without its @."""
     variables = {f"@{name}": Variable(type, value) for name, (type, value) in values.items()}
     result = call.engine.execute(text, variables)
     rows: list[Row] = []
@@ -28,6 +28,7 @@ def query(call: ProcedureCall, text: str, **values: tuple[TsqlType, object]) -> 
 
 
 def result_set(columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[Event]:
+    """Yield a result set as events."""
     yield ResultStart(tuple(columns))
     if rows:
         yield Rows(rows)
@@ -35,31 +36,34 @@ def result_set(columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[Event
 
 
 def names(text: str) -> list[Column]:
-    """Columns of type sysname, from their names."""
+    """Return columns of type sysname, from their names."""
     return [Column(name, SYSNAME) for name in text.split()]
 
 
 def smallints(text: str) -> list[Column]:
+    """Return columns of type smallint, from their names."""
     return [Column(name, SMALLINT) for name in text.split()]
 
 
 def ints(text: str) -> list[Column]:
+    """Return columns of type int, from their names."""
     return [Column(name, INT) for name in text.split()]
 
 
 def check_qualifier(call: ProcedureCall, qualifier: object) -> None:
-    """Raises 15250: catalog procedures look at the current database only."""
+    """Raise 15250 for another database: catalog procedures read the current one only."""
     if qualifier is not None and str(qualifier).lower() not in ("", "%", call.engine.database.lower()):
         message = "The database name component of the object qualifier must be the name of the current database."
         raise SqlServerError(15250, message)
 
 
 def pattern(value: object, *, use_pattern: bool = True) -> tuple[TsqlType, object]:
-    """A LIKE pattern for an argument: NULL and '' match all; without patterns its wildcards are literal."""
+    """Return a LIKE pattern for an argument: NULL and '' match all; without patterns its wildcards are literal."""
     if value is None or value == "":
         return NAME, "%"
     text = str(value)
     if not use_pattern:
         for wildcard in "[%_":
+            # The bracket is replaced first, or it would be replaced in what the others have become.
             text = text.replace(wildcard, f"[{wildcard}]")
     return NAME, text

@@ -32,7 +32,7 @@ REFUSED: Final = word_set(
     sp_updatestats sp_who sp_who2 xp_cmdshell xp_fixeddrives xp_instance_regread xp_logevent xp_msver
     xp_readerrorlog"""
 )
-"""Procedures of a real server that the emulator has not; an unknown name would be error 2812."""
+"""The procedures of a real server that the emulator refuses by name; an unknown name would be error 2812."""
 
 
 LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {

@@ -28,6 +28,7 @@ _COLUMNS: Final = [
     *ints("PRECISION LENGTH"),
     *smallints("SCALE PSEUDO_COLUMN"),
 ]
+# The primary key before other unique keys. A key with nullable columns only where the caller allows it ('U').
 _BEST_KEY: Final = """
 SELECT c.name, b.name, t.name, c.max_length, c.precision, c.scale, c.is_identity
 FROM sys.objects o
@@ -46,6 +47,7 @@ WHERE o.type = 'U' AND o.name LIKE @name AND s.name LIKE @owner AND ic.key_ordin
     ORDER BY k.is_primary_key DESC, k.index_id)
 ORDER BY ic.key_ordinal
 """
+# sys.types calls rowversion timestamp, the only type that changes with every update.
 _VERSION: Final = """
 SELECT c.name, b.name, t.name, c.max_length, c.precision, c.scale, c.is_identity
 FROM sys.objects o
@@ -57,7 +59,7 @@ WHERE o.type = 'U' AND o.name LIKE @name AND s.name LIKE @owner AND b.name = 'ti
 """
 _NOT_PSEUDO: Final = 1
 _SCOPES: Final = {"C": 0, "T": 1}
-"""The row as long as the cursor stands on it; for the transaction."""
+"""The row keeps its identity as long as the cursor is on it (0), or for the transaction (1)."""
 
 
 def _special_columns(call: ProcedureCall) -> Iterator[Event]:

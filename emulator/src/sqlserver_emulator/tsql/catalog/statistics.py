@@ -52,6 +52,7 @@ def _statistics(call: ProcedureCall) -> Iterator[Event]:
     name = pattern(arguments["@table_name"], use_pattern=False)
     owner = pattern(arguments["@table_owner"], use_pattern=False)
     database = call.engine.database
+    # ODBC's SQLStatistics: a row about the table itself comes before those of its indexes.
     rows: list[Row] = [
         (database, *row, None, None, None, _TABLE_STATISTIC, *(None,) * 6)
         for row in query(call, _TABLE, name=name, owner=owner)

@@ -29,6 +29,7 @@ def _tables(call: ProcedureCall) -> Iterator[Event]:
     arguments = call.arguments
     name, owner, qualifier = (arguments[key] for key in ("@table_name", "@table_owner", "@table_qualifier"))
     kinds = arguments["@table_type"]
+    # ODBC's SQLTables: % in one argument and nothing in the others lists the databases, the owners or the types.
     if qualifier == "%" and not name and not owner:
         rows = query(call, "SELECT name, NULL, NULL, NULL, NULL FROM sys.databases ORDER BY name")
     elif owner == "%" and not name and not qualifier:

@@ -1,4 +1,4 @@
-"""What describing procedures say of a data type: number, name, length, precision and scale, as sys.types has them."""
+"""The facts of a data type in describing procedures: number, name, length, precision, scale, as in sys.types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM_TYPE_IDS: Final = {type.name: type.type_id for type in SYSTEM_TYPES}
 
 @dataclass(frozen=True, slots=True)
 class TypeFacts:
-    """``name`` with its facets: nvarchar(20)."""
+    """The facts of one type. ``name`` has its facets: nvarchar(20)."""
 
     system_type_id: int
     name: str
@@ -28,6 +28,7 @@ class TypeFacts:
 
     @classmethod
     def of(cls, type: TsqlType) -> TypeFacts:
+        """Return the facts of a type."""
         record = BY_NAME[type.name]
         # A sysname is described as the type that it is an alias of.
         shown = "nvarchar(128)" if record is SYSNAME else record.shown or str(type)
@@ -48,13 +49,13 @@ def _facets(type: TsqlType) -> tuple[int, int, int]:
 
 
 def wire_type(type: TsqlType) -> tuple[int, int]:
-    """tds_type_id and tds_length: the token of the nullable type, and the length that goes with it."""
+    """Return tds_type_id and tds_length: the token of the nullable type, and the length that goes with it."""
     length = PLP_LENGTH if is_plp(type) else TypeFacts.of(type).max_length
     return encode_type_info(type)[0], length
 
 
 def wire_collation(type: TsqlType) -> tuple[int | None, int | None]:
-    """tds_collation_id and tds_collation_sort_id; NULL for what is no character type."""
+    """Return tds_collation_id and tds_collation_sort_id; NULL for what is no character type."""
     if not is_character(type):
         return None, None
     return int.from_bytes(COLLATION[:4], "little"), COLLATION[4]

@@ -70,8 +70,7 @@ class Window:
             return _absolute(row, size, count)
         start = self.start + row
         if start < 1:
-            # SQLFetchScroll: a rowset that would begin before the first row is moved to it, unless it lies wholly
-            # before.
+            # SQLFetchScroll: a rowset that would begin before the first row begins with it if its size allows the step.
             return 1 if self.start > 1 and -row <= size else 0
         return start
 

@@ -28,7 +28,7 @@ _DECIMALS = names_where(lambda type: type.family == DECIMAL)
 
 
 class CapturedRows:
-    """``columns`` of the first result set; all result sets must have as many (213)."""
+    """The rows of one call. ``columns``: of the first result set; all result sets must have as many (213)."""
 
     def __init__(self) -> None:
         self.columns: tuple[Column, ...] = ()
@@ -53,13 +53,14 @@ class CapturedRows:
                 self.rows.extend(rows)
             case RowsArrow(batch):
                 self.rows.extend(_arrow_rows(batch, self.columns))
+            # INSERT … EXEC reports a count of its own, not those of the statements inside.
             case StatementDone(failed=False) | ReturnStatus():
                 pass
             case _:
                 yield event
 
     def read(self, result: StatementResult) -> None:
-        """All rows of a statement."""
+        """Keep all rows of a statement."""
         self._begin(result.columns or ())
         for batch in result.batches:
             self.rows.extend(batch.rows if isinstance(batch, Rows) else _arrow_rows(batch.batch, self.columns))
@@ -67,6 +68,7 @@ class CapturedRows:
     def _begin(self, columns: tuple[Column, ...]) -> None:
         if self.columns and len(columns) != len(self.columns):
             raise SqlServerError(213, "Column name or number of supplied values does not match table definition.")
+        # The first result set's columns hold for all of them; only their number has to agree.
         self.columns = self.columns or columns
 
 

@@ -30,6 +30,7 @@ _ONLY_POSITION: Final = {
     "SHOWPLAN_XML": False,
 }
 """Switches that must stay as they are."""
+# The documented bits of @@OPTIONS.
 _OPTION_BITS: Final = {
     "IMPLICIT_TRANSACTIONS": 2,
     "CURSOR_CLOSE_ON_COMMIT": 4,
@@ -54,7 +55,7 @@ _US_ENGLISH: Final = frozenset({"us_english", "english"})
 
 @dataclass(slots=True)
 class Options:
-    """The options in force. ``switched_on`` holds every ON of a switch."""
+    """The options in force. ``switched_on``: the switches that are ON."""
 
     switched_on: frozenset[str] = _DEFAULT_ON
     nocount: bool = False
@@ -69,10 +70,11 @@ class Options:
     remembered: dict[str, object] = field(default_factory=dict)
 
     def copy(self) -> Options:
+        """Return a copy, so that a scope's changes can be undone."""
         return replace(self, remembered=dict(self.remembered))
 
     def switch(self, option: str, on: bool) -> None:
-        """Raises NotSupportedByEmulatorError for a position that the emulator does not have."""
+        """Turn a switch. Raises NotSupportedByEmulatorError for a position that the emulator does not have."""
         if _ONLY_POSITION.get(option, on) is not on:
             raise NotSupportedByEmulatorError(f"SET {option} {'ON' if on else 'OFF'}")
         self.switched_on = self.switched_on | {option} if on else self.switched_on - {option}
@@ -87,7 +89,7 @@ class Options:
                 self.fmtonly = on
 
     def assign(self, option: str, value: object) -> None:
-        """SET of an option with a value. Raises NotSupportedByEmulatorError or the server's error for a bad value."""
+        """Set an option that has a value. Raises NotSupportedByEmulatorError or the server's error for a bad value."""
         match option:
             case "ROWCOUNT":
                 self.rowcount = _whole_number(option, value, least=0)
@@ -96,6 +98,7 @@ class Options:
             case "DATEFIRST":
                 self.datefirst = _datefirst(value)
             case "TEXTSIZE":
+                # SET TEXTSIZE 0 means the default of 4096 bytes.
                 self.textsize = _whole_number(option, value, least=-1) or text_size.DEFAULT
             case "LANGUAGE":
                 if str(value).lower() not in _US_ENGLISH:
@@ -107,7 +110,7 @@ class Options:
                 self.remembered[option] = value
 
     def show(self, system: SystemVariables) -> None:
-        """Put into the @@ variables what they show of the options."""
+        """Set the @@ variables that show options."""
         system.options.value = sum(bit for name, bit in _OPTION_BITS.items() if name in self.switched_on)
         system.lock_timeout.value = self.lock_timeout
         system.datefirst.value = self.datefirst

@@ -54,7 +54,7 @@ class Scope:
 
     @property
     def status(self) -> int:
-        """The return status: without a RETURN value 0, or less after an error, by its severity."""
+        """The return status: without a RETURN value it is 0, or less after an error, by its severity."""
         if self.return_value is not None:
             return self.return_value
         return min(10 - self.worst_severity, 0)
@@ -65,11 +65,13 @@ _DATE_TYPES = names_where(lambda type: type.family == TEMPORAL)
 
 
 def _has_rules_of_its_own(value: object, to: TsqlType) -> bool:
-    """Whether how a value is written or read depends on more than the value: on its type, or on a date's style."""
+    """Return whether a conversion depends on more than the value: on its type, or on a date's style."""
     return to.name in (_DATE_TYPES if isinstance(value, str) else _TEXT_TYPES)
 
 
 class SessionState:
+    """The state that all scopes of a session share."""
+
     def __init__(self, engine: EngineSession, session_id: int) -> None:
         self.engine = engine
         self.session_id = session_id
@@ -79,7 +81,7 @@ class SessionState:
         self.start_over()
 
     def start_over(self) -> None:
-        """As after the login."""
+        """Set everything as it is after the login."""
         self.system = SystemVariables(self.session_id)
         self.transactions = Transactions(self.engine, self.system)
         self.options = Options()
@@ -90,15 +92,17 @@ class SessionState:
         self.cursors: dict[str, OpenedCursor] = {}
 
     def show_error(self, error: SqlServerError | None) -> None:
-        """Enter or leave a CATCH block: what ERROR_NUMBER() and THROW mean there."""
+        """Enter or leave a CATCH block, which decides what ERROR_NUMBER() and THROW mean."""
         self.caught_error = error
         self.system.show_error(error)
 
     def new_scope(self, *, depth: int = 0, procedure: str = "") -> Scope:
+        """Return a scope that has the session's @@ variables."""
+        # The dictionary is the scope's own and takes its variables; the @@ variables in it are shared objects.
         return Scope(dict(self.system.all), depth, procedure)
 
     def evaluate(self, expression: Expression, scope: Scope, as_type: TsqlType | None = None) -> object:
-        """The value of an expression; constants and variables never bother the engine."""
+        """Return the value of an expression. Constants and variables need no engine, unless their conversion does."""
         if expression.literal is not None:
             value = expression.literal.value
         elif expression.variable in scope.variables:
@@ -112,7 +116,7 @@ class SessionState:
         return self.engine.convert(value, as_type)
 
     def apply_options(self, options: Options) -> None:
-        """Put options in force that a scope had, telling the engine where they differ."""
+        """Put options in force, and pass to the engine those of its own that differ."""
         before, self.options = self.options, options
         if options.lock_timeout != before.lock_timeout:
             self.engine.set_lock_timeout(options.lock_timeout)
@@ -121,8 +125,9 @@ class SessionState:
         options.show(self.system)
 
     def return_to(self, database: str) -> None:
-        """Back to the database that a scope was entered from."""
+        """Return to the database from which a scope was entered."""
         left = self.engine.database
         if left != database:
             self.engine.use(database)
+            # Not yielded: this runs while a scope is left, perhaps by an exception.
             self.late_events.append(DatabaseChanged(left, database))

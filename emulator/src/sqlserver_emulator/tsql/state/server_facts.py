@@ -1,4 +1,4 @@
-"""What the emulator says it is: product version and texts behind @@VERSION and its like."""
+"""The identity of the server: product version and texts behind @@VERSION and its like."""
 
 from __future__ import annotations
 

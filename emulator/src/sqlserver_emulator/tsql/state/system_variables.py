@@ -43,11 +43,13 @@ class SystemVariables:
         } | _constants(session_id)
 
     def set_row_count(self, count: int) -> None:
+        """Set @@ROWCOUNT and ROWCOUNT_BIG()."""
+        # @@ROWCOUNT is an int; ROWCOUNT_BIG() has the whole count.
         self.rowcount.value = min(count, 2147483647)
         self.rowcount_big.value = count
 
     def show_error(self, error: SqlServerError | None) -> None:
-        """What ERROR_NUMBER() and its like return from now on; None outside a CATCH block."""
+        """Set the values of ERROR_NUMBER() and its like; None outside a CATCH block."""
         self.error_number.value = error and error.number
         self.error_message.value = error and error.message
         self.error_severity.value = error and error.severity

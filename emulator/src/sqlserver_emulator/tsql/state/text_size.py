@@ -22,8 +22,9 @@ _MAY_BE_MAX: Final = names_where(lambda type: type.length is not None and type.l
 
 
 def cut_texts(columns: Sequence[Column], batches: Iterator[Rows | RowsArrow], size: int) -> Iterator[Rows | RowsArrow]:
-    """The batches with large values cut to ``size`` bytes."""
+    """Return the batches with large values cut to ``size`` bytes."""
     limits = {
+        # TEXTSIZE counts bytes; a character of a national type has two.
         at: size // BY_NAME[column.type.name].unit_bytes
         for at, column in enumerate(columns)
         if column.type.name in _NO_LENGTH or (column.type.is_max and column.type.name in _MAY_BE_MAX)
@@ -52,6 +53,7 @@ def _cut_arrow(batch: RowsArrow, limits: Mapping[int, int]) -> RowsArrow:
 
 
 def _cut_array(array: Any, limit: int) -> Any:
+    # A column of NULLs only has no type that could be sliced.
     if pa.types.is_null(array.type):
         return array
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)

@@ -19,6 +19,8 @@ _DESCRIPTORS = count(1)
 
 
 class Transactions:
+    """The transaction of a session. ``count``: @@TRANCOUNT."""
+
     def __init__(self, engine: EngineSession, system: SystemVariables) -> None:
         self._engine = engine
         self._depth = system.trancount
@@ -30,13 +32,16 @@ class Transactions:
 
     @property
     def is_doomed(self) -> bool:
+        """True when the transaction can only be rolled back: XACT_STATE() is -1."""
         return self._state.value == -1
 
     def doom(self) -> None:
+        """Let the transaction, if there is one, only be rolled back from here on."""
         if self.count:
             self._state.value = -1
 
     def begin(self, name: str = "") -> Iterator[Event]:
+        """Begin a transaction, or count one more. Raises 3930."""
         if self.is_doomed:
             raise doomed_error()
         if self.count == 0:
@@ -49,31 +54,34 @@ class Transactions:
         self._set(self.count + 1)
 
     def begin_statement(self) -> None:
-        """A statement and its triggers outside a transaction: the client is not told of theirs."""
+        """Begin the transaction of a single statement and its triggers, which the client does not learn of."""
         self._engine.begin()
         self._name = ""
         self._is_statement = True
         self._set(1)
 
     def end_statement(self) -> None:
-        """Nothing to do when a trigger ended the transaction."""
+        """Commit the statement's transaction, unless a trigger has ended it."""
         if self._is_statement and self.count:
             self._set(0)
             self._is_statement = False
             self._engine.commit()
 
     def abandon_statement(self) -> None:
+        """Roll back the statement's transaction, unless it has ended."""
         if self._is_statement and self.count:
             self._set(0)
             self._engine.rollback()
         self._is_statement = False
 
     def commit(self) -> Iterator[Event]:
+        """Commit the transaction, or count one less. Raises 3902, 3930."""
         if self.count == 0:
             raise SqlServerError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         if self.is_doomed:
             raise doomed_error()
         if self.count > 1:
+            # An inner COMMIT only counts: the outermost one decides.
             self._set(self.count - 1)
             return
         try:
@@ -84,9 +92,10 @@ class Transactions:
         yield from self._ended(TransactionAction.COMMITTED)
 
     def rollback(self, name: str = "") -> Iterator[Event]:
-        """The whole transaction, or back to the savepoint ``name``. Raises 3903, 3931 or 6401."""
+        """Roll back the whole transaction, or to the savepoint ``name``. Raises 3903, 3931 or 6401."""
         if self.count == 0:
             raise SqlServerError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        # The name of the outermost BEGIN means the whole transaction; any other name is a savepoint's.
         if name and name != self._name:
             if self.is_doomed:
                 message = (
@@ -100,6 +109,7 @@ class Transactions:
         yield from self._ended(TransactionAction.ROLLED_BACK)
 
     def save(self, name: str) -> Iterator[Event]:
+        """Set a savepoint. Raises 628, 3930."""
         if self.count == 0:
             raise SqlServerError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.is_doomed:
@@ -108,12 +118,13 @@ class Transactions:
         yield from ()
 
     def notice_loss(self) -> Iterator[Event]:
-        """After an error: the engine may have ended the transaction (deadlock, update conflict)."""
+        """Notice, after an error, that the engine has ended the transaction (deadlock, update conflict)."""
         if self.count and not self._engine.in_transaction:
             yield from self._ended(TransactionAction.ROLLED_BACK)
 
     def _ended(self, action: TransactionAction) -> Iterator[Event]:
         self._set(0)
+        # The client has not learned that the transaction of a single statement began.
         if not self._is_statement:
             yield TransactionChanged(action, self._descriptor)
         self._is_statement = False
@@ -125,6 +136,7 @@ class Transactions:
 
 
 def doomed_error() -> SqlServerError:
+    """Return error 3930."""
     return SqlServerError(
         3930,
         "The current transaction cannot be committed and cannot support operations that write to the log file. "
