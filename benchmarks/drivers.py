@@ -31,9 +31,14 @@ def connect_pymssql(address: Address, database: str) -> Any:
     import pymssql
 
     return pymssql.connect(
-        server=address.host, port=str(address.port), user=address.user, password=address.password, database=database,
-        autocommit=True, encryption="require",
-    )  # fmt: skip
+        server=address.host,
+        port=str(address.port),
+        user=address.user,
+        password=address.password,
+        database=database,
+        autocommit=True,
+        encryption="require",
+    )
 
 
 def _odbc_text(address: Address, database: str) -> str:
@@ -72,9 +77,16 @@ def connect_pytds(address: Address, database: str) -> Any:
     import pytds
 
     return pytds.connect(
-        address.host, database, address.user, address.password, port=address.port, autocommit=True,
-        disable_connect_retry=True, cafile=str(address.ca_file), validate_host=False,
-    )  # fmt: skip
+        address.host,
+        database,
+        address.user,
+        address.password,
+        port=address.port,
+        autocommit=True,
+        disable_connect_retry=True,
+        cafile=str(address.ca_file),
+        validate_host=False,
+    )
 
 
 Connect = Callable[[Address, str], Any]

@@ -39,13 +39,24 @@ def read_by_tedious(address: Address, database: str, statement: str) -> float:
 
 def _measure(command: list[str], address: Address, database: str, statement: str) -> float:
     reported = {
-        "host": address.host, "port": address.port, "user": address.user, "password": address.password,
-        "ca": str(address.ca_file), "database": database, "statement": statement, "modules": str(_NODE_FOLDER),
-    }  # fmt: skip
+        "host": address.host,
+        "port": address.port,
+        "user": address.user,
+        "password": address.password,
+        "ca": str(address.ca_file),
+        "database": database,
+        "statement": statement,
+        "modules": str(_NODE_FOLDER),
+    }
     done = subprocess.run(
-        command, input=json.dumps(reported), capture_output=True, text=True, check=True, timeout=_MOST_SECONDS,
+        command,
+        input=json.dumps(reported),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_MOST_SECONDS,
         cwd=_HERE.parent,
-    )  # fmt: skip
+    )
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
@@ -61,11 +72,21 @@ def _jdbc(reported: dict[str, Any]) -> float:
     )
     session = SparkSession.builder.getOrCreate()
     try:
-        frame = session.read.format("jdbc").options(
-            driver="com.microsoft.sqlserver.jdbc.SQLServerDriver", url=f"jdbc:sqlserver://{reported['host']}:{reported['port']}",
-            user=reported["user"], password=reported["password"], databaseName=reported["database"], encrypt="true",
-            trustServerCertificate="true", fetchsize="8192", query=reported["statement"],
-        ).load()  # fmt: skip
+        frame = (
+            session.read.format("jdbc")
+            .options(
+                driver="com.microsoft.sqlserver.jdbc.SQLServerDriver",
+                url=f"jdbc:sqlserver://{reported['host']}:{reported['port']}",
+                user=reported["user"],
+                password=reported["password"],
+                databaseName=reported["database"],
+                encrypt="true",
+                trustServerCertificate="true",
+                fetchsize="8192",
+                query=reported["statement"],
+            )
+            .load()
+        )
         frame.limit(1000).write.format("noop").mode("overwrite").save()
         begun = time.perf_counter()
         frame.write.format("noop").mode("overwrite").save()

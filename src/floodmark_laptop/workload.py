@@ -64,13 +64,24 @@ class Workload:
     def step(self) -> None:
         """Run one transaction."""
         kinds: list[tuple[Callable[[], None], int]] = [
-            (self._place_order, 24), (self._pay, 14), (self._change_status, 12), (self._change_customer, 8),
-            (self._change_nothing, 5), (self._change_lob, 8), (self._change_next_to_lob, 5),
+            (self._place_order, 24),
+            (self._pay, 14),
+            (self._change_status, 12),
+            (self._change_customer, 8),
+            (self._change_nothing, 5),
+            (self._change_lob, 8),
+            (self._change_next_to_lob, 5),
             (self._move_product_key, 4),
-            (self._move_line_key, 4), (self._insert_and_delete, 4), (self._delete_and_insert, 4),
-            (self._delete_order, 5), (self._set_nulls, 4), (self._extremes, 2), (self._many_rows, 3),
-            (self._rolled_back_work, 6), (self._new_people_and_products, 6),
-        ]  # fmt: skip
+            (self._move_line_key, 4),
+            (self._insert_and_delete, 4),
+            (self._delete_and_insert, 4),
+            (self._delete_order, 5),
+            (self._set_nulls, 4),
+            (self._extremes, 2),
+            (self._many_rows, 3),
+            (self._rolled_back_work, 6),
+            (self._new_people_and_products, 6),
+        ]
         kind = self._random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
         kind()
         if kind == self._rolled_back_work:

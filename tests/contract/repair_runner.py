@@ -63,9 +63,7 @@ class Runner:
         return opened
 
     def planner(self, **chosen: Any) -> LoadPlanner:
-        return LoadPlanner(
-            settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.reported
-        )  # fmt: skip
+        return LoadPlanner(settings(**chosen), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.reported)
 
     def load(self, **chosen: Any) -> OpenResult:
         """One run of the load DAG without params."""

@@ -46,9 +46,7 @@ class SmallLog:
         )
 
     def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
-        return {
-            name: sum(lsn(row.lsn) in interval for row in self.source.log) for name, interval in intervals.items()
-        }  # fmt: skip
+        return {name: sum(lsn(row.lsn) in interval for row in self.source.log) for name, interval in intervals.items()}
 
 
 def between(after: int, to: int) -> Interval:

@@ -71,9 +71,11 @@ class SmallSource:
         return NOON + timedelta(seconds=position, hours=restores)
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: Mapping[TableName, str] | None = None,
+        self,
+        tables: Sequence[TableName],
+        instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
-    ) -> SourceSnapshot:  # fmt: skip
+    ) -> SourceSnapshot:
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
         table_seen = TableSnapshot(
@@ -86,9 +88,17 @@ class SmallSource:
             for asked in positions
         }
         return SourceSnapshot(
-            "Shop", True, lsn(self.position), now, now, 0.0, True, (replace(table_seen, **self.seen),), entries,
+            "Shop",
+            True,
+            lsn(self.position),
+            now,
+            now,
+            0.0,
+            True,
+            (replace(table_seen, **self.seen),),
+            entries,
             clock_back_seconds=self.clock_back_seconds,
-        )  # fmt: skip
+        )
 
 
 @dataclass
@@ -121,9 +131,10 @@ class SmallStager:
         return [
             Row(key, INSERT, to, amount, part=chunk.number)
             for key, amount in self.source.rows.items()
-            if (not chunk.after or (key,) > chunk.after) and (not chunk.to or (key,) <= chunk.to)
+            if (not chunk.after or (key,) > chunk.after)
+            and (not chunk.to or (key,) <= chunk.to)
             and self.kept(key, plan.tables[index].where)
-        ]  # fmt: skip
+        ]
 
     def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
         read_rows, rows = self.read_changes(plan, index)

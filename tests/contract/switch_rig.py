@@ -43,14 +43,24 @@ class SwitchRig:
     source does. dba: who makes and drops capture instances."""
 
     def __init__(
-        self, emulator: Emulator, database: CdcDatabase, warehouse: WarehouseConnection, *names: str,
-        backfill: Backfill = Backfill.ALL, spelled: Mapping[str, TableName] | None = None, source_name: str = "shop",
+        self,
+        emulator: Emulator,
+        database: CdcDatabase,
+        warehouse: WarehouseConnection,
+        *names: str,
+        backfill: Backfill = Backfill.ALL,
+        spelled: Mapping[str, TableName] | None = None,
+        source_name: str = "shop",
         elsewhere: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.at = SqlServerConnection(
-            emulator.host, emulator.port, database.name, emulator.user, emulator.password,
+            emulator.host,
+            emulator.port,
+            database.name,
+            emulator.user,
+            emulator.password,
             ca_file=str(emulator.ca_file),
-        )  # fmt: skip
+        )
         self.database = database
         self.connection = warehouse
         self.warehouse = PostgresWarehouse(warehouse)
@@ -72,25 +82,42 @@ class SwitchRig:
     @property
     def watch(self) -> DriftWatch:
         return DriftWatch(
-            self.source_name, self.pipelines, source=lambda: SqlServerDriftSource(self.at), ledger=self.drift,
-            alerts=self.alerts, drop_staging=self.warehouse.drop_staging,
-        )  # fmt: skip
+            self.source_name,
+            self.pipelines,
+            source=lambda: SqlServerDriftSource(self.at),
+            ledger=self.drift,
+            alerts=self.alerts,
+            drop_staging=self.warehouse.drop_staging,
+        )
 
     @property
     def planner(self) -> SwitchPlanner:
         return SwitchPlanner(
-            self.source_name, self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
-            self.ledger, self.drift, self.switches, self.alerts,
-        )  # fmt: skip
+            self.source_name,
+            self.pipelines,
+            lambda: SqlServerSource(self.at),
+            lambda: SqlServerDriftSource(self.at),
+            self.ledger,
+            self.drift,
+            self.switches,
+            self.alerts,
+        )
 
     @property
     def steps(self) -> SwitchSteps:
         return SwitchSteps(
-            self.source_name, self.pipelines, lambda: SqlServerSource(self.at), lambda: SqlServerDriftSource(self.at),
-            lambda: SqlServerInstances(self.dba, lock_wait_seconds=1), PostgresTargets(self.connection), self.open_load,
-            self.ledger, self.switches, self.alerts,
+            self.source_name,
+            self.pipelines,
+            lambda: SqlServerSource(self.at),
+            lambda: SqlServerDriftSource(self.at),
+            lambda: SqlServerInstances(self.dba, lock_wait_seconds=1),
+            PostgresTargets(self.connection),
+            self.open_load,
+            self.ledger,
+            self.switches,
+            self.alerts,
             self.elsewhere,
-        )  # fmt: skip
+        )
 
     def change(self, *statements: str) -> None:
         """By somebody at the source; captured."""
@@ -139,9 +166,11 @@ class SwitchRig:
 
     def differing(self) -> list[TableName]:
         return [
-            each.target for settings in self.pipelines for each in verify_tables(settings, self.at, self.connection)
+            each.target
+            for settings in self.pipelines
+            for each in verify_tables(settings, self.at, self.connection)
             if not each.equal
-        ]  # fmt: skip
+        ]
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.connection.conninfo()) as session:

@@ -25,9 +25,13 @@ from floodmark.wiring.alerts import wire_channels
 SECRET = "s3cretTokenOfTheChannel"
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 ALERT = Alert(
-    kind="run_failed", subject="shop", what="Amount < 0 & more.", means="No new rows arrive.", do="Look at the log.",
+    kind="run_failed",
+    subject="shop",
+    what="Amount < 0 & more.",
+    means="No new rows arrive.",
+    do="Look at the log.",
     event_key="run_failed:shop",
-)  # fmt: skip
+)
 MESSAGE = build_raised_message(ALERT, RAISED)
 OVER = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13))
 CONFIG = """
@@ -80,9 +84,14 @@ def webhook(posts: Posts, define: Define, configure: Configure) -> Channel:
 @pytest.fixture
 def email(mails: Mails, define: Define, configure: Configure) -> Channel:
     define(
-        "mail", "smtp", host="127.0.0.1", port=mails.port, login="oncall", password=SECRET,
+        "mail",
+        "smtp",
+        host="127.0.0.1",
+        port=mails.port,
+        login="oncall",
+        password=SECRET,
         extra={"disable_ssl": True, "disable_tls": "true", "from_email": "floodmark@example.com"},
-    )  # fmt: skip
+    )
     return wire_channels(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}"))[0]
 
 
@@ -103,7 +112,7 @@ def test_webhook_gets_one_text_that_slack_shows_as_it_is(webhook: Channel, posts
 
 def test_address_of_a_webhook_may_be_whole_in_the_password_and_have_a_query(
     posts: Posts, define: Define, configure: Configure
-) -> None:  # fmt: skip
+) -> None:
     define("chat", "http", password=f"http://127.0.0.1:{posts.port}/v1/spaces/x/messages?key=k&token={SECRET}")
     wire_channels(configure("{kind: webhook, conn_id: chat}"))[0].send(MESSAGE)
     assert [path for path, _ in posts.taken] == [f"/v1/spaces/x/messages?key=k&token={SECRET}"]
@@ -166,7 +175,7 @@ def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Defin
         ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"nonsense://{SECRET}"}, "not a URL that"),
         ("{kind: apprise, conn_id: c}", {"conn_type": "apprise", "password": f"slack://{SECRET}"}, "not a URL that"),
     ],
-)  # fmt: skip
+)
 def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
     define: Define, configure: Configure, channel: str, connection: dict[str, str], problem: str
 ) -> None:
@@ -179,9 +188,12 @@ def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
 
 
 def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
-    request: pytest.FixtureRequest, posts: Posts, mails: Mails, database: WarehouseConnection,
+    request: pytest.FixtureRequest,
+    posts: Posts,
+    mails: Mails,
+    database: WarehouseConnection,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     webhook, email = request.getfixturevalue("webhook"), request.getfixturevalue("email")
     planner = AlertService(lambda: PostgresAlertLedger(database), [webhook, email])
     mails.login = ("oncall", "another")

@@ -19,9 +19,14 @@ from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.sync.alerts import AlertService, Delivery
 
 ALERT = Alert(
-    kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
-    means="No new rows arrive.", do="Look at the log.", event_key="run_failed:shop",
-)  # fmt: skip
+    kind="run_failed",
+    subject="shop",
+    table=TableName("dbo", "Orders"),
+    what="The run failed.",
+    means="No new rows arrive.",
+    do="Look at the log.",
+    event_key="run_failed:shop",
+)
 OTHER = replace(ALERT, kind="lag", table=None, event_key="lag:shop")
 RAISED = "Floodmark: run failed: shop, dbo.Orders"
 OVER = "Floodmark: ended: run failed: shop, dbo.Orders"
@@ -70,7 +75,7 @@ def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(
 
 def test_how_it_ended_is_told_also_to_a_channel_that_hears_of_it_later(
     service: AlertService, channel: ListChannel
-) -> None:  # fmt: skip
+) -> None:
     service.raise_alert(ALERT)
     channel.broken = True
     service.end_alert(ALERT.event_key, "ada rejected it.")
@@ -104,7 +109,7 @@ def test_all_alerts_of_a_kind_about_a_subject_end_together(service: AlertService
 
 def test_channel_that_was_out_of_reach_is_told_the_next_time(
     database: WarehouseConnection, channel: ListChannel
-) -> None:  # fmt: skip
+) -> None:
     other = ListChannel("other", broken=True)
     service = AlertService(lambda: PostgresAlertLedger(database), [other, channel])
     service.raise_alert(ALERT)
@@ -243,7 +248,7 @@ def test_alert_is_told_although_the_ledger_is_out_of_reach(channel: ListChannel,
 
 def test_alert_is_told_once_although_the_ledger_fails_after_it(
     channel: ListChannel, database: WarehouseConnection
-) -> None:  # fmt: skip
+) -> None:
     class Forgetful(PostgresAlertLedger):
         @contextmanager
         def raised(self, alert: Alert) -> Iterator[Delivery]:

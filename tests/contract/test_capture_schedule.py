@@ -49,7 +49,7 @@ class Keeper:
 
     def keep(
         self, stop: PlannedStop | None = None, settings: CaptureSettings | None = None, now: datetime = NOW
-    ) -> Step:  # fmt: skip
+    ) -> Step:
         return keep_capture(
             "shop",
             settings or CaptureSettings(),

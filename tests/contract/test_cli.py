@@ -67,7 +67,7 @@ class IdleSource:
 
     def read_snapshot(
         self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
-    ) -> SourceSnapshot:  # fmt: skip
+    ) -> SourceSnapshot:
         table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)
         return SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (table_seen,), entries)
@@ -83,9 +83,13 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
     path.write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
     warehouse = {
-        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
-        "password": "s3cret-s3cret", "schema": database.database,
-    }  # fmt: skip
+        "conn_type": "postgres",
+        "host": database.host,
+        "port": database.port,
+        "login": database.user,
+        "password": "s3cret-s3cret",
+        "schema": database.database,
+    }
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     monkeypatch.delenv("AIRFLOW_CONN_SHOP_MSSQL", raising=False)
     monkeypatch.setattr(out, "width", 200)
@@ -106,9 +110,16 @@ def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
 def publish_first_load(ledger: PostgresLedger, database: WarehouseConnection) -> int:
     """A window as the loads and checks of a run leave it, five rows inserted."""
     table = TablePlan(
-        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, None,
-        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
-    )  # fmt: skip
+        ORDERS,
+        TableName("shop", "orders"),
+        LoadKind.FIRST_LOAD,
+        instance(),
+        None,
+        None,
+        Deletes.SOFT,
+        NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+    )
     window_id = ledger.open_window("shop", lsn(9), (table,), NOW).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
         session.execute("UPDATE floodmark.window_tables SET read_rows = 5, staged_rows = 5, inserted_rows = 5")
@@ -165,9 +176,16 @@ def test_status_shows_watermark_rows_and_windows(
 
 def test_status_names_an_unfinished_window(cli: CliRunner, ledger: PostgresLedger) -> None:
     table = TablePlan(
-        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, None,
-        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
-    )  # fmt: skip
+        ORDERS,
+        TableName("shop", "orders"),
+        LoadKind.FIRST_LOAD,
+        instance(),
+        None,
+        None,
+        Deletes.SOFT,
+        NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+    )
     opened = ledger.open_window("shop", lsn(9), (table,))
     assert f"window {opened.window_id} is unfinished (planned)" in cli.invoke(app, ["status"]).stdout
 
@@ -216,9 +234,17 @@ def test_status_shows_how_far_a_table_that_is_loaded_anew_has_come(
 ) -> None:
     publish_first_load(ledger, database)
     table = TablePlan(
-        ORDERS, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance(), None, lsn(9),
-        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE, is_reload=True,
-    )  # fmt: skip
+        ORDERS,
+        TableName("shop", "orders"),
+        LoadKind.FIRST_LOAD,
+        instance(),
+        None,
+        lsn(9),
+        Deletes.SOFT,
+        NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+        is_reload=True,
+    )
     opened = ledger.open_window("shop", lsn(20), (table,), lane=load_lane(ORDERS))
     ledger.store_chunks(opened, ORDERS, plan_chunks([(number,) for number in range(6)]))
     with psycopg.connect(database.conninfo()) as session:
@@ -296,9 +322,10 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
 @pytest.mark.usefixtures("idle_source")
 def test_reload_refuses_what_is_no_table_or_no_condition(cli: CliRunner) -> None:
     for arguments, words in (
-        (["dbo.Nope"], "it has no table dbo.Nope"), (["Orders"], "not a table name"),
+        (["dbo.Nope"], "it has no table dbo.Nope"),
+        (["Orders"], "not a table name"),
         (["dbo.Orders", "--where", "1 = 1; DROP TABLE x"], "it contains a semicolon"),
-    ):  # fmt: skip
+    ):
         result = cli.invoke(app, ["reload", "shop", *arguments])
         assert result.exit_code == 2
         assert words in " ".join(result.stderr.split())
@@ -379,9 +406,12 @@ STOPS = "conn_id: shop_mssql, capture: {stops: [{stop: '* * * * *', start: '0 0 
 
 @pytest.mark.usefixtures("idle_source")
 def test_status_check_of_a_capture_job_that_stands_still_is_an_incident_only_where_nobody_planned_it(
-    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch,
+    cli: CliRunner,
+    ledger: PostgresLedger,
+    database: WarehouseConnection,
+    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     publish_first_load(ledger, database)
     monkeypatch.setattr(IdleSource, "runs", False)
     monkeypatch.setattr(IdleSource, "taken_at", NOW + timedelta(seconds=60))

@@ -37,9 +37,10 @@ def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[SwitchRig
 def test_table_without_a_key_is_loaded_and_followed_by_the_declared_one(rig: SwitchRig) -> None:
     rig.run()
     rig.change(
-        "UPDATE dbo.Orders SET Amount = 22 WHERE Code = 'B'", "DELETE dbo.Orders WHERE Code = 'C'",
+        "UPDATE dbo.Orders SET Amount = 22 WHERE Code = 'B'",
+        "DELETE dbo.Orders WHERE Code = 'C'",
         "INSERT INTO dbo.Orders VALUES (5, 'E', NULL)",
-    )  # fmt: skip
+    )
     rig.run()
     assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 22, "b"), ("D", 4, "d"), ("E", 5, None)]
     assert rig.differing() == []

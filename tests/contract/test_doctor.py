@@ -65,17 +65,20 @@ def database(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, database: CdcDatabase
-) -> CliRunner:  # fmt: skip
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, database: CdcDatabase) -> CliRunner:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
     extra = {"encrypt": "yes", "ca_file": str(emulator.ca_file)}
     source = {
-        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-        "password": emulator.password, "schema": database.name, "extra": extra,
-    }  # fmt: skip
+        "conn_type": "mssql",
+        "host": emulator.host,
+        "port": emulator.port,
+        "login": emulator.user,
+        "password": emulator.password,
+        "schema": database.name,
+        "extra": extra,
+    }
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
     monkeypatch.setattr(out, "width", 250)
     return CliRunner()
@@ -179,8 +182,9 @@ def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, databas
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Heartbeat', N'dbo_Heartbeat'")
     untracked = findings(cli)["heartbeat", "dbo.Heartbeat"]
     assert (untracked["text"], untracked["mend"].split()[1]) == (
-        "its changes are not captured.", "sys.sp_cdc_enable_table",
-    )  # fmt: skip
+        "its changes are not captured.",
+        "sys.sp_cdc_enable_table",
+    )
     database.run("DROP TABLE dbo.Heartbeat")
 
 
@@ -196,7 +200,7 @@ def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDa
 
 def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
     cli: CliRunner, database: CdcDatabase
-) -> None:  # fmt: skip
+) -> None:
     risk = findings(cli)["retention", database.name]
     assert risk["grade"] == "risk"
     database.run(risk["mend"])
@@ -221,9 +225,14 @@ def test_doctor_says_that_the_connection_trusts_anybody(
 ) -> None:
     assert findings(cli)["tls", database.name]["grade"] == "good"
     source = {
-        "conn_type": "mssql", "host": emulator.host, "port": emulator.port, "login": emulator.user,
-        "password": emulator.password, "schema": database.name, "extra": {"trust_server_certificate": True},
-    }  # fmt: skip
+        "conn_type": "mssql",
+        "host": emulator.host,
+        "port": emulator.port,
+        "login": emulator.user,
+        "password": emulator.password,
+        "schema": database.name,
+        "extra": {"trust_server_certificate": True},
+    }
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
     risk = findings(cli)["tls", database.name]
     assert risk["grade"] == "risk"
@@ -239,7 +248,7 @@ def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner
 
 def test_grants_are_enough_to_read_the_tables_and_their_changes(
     cli: CliRunner, emulator: Emulator, database: CdcDatabase
-) -> None:  # fmt: skip
+) -> None:
     name = READER.replace("]", "]]")
     database.run(f"CREATE LOGIN [{name}] WITH PASSWORD = '{PASSWORD}'")
     script = cli.invoke(app, ["doctor", "shop", "--grants", READER])
@@ -250,9 +259,10 @@ def test_grants_are_enough_to_read_the_tables_and_their_changes(
     try:
         # All but Plain, which has no change table, and the net function that Orders lacks.
         lines = [
-            line for line in script.stdout.splitlines()
+            line
+            for line in script.stdout.splitlines()
             if "Plain" not in line and "get_net_changes" not in line and not line.startswith("--")
-        ]  # fmt: skip
+        ]
         database.run("\n".join(lines))
         database.run(f"USE [{database.name}]")
         settings = PipelineSettings("shop", TABLES)

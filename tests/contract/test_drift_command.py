@@ -49,9 +49,12 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 @pytest.fixture
 def config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, source: CdcDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: Emulator,
+    source: CdcDatabase,
     database: WarehouseConnection,
-) -> Path:  # fmt: skip
+) -> Path:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     set_connections(monkeypatch, emulator, source.name, database, "s3cret")
@@ -144,8 +147,10 @@ def test_columns_that_are_added_together_are_told_asked_about_and_rejected_toget
 
     (question,) = list_proposed(AppContext(loaded), "shop")
     assert question.subject == "dbo.Orders: capture Note, Colour, Late?"
-    assert "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. " \
-        "DDL at LSN" in question.body  # fmt: skip
+    assert (
+        "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. "
+        "DDL at LSN" in question.body
+    )
     assert question.body.count("ADD Note nvarchar(20), Colour int") == question.body.count("ADD Late bit") == 1
     rejected = cli.invoke(app, ["drift", "reject", str(question.event_id)])
     assert rejected.stdout == "dbo.Orders continues without Note, Colour, Late.\n"

@@ -126,17 +126,24 @@ def watched(emulator: Emulator, database: WarehouseConnection, ledger: PostgresL
 
 
 def watch_over(
-    emulator: Emulator, made: CdcDatabase, database: WarehouseConnection, ledger: PostgresLedger,
+    emulator: Emulator,
+    made: CdcDatabase,
+    database: WarehouseConnection,
+    ledger: PostgresLedger,
     settings: PipelineSettings,
-) -> Watched:  # fmt: skip
+) -> Watched:
     at = SqlServerConnection(
         emulator.host, emulator.port, made.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
     )
     alerts, drift = ToldAlerts(), PostgresDriftLedger(database)
     watch = DriftWatch(
-        "shop", [settings], source=lambda: SqlServerDriftSource(at), ledger=drift, alerts=alerts,
+        "shop",
+        [settings],
+        source=lambda: SqlServerDriftSource(at),
+        ledger=drift,
+        alerts=alerts,
         drop_staging=lambda window_id: None,
-    )  # fmt: skip
+    )
     return Watched(made, SqlServerSource(at), ledger, drift, watch, alerts, settings, warehouse=database)
 
 
@@ -144,9 +151,13 @@ def decided(watched: Watched, **policies: DriftPolicy) -> Watched:
     """The same source under another configuration."""
     settings = settings_with(**policies)
     watch = DriftWatch(
-        "shop", [settings], source=watched.watch._source, ledger=watched.drift, alerts=watched.alerts,
+        "shop",
+        [settings],
+        source=watched.watch._source,
+        ledger=watched.drift,
+        alerts=watched.alerts,
         drop_staging=lambda window_id: None,
-    )  # fmt: skip
+    )
     return replace(watched, settings=settings, watch=watch)
 
 
@@ -211,9 +222,10 @@ def test_a_change_of_a_column_is_classified_and_its_policy_kept(
 def test_a_held_table_stands_still_alone_and_catches_up_when_it_is_approved(watched: Watched) -> None:
     first = watched.publish()
     watched.change(
-        "INSERT INTO dbo.Orders (Id) VALUES (1)", "INSERT INTO dbo.Plain (Id) VALUES (1)",
+        "INSERT INTO dbo.Orders (Id) VALUES (1)",
+        "INSERT INTO dbo.Plain (Id) VALUES (1)",
         "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)",
-    )  # fmt: skip
+    )
     second = watched.publish()
     assert [table.source for table in second.tables] == [PLAIN]
     states = watched.ledger.read_tables("shop")
@@ -283,9 +295,10 @@ def test_a_window_of_nothing_but_a_drifted_table_is_given_up_and_loses_nothing(w
 def test_a_dropped_column_is_not_in_the_plan_nor_is_one_of_its_name_that_came_later(watched: Watched) -> None:
     watched.publish()
     watched.change(
-        "ALTER TABLE dbo.Orders DROP COLUMN Note", "ALTER TABLE dbo.Orders ADD Note nvarchar(50)",
+        "ALTER TABLE dbo.Orders DROP COLUMN Note",
+        "ALTER TABLE dbo.Orders ADD Note nvarchar(50)",
         "INSERT INTO dbo.Orders (Id, Note) VALUES (1, N'new')",
-    )  # fmt: skip
+    )
     plan = watched.publish()
     (orders,) = [table for table in plan.tables if table.source == ORDERS]
     assert [column.name for column in orders.feed.table.columns] == ["Id", "Amount", "Code"]
@@ -341,9 +354,7 @@ def test_a_changed_key_holds_the_table(watched: Watched) -> None:
     watched.database.enable("Keyed", supports_net_changes="0")
     watched.change("ALTER TABLE dbo.Keyed ADD CONSTRAINT pk PRIMARY KEY (Id)")
     keyed = TableName("dbo", "Keyed")
-    watched = replace(
-        watched, settings=PipelineSettings("shop", (TableSettings(keyed, TableName("shop", "keyed")),))
-    )  # fmt: skip
+    watched = replace(watched, settings=PipelineSettings("shop", (TableSettings(keyed, TableName("shop", "keyed")),)))
     watched.watch._pipelines = [watched.settings]
     watched.look()
     watched.change(

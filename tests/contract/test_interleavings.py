@@ -280,6 +280,8 @@ def assert_equal_to_the_model(stage: Stage) -> None:
     assert all(later is not None and later >= earlier for (_, earlier), (later, _) in pairwise(moved))
     windows = [row for row in rows if row["kind"] == "changes"]
     loads = [(after, to) for row, (after, to) in zip(rows, moved, strict=True) if row["kind"] == "first_load"]
-    jumped = sum(any((after is None or lsn(row.lsn) > after) and lsn(row.lsn) <= to for after, to in loads)
-                 for row in stage.source.log)  # fmt: skip
+    jumped = sum(
+        any((after is None or lsn(row.lsn) > after) and lsn(row.lsn) <= to for after, to in loads)
+        for row in stage.source.log
+    )
     assert sum(row["read_rows"] for row in windows) == len(stage.source.log) - jumped

@@ -196,9 +196,7 @@ def test_table_is_consistent_after_a_window_that_ends_after_the_read_of_the_firs
     shop.merge(plan)
     shop.finish(plan)
     for to, minutes, consistent in ((20, -1, False), (30, 1, True), (40, 2, True)):
-        opened = shop.ledger.open_window(
-            PIPELINE, lsn(to), [changes(to - 10, to)], NOON + timedelta(minutes=minutes)
-        )  # fmt: skip
+        opened = shop.ledger.open_window(PIPELINE, lsn(to), [changes(to - 10, to)], NOON + timedelta(minutes=minutes))
         current = shop.ledger.begin_load(opened.window_id).plan
         shop.warehouse.prepare_window(current)
         shop.merge(current)

@@ -96,8 +96,10 @@ def test_chunks_are_planned_once_and_outlast_the_attempt(shop: Shop) -> None:
     later = next_attempt(shop, plan)
     kept = shop.ledger.store_chunks(later, ORDERS, plan_chunks([(99,)]))
     assert [each.chunk for each in kept] == [
-        LoadChunk(0, None, (2,)), LoadChunk(1, (2,), (4,)), LoadChunk(2, (4,), None),
-    ]  # fmt: skip
+        LoadChunk(0, None, (2,)),
+        LoadChunk(1, (2,), (4,)),
+        LoadChunk(2, (4,), None),
+    ]
 
 
 def test_bounds_with_characters_that_postgres_has_not_come_back_as_they_were(shop: Shop) -> None:

@@ -53,9 +53,12 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
 
 @pytest.fixture
 def config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, shop: CdcDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: Emulator,
+    shop: CdcDatabase,
     database: WarehouseConnection,
-) -> Config:  # fmt: skip
+) -> Config:
     set_connections(monkeypatch, emulator, shop.name, database)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")

@@ -92,8 +92,9 @@ class PipelineMachine(RuleBasedStateMachine):
     @rule(key=KEYS, amount=AMOUNTS)
     def change_and_roll_back(self, key: int, amount: int | None) -> None:
         value = "NULL" if amount is None else str(amount)
-        self._sql(f"BEGIN TRAN; DELETE FROM dbo.Orders; INSERT INTO dbo.Orders (Id, Amount) VALUES ({key}, {value});"
-                  " ROLLBACK")  # fmt: skip
+        self._sql(
+            f"BEGIN TRAN; DELETE FROM dbo.Orders; INSERT INTO dbo.Orders (Id, Amount) VALUES ({key}, {value}); ROLLBACK"
+        )
 
     @precondition(lambda self: self.unused)
     @rule()
@@ -173,9 +174,7 @@ class PipelineMachine(RuleBasedStateMachine):
             columns = ["Id", "Amount", *self.columns]
             names = ", ".join(f'"{name}"' for name in columns)
             found = self.rig.rows(f"SELECT {names} FROM shop.orders WHERE NOT __deleted ORDER BY 1")
-            assert found == [
-                (key, *(row.get(name) for name in columns[1:])) for key, row in sorted(self.rows.items())
-            ]  # fmt: skip
+            assert found == [(key, *(row.get(name) for name in columns[1:])) for key, row in sorted(self.rows.items())]
         finally:
             self.stack.close()
 
@@ -227,7 +226,12 @@ def test_target_ends_as_the_table_whatever_happens_in_whatever_order(
     run_state_machine_as_test(
         PipelineMachine,
         settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, derandomize=EXAMPLES < 10,
-            suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate), print_blob=True,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize=EXAMPLES < 10,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.explicit, Phase.generate),
+            print_blob=True,
         ),
-    )  # fmt: skip
+    )

@@ -49,9 +49,16 @@ def table_plan(source: TableName, target: str, columns: dict[str, str], key: tup
         has_command_id=True,
     )
     return TablePlan(
-        source, TableName("shop", target), LoadKind.FIRST_LOAD, instance, None, None,
-        Deletes.SOFT, NetSource.SPARK, TemporalPolicy.TRUNCATE,
-    )  # fmt: skip
+        source,
+        TableName("shop", target),
+        LoadKind.FIRST_LOAD,
+        instance,
+        None,
+        None,
+        Deletes.SOFT,
+        NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+    )
 
 
 TABLES = (

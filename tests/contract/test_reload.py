@@ -106,11 +106,13 @@ def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Ru
     names = (ORDERS, TableName("dbo", "Items"))
     first, second = (
         ledger.open_window(
-            PIPELINE, lsn(9), [replace(first_load(), source=name, target=TableName("shop", name.name))],
+            PIPELINE,
+            lsn(9),
+            [replace(first_load(), source=name, target=TableName("shop", name.name))],
             lane=load_lane(name),
         ).window_id
         for name in names
-    )  # fmt: skip
+    )
     tables = tuple(TableSettings(name, TableName("shop", name.name)) for name in names)
     planner = replace(runner.planner(), settings=PipelineSettings(PIPELINE, tables), source=TwoTables(runner.source))
     assert planner.open_pending().window_id == first
@@ -126,6 +128,6 @@ class TwoTables:
 
     def read_snapshot(
         self, tables: Sequence[TableName], instances: object = None, positions: object = ()
-    ) -> SourceSnapshot:  # fmt: skip
+    ) -> SourceSnapshot:
         seen = self.source.read_snapshot(tables)
         return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))

@@ -40,9 +40,12 @@ def shop(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 @pytest.fixture
 def config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, shop: CdcDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: Emulator,
+    shop: CdcDatabase,
     database: WarehouseConnection,
-) -> Config:  # fmt: skip
+) -> Config:
     set_connections(monkeypatch, emulator, shop.name, database)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")

@@ -75,10 +75,13 @@ def test_an_hour_that_comes_twice_is_replayed_with_both_its_passes(berlin: Berli
     for _ in range(3):
         berlin.later(60)
         commits.append(berlin.commit())
-    local = [row["tran_end_time"] for row in berlin.database.query(
-        "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m"
-        " JOIN cdc.dbo_Orders_CT AS c ON c.[__$start_lsn] = m.start_lsn ORDER BY m.start_lsn"
-    )]  # fmt: skip
+    local = [
+        row["tran_end_time"]
+        for row in berlin.database.query(
+            "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m"
+            " JOIN cdc.dbo_Orders_CT AS c ON c.[__$start_lsn] = m.start_lsn ORDER BY m.start_lsn"
+        )
+    ]
     assert [at.hour for at in local] == [1, 2, 2, 3]
     first_pass = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     for begin in (first_pass, first_pass + timedelta(hours=1)):
@@ -97,11 +100,15 @@ def test_an_hour_that_comes_twice_is_replayed_with_both_its_passes(berlin: Berli
 
 def test_changes_are_counted_in_their_interval_without_the_images_before_an_update(berlin: Berlin) -> None:
     after = berlin.commit()
-    berlin.database.run("ALTER TABLE dbo.Orders ADD Amount int", "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo',"
-        " @source_name = N'Orders', @role_name = NULL, @capture_instance = N'Second'")  # fmt: skip
+    berlin.database.run(
+        "ALTER TABLE dbo.Orders ADD Amount int",
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo',"
+        " @source_name = N'Orders', @role_name = NULL, @capture_instance = N'Second'",
+    )
     berlin.database.scan()
     berlin.database.run("UPDATE dbo.Orders SET Amount = 1 WHERE Id = 1")
     to = berlin.commit()
     assert berlin.source.count_changes({"dbo_Orders": Interval(after, to), "Second": Interval(after, to)}) == {
-        "dbo_Orders": 1, "Second": 2,
-    }  # fmt: skip
+        "dbo_Orders": 1,
+        "Second": 2,
+    }

@@ -40,9 +40,13 @@ class Guard:
 
     def keep(self, settings: RetentionSettings = RAISE) -> RetentionStep:
         return keep_retention(
-            "shop", settings, {"sales": {ORDERS}}, control=self.control, ledger=PostgresMarkLedger(self.warehouse),
+            "shop",
+            settings,
+            {"sales": {ORDERS}},
+            control=self.control,
+            ledger=PostgresMarkLedger(self.warehouse),
             alerts=self.reported,
-        )  # fmt: skip
+        )
 
     @property
     def retention_minutes(self) -> int | None:

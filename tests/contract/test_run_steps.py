@@ -82,9 +82,7 @@ def test_first_load_and_windows_end_equal_with_the_watermark_at_the_last_lsn_exa
     runner.run()
     assert runner.equal()
     assert runner.watermark() == runner.source.position
-    assert runner.counts() == TableCounts(
-        read_rows=7, staged_rows=6, inserted_rows=4, updated_rows=1, deleted_rows=1
-    )  # fmt: skip
+    assert runner.counts() == TableCounts(read_rows=7, staged_rows=6, inserted_rows=4, updated_rows=1, deleted_rows=1)
     assert runner.shop.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'") == []
 
 
@@ -169,9 +167,12 @@ def test_cleanup_during_the_read_is_found_and_nothing_is_merged(runner: Runner) 
     runner.source.min_lsn = runner.source.position + 1
     with pytest.raises(WindowExpiredError, match=r"dbo\.Orders: expired: changes after the watermark"):
         load_window(
-            opened.window_id, runner.shop.ledger, runner.shop.warehouse, runner.source,
+            opened.window_id,
+            runner.shop.ledger,
+            runner.shop.warehouse,
+            runner.source,
             SmallStager(runner.shop, runner.source),
-        )  # fmt: skip
+        )
     assert runner.target() == before
     assert runner.shop.ledger.read_window(opened.window_id).state is WindowState.PLANNED
 
@@ -194,9 +195,10 @@ def test_expired_table_leaves_its_verdict_in_the_ledger(runner: Runner) -> None:
         runner.run()
     (verdict,) = runner.shop.rows("SELECT verdict, watermark, min_lsn FROM floodmark.verdicts")
     assert verdict == {
-        "verdict": "expired", "watermark": lsn(runner.source.position - 2).value,
+        "verdict": "expired",
+        "watermark": lsn(runner.source.position - 2).value,
         "min_lsn": lsn(runner.source.position).value,
-    }  # fmt: skip
+    }
 
 
 def test_rule_that_stops_the_run_can_be_changed_and_the_same_window_goes_on(runner: Runner) -> None:
@@ -217,8 +219,14 @@ def test_log_says_in_plain_words_what_was_decided(runner: Runner, caplog: pytest
         runner.run()
     words = caplog.text
     for part in (
-        "not_started: first load, up to", "Window 1 opened", "dbo.Orders -> shop.orders: first load, by key (Id).",
-        "shop.orders created", "3 rows read, 3 staged", "3 inserted, 0 updated", "Window 1 is published",
-        "Window 1 is merged: its table in one transaction", ": shop.orders.",
-    ):  # fmt: skip
+        "not_started: first load, up to",
+        "Window 1 opened",
+        "dbo.Orders -> shop.orders: first load, by key (Id).",
+        "shop.orders created",
+        "3 rows read, 3 staged",
+        "3 inserted, 0 updated",
+        "Window 1 is published",
+        "Window 1 is merged: its table in one transaction",
+        ": shop.orders.",
+    ):
         assert part in words

@@ -179,8 +179,9 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
 def test_load_brings_the_target_to_the_state_of_the_table(
     net: NetSource, source: CdcDatabase, make_pipeline: Any
 ) -> None:
-    name, pipeline = make_pipeline("Id int NOT NULL, Line int NOT NULL, V nvarchar(20), Note nvarchar(max),"
-                                   " PRIMARY KEY (Id, Line)", net=net)  # fmt: skip
+    name, pipeline = make_pipeline(
+        "Id int NOT NULL, Line int NOT NULL, V nvarchar(20), Note nvarchar(max), PRIMARY KEY (Id, Line)", net=net
+    )
     source.run(*(f"INSERT INTO dbo.{name} VALUES ({i}, {j}, N'v{i}', N'n{j}')" for i in range(5) for j in range(2)))
     source.scan()
     assert pipeline.run().inserted_rows == 10
@@ -315,5 +316,7 @@ def test_verification_names_what_differs(source: CdcDatabase, make_pipeline: Any
     verified = pipeline.verify()
     assert (verified.equal, verified.source_rows, verified.target_rows) == (False, 3, 3)
     assert [str(each) for each in verified.differences] == [
-        "key (1) is different in V, W", "key (2) is missing", "key (9) is extra"
-    ]  # fmt: skip
+        "key (1) is different in V, W",
+        "key (2) is missing",
+        "key (9) is extra",
+    ]

@@ -38,9 +38,13 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 @pytest.fixture(autouse=True)
 def config(  # noqa: PLR0917  (fixtures)
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator, source: CdcDatabase,
-    database: WarehouseConnection, ledger: PostgresLedger,
-) -> Path:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: Emulator,
+    source: CdcDatabase,
+    database: WarehouseConnection,
+    ledger: PostgresLedger,
+) -> Path:
     set_connections(monkeypatch, emulator, source.name, database)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")

@@ -46,12 +46,15 @@ pipelines:
 @pytest.fixture
 def status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection
-) -> Callable[..., PipelineStatus]:  # fmt: skip
+) -> Callable[..., PipelineStatus]:
     """Of the pipeline, whose source has the given settings more."""
     warehouse = {
-        "conn_type": "postgres", "host": database.host, "port": database.port, "login": database.user,
+        "conn_type": "postgres",
+        "host": database.host,
+        "port": database.port,
+        "login": database.user,
         "schema": database.database,
-    }  # fmt: skip
+    }
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse))
     path = tmp_path / "pipelines.yaml"
 
@@ -120,9 +123,16 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
     window_id = read_first(ledger, database, spelled)
     assert [table.switch for table in status().tables] == [None, None]
     planned = PlannedSwitch(
-        source="shop", table=ORDERS, old=OLD, name="second", added=("Note",), columns=("Id", "Note"),
-        enabling="EXEC sys.sp_cdc_enable_table", drops="", since=None,
-    )  # fmt: skip
+        source="shop",
+        table=ORDERS,
+        old=OLD,
+        name="second",
+        added=("Note",),
+        columns=("Id", "Note"),
+        enabling="EXEC sys.sp_cdc_enable_table",
+        drops="",
+        since=None,
+    )
     switch = switches.open_switch(planned, [], "anna")
 
     def step() -> tuple[str, str]:
@@ -153,9 +163,16 @@ def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: Tab
     columns = (SourceColumn("Id", "int", 1),)
     instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), Lsn((1).to_bytes(10)), False, True)
     plan = TablePlan(
-        table, TableName("shop", "orders"), LoadKind.FIRST_LOAD, instance, None, None, Deletes.SOFT, NetSource.SPARK,
+        table,
+        TableName("shop", "orders"),
+        LoadKind.FIRST_LOAD,
+        instance,
+        None,
+        None,
+        Deletes.SOFT,
+        NetSource.SPARK,
         TemporalPolicy.TRUNCATE,
-    )  # fmt: skip
+    )
     window_id = ledger.open_window("shop", Lsn((9).to_bytes(10)), (plan,), NOON).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
         session.execute("UPDATE floodmark.windows SET state = 'merged'")

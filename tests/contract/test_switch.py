@@ -63,8 +63,11 @@ def test_new_column_is_taken_along_and_nothing_is_lost_or_doubled(rig: SwitchRig
     assert rig.steps.take() == []
     assert rig.differing() == []
     assert rig.rows('SELECT "Id", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [
-        (2, "before"), (3, "after"), (4, None), (5, "five"),
-    ]  # fmt: skip
+        (2, "before"),
+        (3, "after"),
+        (4, None),
+        (5, "five"),
+    ]
 
 
 def test_pipeline_reads_the_first_instance_until_it_has_reached_the_start_of_the_second(rig: SwitchRig) -> None:

@@ -47,9 +47,11 @@ def switch_pipeline(rig: SwitchRig) -> None:
 def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig: SwitchRig) -> None:
     long = "L" * 64
     rig.change(
-        "ALTER TABLE dbo.Orders ADD Twice AS Amount * 2", "ALTER TABLE dbo.Orders ADD Anything sql_variant NULL",
-        f"ALTER TABLE dbo.Orders ADD {long} int NULL", "ALTER TABLE dbo.Orders ADD __lsn int NULL",
-    )  # fmt: skip
+        "ALTER TABLE dbo.Orders ADD Twice AS Amount * 2",
+        "ALTER TABLE dbo.Orders ADD Anything sql_variant NULL",
+        f"ALTER TABLE dbo.Orders ADD {long} int NULL",
+        "ALTER TABLE dbo.Orders ADD __lsn int NULL",
+    )
     rig.watch_closely()
     assert rig.planner.list_proposed() == []
     reported = {alert.what: alert for alert in rig.alerts.open.values()}
@@ -60,9 +62,10 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
         ("__lsn int", "it has a name that is reserved in the warehouse"),
     ):
         (alert,) = [
-            alert for what, alert in reported.items()
+            alert
+            for what, alert in reported.items()
             if f"column {column} was added and cannot be loaded, because {why}." in what
-        ]  # fmt: skip
+        ]
         assert "can never reach the target" in alert.means
         assert "sp_cdc_enable_table" not in alert.do
     assert {event.policies["shop"] for event in rig.drift.list_events("shop")} == {DriftPolicy.ALERT}
@@ -96,8 +99,10 @@ def test_column_that_comes_back_loses_the_values_of_the_one_that_was_dropped(rig
     rig.approve()
     switch_pipeline(rig)
     assert rig.rows('SELECT "Id", "Note" FROM shop.orders WHERE "Id" < 9 ORDER BY 1') == [
-        (1, None), (2, "new"), (3, None),
-    ]  # fmt: skip
+        (1, None),
+        (2, "new"),
+        (3, None),
+    ]
     assert rig.differing() == []
 
 
@@ -135,8 +140,10 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
     rig.run("late")
     assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [
-        (1, 10, None), (2, 22, 5), (3, 23, 6),
-    ]  # fmt: skip
+        (1, 10, None),
+        (2, 22, 5),
+        (3, 23, 6),
+    ]
     assert rig.differing() == []
 
 

@@ -120,17 +120,22 @@ def refused(rig: SwitchRig) -> list[str]:
     assert "22904" in said
     return [
         alert.do.split("Have a db_owner run this: ")[1].split(";")[0]
-        for alert in rig.alerts.open.values() if alert.kind == "instance_switch"
-    ]  # fmt: skip
+        for alert in rig.alerts.open.values()
+        if alert.kind == "instance_switch"
+    ]
 
 
 def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_instance_behind(
     emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     rig = SwitchRig(
-        emulator, source, database, "shop", "copy",
+        emulator,
+        source,
+        database,
+        "shop",
+        "copy",
         spelled={"shop": TableName("dbo", "orders"), "copy": TableName("DBO", "ORDERS")},
-    )  # fmt: skip
+    )
     rig.run()
     rig.run("copy")
     propose(rig)
@@ -175,8 +180,9 @@ def test_drift_is_one_event_however_many_pipelines_spell_the_table_otherwise_and
     rig.change("DROP TABLE dbo.Orders")
     look()
     assert [event.explained.difference.kind for event in rig.drift.list_events("shop")] == [
-        DriftClass.TYPE_NARROWED, DriftClass.TABLE_DROPPED
-    ]  # fmt: skip
+        DriftClass.TYPE_NARROWED,
+        DriftClass.TABLE_DROPPED,
+    ]
     assert all(rig.drift.list_holds(name) for name in spelled)
 
 
@@ -226,8 +232,9 @@ def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: Switc
     assert "floodmark drift approve" in hint
     (alert,) = [alert for alert in rig.alerts.open.values() if "no longer exists" in alert.what]
     assert "with the name of the dropped instance" in alert.do
-    event = next(each for each in rig.drift.list_events("shop")
-                 if each.explained.difference.kind is DriftClass.CDC_DISABLED)  # fmt: skip
+    event = next(
+        each for each in rig.drift.list_events("shop") if each.explained.difference.kind is DriftClass.CDC_DISABLED
+    )
     rig.drift.approve(event.event_id, "somebody")
     with pytest.raises(Exception, match="the table has dbo_Orders, but not the capture instance dbo_Orders_2") as error:
         rig.run()

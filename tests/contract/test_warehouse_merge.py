@@ -40,13 +40,18 @@ def test_first_load_and_a_window_are_counted_by_what_became_of_the_rows(shop: Sh
     loaded = shop.run(first_load(), 10, [Row(id, INSERT, 10, id * 10, notes=f"n{id}") for id in (1, 2, 3)])
     assert loaded == TableCounts(staged_rows=3, inserted_rows=3)
     rows = [
-        Row(1, UPDATE, 11, 11, keep=True), Row(2, DELETE, 12, 20), Row(4, INSERT, 13, 40, 5, "new"), Row(9, DELETE, 14),
-    ]  # fmt: skip
+        Row(1, UPDATE, 11, 11, keep=True),
+        Row(2, DELETE, 12, 20),
+        Row(4, INSERT, 13, 40, 5, "new"),
+        Row(9, DELETE, 14),
+    ]
     counts = shop.run(changes(10, 20), 20, rows)
     assert counts == TableCounts(staged_rows=4, inserted_rows=1, updated_rows=1, deleted_rows=1, unchanged_rows=1)
     assert shop.target() == {
-        1: (Decimal("11.00"), None, "n1"), 3: (Decimal("30.00"), None, "n3"), 4: (Decimal("40.00"), 5, "new"),
-    }  # fmt: skip
+        1: (Decimal("11.00"), None, "n1"),
+        3: (Decimal("30.00"), None, "n3"),
+        4: (Decimal("40.00"), 5, "new"),
+    }
     soft_deleted = shop.rows('SELECT "Amount", __op, __window_id FROM shop.orders WHERE "Id" = 2 AND __deleted')
     assert soft_deleted == [{"Amount": Decimal("20.00"), "__op": DELETE, "__window_id": 2}]
 
@@ -78,8 +83,9 @@ def test_hard_delete_removes_the_row_and_keeps_its_key_and_lsn(shop: Shop) -> No
     assert counts == TableCounts(staged_rows=2, deleted_rows=1, unchanged_rows=1)
     assert shop.rows("SELECT * FROM shop.orders") == []
     assert shop.rows("SELECT key, lsn FROM floodmark.tombstones ORDER BY key") == [
-        {"key": [1], "lsn": lsn(15).value}, {"key": [7], "lsn": lsn(16).value},
-    ]  # fmt: skip
+        {"key": [1], "lsn": lsn(15).value},
+        {"key": [7], "lsn": lsn(16).value},
+    ]
     back = shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, INSERT, 25, 5)])
     assert back == TableCounts(staged_rows=1, inserted_rows=1)
 
@@ -229,8 +235,10 @@ def test_row_that_breaks_two_rules_is_counted_once(shop: Shop) -> None:
     counts = shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, -1), Row(2, INSERT, 10, 99)])
     assert counts == TableCounts(staged_rows=2, quarantined_rows=2)
     assert [row["rule"] for row in shop.rows("SELECT rule FROM floodmark.quarantine ORDER BY key, rule")] == [
-        "positive", "small", "small",
-    ]  # fmt: skip
+        "positive",
+        "small",
+        "small",
+    ]
 
 
 def test_rows_that_are_read_again_stand_in_quarantine_once(shop: Shop) -> None:
@@ -247,8 +255,11 @@ def test_rows_that_are_read_again_stand_in_quarantine_once(shop: Shop) -> None:
     shop.run(changes(10, 20, rules=other), 20, rows)
     found = shop.rows("SELECT key, rule FROM floodmark.quarantine ORDER BY key, rule")
     assert [(row["key"], row["rule"]) for row in found] == [
-        ([1], "big"), ([1], "positive"), ([2], "big"), ([2], "positive"),
-    ]  # fmt: skip
+        ([1], "big"),
+        ([1], "positive"),
+        ([2], "big"),
+        ([2], "positive"),
+    ]
 
 
 @pytest.mark.parametrize("deletes", Deletes)

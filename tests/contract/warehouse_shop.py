@@ -43,9 +43,12 @@ def lsn(position: int) -> Lsn:
 
 def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] = ("Id",)) -> CaptureInstance:
     return CaptureInstance(
-        InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5)), SourceTable(ORDERS, columns, key), lsn(1),
-        supports_net_changes=True, has_command_id=True,
-    )  # fmt: skip
+        InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5)),
+        SourceTable(ORDERS, columns, key),
+        lsn(1),
+        supports_net_changes=True,
+        has_command_id=True,
+    )
 
 
 def changes(after: int, to: int, deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) -> TablePlan:
@@ -64,9 +67,7 @@ def changes(after: int, to: int, deletes: Deletes = Deletes.SOFT, rules: tuple[R
 
 
 def first_load(deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) -> TablePlan:
-    return replace(
-        changes(1, 2, deletes, rules), kind=LoadKind.FIRST_LOAD, interval=None, watermark=None
-    )  # fmt: skip
+    return replace(changes(1, 2, deletes, rules), kind=LoadKind.FIRST_LOAD, interval=None, watermark=None)
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,28 @@ class Row:
 
     def staged(self) -> dict[str, Any]:
         return {
-            "Id": self.id, "Amount": self.amount, "Disc%": self.discount, "Notes": self.notes,
-            "__lsn": lsn(self.lsn).value, "__op": self.op, "__part": self.part, keep_column("Notes"): self.keep,
-        }  # fmt: skip
+            "Id": self.id,
+            "Amount": self.amount,
+            "Disc%": self.discount,
+            "Notes": self.notes,
+            "__lsn": lsn(self.lsn).value,
+            "__op": self.op,
+            "__part": self.part,
+            keep_column("Notes"): self.keep,
+        }
 
 
 STAGED_SCHEMA = pa.schema(
     [
-        ("Id", pa.int32()), ("Amount", pa.decimal128(18, 2)), ("Disc%", pa.int32()), ("Notes", pa.string()),
-        ("__lsn", pa.binary()), ("__op", pa.int16()), (keep_column("Notes"), pa.bool_()),
+        ("Id", pa.int32()),
+        ("Amount", pa.decimal128(18, 2)),
+        ("Disc%", pa.int32()),
+        ("Notes", pa.string()),
+        ("__lsn", pa.binary()),
+        ("__op", pa.int16()),
+        (keep_column("Notes"), pa.bool_()),
     ]
-)  # fmt: skip
+)
 
 
 def staged_batch(rows: Iterable[Row]) -> pa.RecordBatch:
@@ -131,9 +143,13 @@ class Shop:
         staged = [row.staged() for row in rows]
         source = plan.tables[index].source
         values = {
-            "window_id": plan.window_id, "attempt": plan.attempt, "chunk_no": number, "rows": len(staged),
-            "source_schema": f"'{source.schema}'", "source_name": f"'{source.name}'",
-        }  # fmt: skip
+            "window_id": plan.window_id,
+            "attempt": plan.attempt,
+            "chunk_no": number,
+            "rows": len(staged),
+            "source_schema": f"'{source.schema}'",
+            "source_name": f"'{source.name}'",
+        }
         with psycopg.connect(self.connection.conninfo()) as session:
             insert_rows(session, quote_table(staging_table(plan, index)), staged)
             session.execute(read_sql("stage_load_chunk").format(**values))

@@ -34,11 +34,21 @@ pipelines: {p: {source: s, tables: [{source: dbo.A, target: a.a}]}}
 """
 """A configuration of which every DAG file makes something."""
 HEAVY = {
-    "adbc_driver_postgresql", "floodmark.postgres.ledger.ledger", "floodmark.quality.great_expectations",
-    "floodmark.sources.cdc.source", "floodmark.postgres.warehouse.warehouse", "great_expectations", "mssql_python",
+    "adbc_driver_postgresql",
+    "floodmark.postgres.ledger.ledger",
+    "floodmark.quality.great_expectations",
+    "floodmark.sources.cdc.source",
+    "floodmark.postgres.warehouse.warehouse",
+    "great_expectations",
+    "mssql_python",
     "numpy",
-    "pandas", "psycopg", "pyarrow", "pymssql", "pyspark", "sqlglot",
-}  # fmt: skip
+    "pandas",
+    "psycopg",
+    "pyarrow",
+    "pymssql",
+    "pyspark",
+    "sqlglot",
+}
 
 
 def parse(dag_process: DagProcess, path: Path, **variables: str) -> dict[str, Any]:
@@ -69,9 +79,7 @@ def test_dag_file_is_one_that_airflow_looks_into(path: Path) -> None:
 
 def test_dag_file_makes_one_dag_per_pipeline(dag_process: DagProcess, tmp_path: Path) -> None:
     table = "{source: dbo.A, target: a.a%s}"
-    pipelines = "\n".join(
-        f"  p{number}: {{source: s, tables: [{table % number}]}}" for number in (1, 2)
-    )  # fmt: skip
+    pipelines = "\n".join(f"  p{number}: {{source: s, tables: [{table % number}]}}" for number in (1, 2))
     config = tmp_path / "two.yaml"
     config.write_text(f"sources: {{s: {{conn_id: c}}}}\nwarehouse: {{conn_id: w}}\npipelines:\n{pipelines}\n")
     result = parse(dag_process, REPOSITORY / "dags" / "cdc.py", FLOODMARK_CONFIG=str(config))

@@ -65,9 +65,7 @@ class World:
     config: Path = Path()
 
     def ledger(self) -> Any:
-        plan = SimpleNamespace(
-            pipeline="shop", lane=self.lane, to_lsn=lsn(5), tables=(SimpleNamespace(source=ORDERS),)
-        )  # fmt: skip
+        plan = SimpleNamespace(pipeline="shop", lane=self.lane, to_lsn=lsn(5), tables=(SimpleNamespace(source=ORDERS),))
         return SimpleNamespace(
             read_window=lambda _: SimpleNamespace(plan=plan, state=self.state),
             list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],
@@ -156,7 +154,7 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
 
 def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
     world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
     world.lane = load_lane(ORDERS)
     for world.loading, expected in ((True, []), (False, ["repair"])):
@@ -193,7 +191,7 @@ def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: W
 
 def test_window_that_was_published_long_ago_is_not_told_of_again(
     world: World, caplog: pytest.LogCaptureFixture
-) -> None:  # fmt: skip
+) -> None:
     world.state, world.watermark = WindowState.ADVANCED, lsn(9)
     caplog.set_level("INFO")
     world.advance()

@@ -77,8 +77,13 @@ def config_file(tmp_path: Path) -> Path:
 def dags(config_file: Path) -> dict[str, DAG]:
     config = load_config(config_file)
     builders = (
-        build_dags, build_capture_dags, build_drift_dags, build_load_dags, build_retention_dags, build_switch_dags
-    )  # fmt: skip
+        build_dags,
+        build_capture_dags,
+        build_drift_dags,
+        build_load_dags,
+        build_retention_dags,
+        build_switch_dags,
+    )
     return {name: dag for build in builders for name, dag in build(config, config_file).items()}
 
 
@@ -215,10 +220,13 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
 @pytest.mark.parametrize(
     ("state", "run_type", "reported"),
     [
-        ("running", "scheduled", 1), ("queued", "manual", 1), ("failed", "scheduled", 0), ("success", "scheduled", 0),
+        ("running", "scheduled", 1),
+        ("queued", "manual", 1),
+        ("failed", "scheduled", 0),
+        ("success", "scheduled", 0),
         ("running", "backfill", 0),
     ],
-)  # fmt: skip
+)
 def test_missed_deadline_is_reported_while_the_run_goes_on(
     dags: dict[str, DAG], posts: Posts, state: str, run_type: str, reported: int
 ) -> None:

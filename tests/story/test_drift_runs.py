@@ -76,17 +76,21 @@ def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
 def test_tables_widen_lose_a_column_and_are_held_and_end_with_every_row(runs: Runs) -> None:
     runs.call("run", "shop")
     runs.change(
-        "ALTER TABLE dbo.Orders ALTER COLUMN Code bigint", "ALTER TABLE dbo.Orders DROP COLUMN Note",
-        "UPDATE dbo.Orders SET Code = 5000000000 WHERE Id = 1", "INSERT INTO dbo.Plain VALUES (1)",
-    )  # fmt: skip
+        "ALTER TABLE dbo.Orders ALTER COLUMN Code bigint",
+        "ALTER TABLE dbo.Orders DROP COLUMN Note",
+        "UPDATE dbo.Orders SET Code = 5000000000 WHERE Id = 1",
+        "INSERT INTO dbo.Plain VALUES (1)",
+    )
     runs.call("run", "shop", with_spark=True)
     assert runs.rows('SELECT "Id", "Code", "Note" FROM shop.orders ORDER BY 1') == [
-        (1, 5_000_000_000, "one"), (2, 20, "two"),
-    ]  # fmt: skip
+        (1, 5_000_000_000, "one"),
+        (2, 20, "two"),
+    ]
     runs.change(
-        "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)", "UPDATE dbo.Orders SET Code = N'x' WHERE Id = 2",
+        "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)",
+        "UPDATE dbo.Orders SET Code = N'x' WHERE Id = 2",
         "INSERT INTO dbo.Plain VALUES (2)",
-    )  # fmt: skip
+    )
     runs.call("run", "shop")
     assert runs.rows('SELECT "Id" FROM shop.plain ORDER BY 1') == [(1,), (2,)]
     assert runs.rows('SELECT "Code" FROM shop.orders ORDER BY "Id"') == [(5_000_000_000,), (20,)]
@@ -99,5 +103,6 @@ def test_tables_widen_lose_a_column_and_are_held_and_end_with_every_row(runs: Ru
     runs.change("INSERT INTO dbo.Plain VALUES (3)")
     runs.call("run", "shop")
     assert runs.rows('SELECT "Id", "Code", "Note" FROM shop.orders ORDER BY 1') == [
-        (1, "5000000000", "one"), (2, "x", "two"),
-    ]  # fmt: skip
+        (1, "5000000000", "one"),
+        (2, "x", "two"),
+    ]

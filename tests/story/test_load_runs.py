@@ -55,15 +55,17 @@ class Runs:
     @property
     def at(self) -> SqlServerConnection:
         to = self.emulator
-        return SqlServerConnection(
-            to.host, to.port, self.source.name, to.user, to.password, ca_file=str(to.ca_file)
-        )  # fmt: skip
+        return SqlServerConnection(to.host, to.port, self.source.name, to.user, to.password, ca_file=str(to.ca_file))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [FLOODMARK, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [FLOODMARK, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def call(self, *arguments: str) -> tuple[str, str]:
         """Its output, and what it said on standard error."""

@@ -28,8 +28,11 @@ def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(st
     state = stack_dir / "state"
     done = subprocess.run(
         [sys.executable, "-m", "floodmark_laptop", "run", "--windows", "1"],
-        env={**os.environ, "FLOODMARK_STATE": str(state)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={**os.environ, "FLOODMARK_STATE": str(state)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     equal = dict(_EQUAL.findall(done.stdout))
     assert set(equal) == {f"dbo.{table}" for table in TABLES}

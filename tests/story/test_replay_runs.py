@@ -137,4 +137,4 @@ def test_rows_that_were_spoilt_come_back_and_no_watermark_moves(runs: Runs) -> N
     assert "on, at which the whole table was read" in reported
     assert "expired" in runs.call(
         "replay", "shop", "--from-time", "2001-01-01T00:00:00", "--to-time", times[1], status=1
-    )  # fmt: skip
+    )

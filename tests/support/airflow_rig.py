@@ -262,10 +262,25 @@ class AirflowRig:
         """Of the last two hours of the schedule, on the command line."""
         hours = [(self.end - timedelta(hours=ago)).isoformat() for ago in (2, 1)]
         done = subprocess.run(
-            [str(Path(sys.executable).with_name("airflow")), "backfill", "create", "--dag-id", DAG_ID,
-             "--from-date", hours[0], "--to-date", hours[1], "--reprocess-behavior", "completed", *arguments],
-            env=self.airflow.environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                str(Path(sys.executable).with_name("airflow")),
+                "backfill",
+                "create",
+                "--dag-id",
+                DAG_ID,
+                "--from-date",
+                hours[0],
+                "--to-date",
+                hours[1],
+                "--reprocess-behavior",
+                "completed",
+                *arguments,
+            ],
+            env=self.airflow.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def may_backfill(self) -> bool:

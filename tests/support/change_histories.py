@@ -43,10 +43,16 @@ def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SP
         InstanceIdentity("dbo_Histories", 1, datetime(2026, 1, 1)), HISTORIES, START_LSN, True, has_command_id
     )
     return TablePlan(
-        source=HISTORIES.name, target=TableName("t", "histories"), kind=LoadKind.CHANGES, feed=instance,
-        interval=Interval(START_LSN, TO_LSN), watermark=START_LSN, deletes=Deletes.SOFT, net=net,
+        source=HISTORIES.name,
+        target=TableName("t", "histories"),
+        kind=LoadKind.CHANGES,
+        feed=instance,
+        interval=Interval(START_LSN, TO_LSN),
+        watermark=START_LSN,
+        deletes=Deletes.SOFT,
+        net=net,
         temporal=TemporalPolicy.TRUNCATE,
-    )  # fmt: skip
+    )
 
 
 def histories_shape(*, has_command_id: bool = True) -> RowShape:
@@ -199,9 +205,7 @@ class History:
         return Values(pick([None, 1, 2, 3]), pick([None, "lob", "löb", ""]), pick([None, "old", "older"]))
 
 
-def random_history(
-    number: int, seed: int, *, ordered_seqvals: bool = False, declared_key: bool = False
-) -> History:  # fmt: skip
+def random_history(number: int, seed: int, *, ordered_seqvals: bool = False, declared_key: bool = False) -> History:
     """A history of up to eight transactions before the window and up to eight in it."""
     rng = random.Random(seed)
     history = History(number, rng, ordered_seqvals, declared_key)

@@ -26,13 +26,22 @@ def floodmark(*, with_spark: bool) -> list[str]:
 def command_environment(source: Emulator, database: str, warehouse: EmbeddedPostgres, config: Path) -> dict[str, str]:
     """For a configuration whose connections are ``shop_mssql`` and ``warehouse``. Data docs go beside it."""
     mssql = {
-        "conn_type": "mssql", "host": source.host, "port": source.port, "login": source.user,
-        "password": source.password, "schema": database, "extra": {"ca_file": str(source.ca_file)},
-    }  # fmt: skip
+        "conn_type": "mssql",
+        "host": source.host,
+        "port": source.port,
+        "login": source.user,
+        "password": source.password,
+        "schema": database,
+        "extra": {"ca_file": str(source.ca_file)},
+    }
     postgres = {
-        "conn_type": "postgres", "host": str(warehouse.socket_dir), "port": 5432, "login": "postgres",
-        "password": "unused", "schema": "postgres",
-    }  # fmt: skip
+        "conn_type": "postgres",
+        "host": str(warehouse.socket_dir),
+        "port": 5432,
+        "login": "postgres",
+        "password": "unused",
+        "schema": "postgres",
+    }
     return {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
         "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
         "AIRFLOW_CONN_WAREHOUSE": json.dumps(postgres),

@@ -35,9 +35,13 @@ tables = st.builds(
     key=st.lists(names, max_size=3).map(tuple),
 )
 instances = st.builds(
-    CaptureInstance, identities, table=tables, start_lsn=lsns, supports_net_changes=st.booleans(),
+    CaptureInstance,
+    identities,
+    table=tables,
+    start_lsn=lsns,
+    supports_net_changes=st.booleans(),
     has_command_id=st.booleans(),
-)  # fmt: skip
+)
 rules = st.builds(Rule, name=names, sql=st.text(max_size=20), on_failure=st.sampled_from(OnFailure))
 table_plans = st.builds(
     TablePlan,

@@ -20,11 +20,21 @@ from typing import Any, NoReturn, TextIO
 import pytest
 
 _IMPORTED = (
-    "airflow.sdk", "floodmark.cli.main", "floodmark.postgres.ledger.alerts", "floodmark.postgres.ledger.drift",
-    "floodmark.postgres.ledger.switches", "floodmark.postgres.ledger.status", "floodmark.spark.job",
-    "floodmark.spark.stage", "floodmark.postgres.warehouse.sink", "floodmark.sources.sqlserver.condition",
-    "floodmark.sources.cdc.drift", "floodmark.sources.cdc.instances", "floodmark.sources.cdc.replay", "mssql_python",
-)  # fmt: skip
+    "airflow.sdk",
+    "floodmark.cli.main",
+    "floodmark.postgres.ledger.alerts",
+    "floodmark.postgres.ledger.drift",
+    "floodmark.postgres.ledger.switches",
+    "floodmark.postgres.ledger.status",
+    "floodmark.spark.job",
+    "floodmark.spark.stage",
+    "floodmark.postgres.warehouse.sink",
+    "floodmark.sources.sqlserver.condition",
+    "floodmark.sources.cdc.drift",
+    "floodmark.sources.cdc.instances",
+    "floodmark.sources.cdc.replay",
+    "mssql_python",
+)
 
 
 def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[ForkServerProcess, TextIO]:

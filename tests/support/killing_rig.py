@@ -17,8 +17,12 @@ class KillingRig(TortureRig):
         if not self._with_spark:
             return RunningCommand(arguments, *forked_floodmark.start(arguments, self._environment()))
         process = subprocess.Popen(
-            [FLOODMARK, *arguments], env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+            [FLOODMARK, *arguments],
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
         assert process.stdout is not None
         return RunningCommand(arguments, process, cast("TextIO", process.stdout))

@@ -23,9 +23,12 @@ def lsn(position: int) -> Lsn:
 def instance(name: TableName = ORDERS, **other: Any) -> CaptureInstance:
     columns = (SourceColumn("Id", "int", 1), SourceColumn("Amount", "decimal", 2, precision=18, scale=2))
     made = CaptureInstance(
-        InstanceIdentity(f"dbo_{name.name}", 42, NOON), SourceTable(name, columns, ("Id",)), lsn(5),
-        supports_net_changes=False, has_command_id=True,
-    )  # fmt: skip
+        InstanceIdentity(f"dbo_{name.name}", 42, NOON),
+        SourceTable(name, columns, ("Id",)),
+        lsn(5),
+        supports_net_changes=False,
+        has_command_id=True,
+    )
     return replace(made, **other)
 
 

@@ -19,9 +19,7 @@ import psutil
 class RunningCommand:
     """process: the leader of a session of its own. output: of all its processes."""
 
-    def __init__(
-        self, arguments: Sequence[str], process: subprocess.Popen[str] | BaseProcess, output: TextIO
-    ) -> None:  # fmt: skip
+    def __init__(self, arguments: Sequence[str], process: subprocess.Popen[str] | BaseProcess, output: TextIO) -> None:
         assert process.pid is not None
         self.arguments = tuple(arguments)
         self.pid = process.pid

@@ -68,8 +68,14 @@ class Torture:
             return {"run"}
         if self._random.random() < 1 / 3:
             self._write()
-        possible = {"run": True, "reload": True, "replay": True, "approve": self._proposed(),
-                    "switch": self._under_way(), "backfill": self._backfills()}  # fmt: skip
+        possible = {
+            "run": True,
+            "reload": True,
+            "replay": True,
+            "approve": self._proposed(),
+            "switch": self._under_way(),
+            "backfill": self._backfills(),
+        }
         return {kind for kind, is_possible in possible.items() if is_possible}
 
     def _make_possible(self) -> None:

@@ -102,10 +102,16 @@ class EmbeddedPostgres:
         if not (self.cluster_dir / "PG_VERSION").exists():
             self._initdb()
         arguments = [
-            str(self._binary("postgres")), "-D", str(self.cluster_dir), "-k", str(self.socket_dir),
-            "-c", f"listen_addresses={'' if self.port is None else '127.0.0.1'}",
-            "-c", f"port={self._port}",
-        ]  # fmt: skip
+            str(self._binary("postgres")),
+            "-D",
+            str(self.cluster_dir),
+            "-k",
+            str(self.socket_dir),
+            "-c",
+            f"listen_addresses={'' if self.port is None else '127.0.0.1'}",
+            "-c",
+            f"port={self._port}",
+        ]
         for name, value in self.settings.items():
             arguments += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
@@ -205,10 +211,18 @@ class EmbeddedPostgres:
         if os.geteuid() == 0:
             os.chown(server_copy, pwd.getpwnam(_UNPRIVILEGED_USER).pw_uid, -1)
         command = [
-            str(self._binary("initdb")), "-D", str(self.cluster_dir), "-U", _SUPERUSER, "--encoding=UTF8",
-            "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={server_copy}",
+            str(self._binary("initdb")),
+            "-D",
+            str(self.cluster_dir),
+            "-U",
+            _SUPERUSER,
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            f"--pwfile={server_copy}",
             "--no-sync",
-        ]  # fmt: skip
+        ]
         done = subprocess.run(command, capture_output=True, cwd="/", check=False, preexec_fn=_become_server_user)
         server_copy.unlink()
         if done.returncode != 0:

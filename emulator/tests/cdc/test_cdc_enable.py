@@ -210,8 +210,10 @@ def test_lsn_arithmetic_wraps_and_keeps_null(database: CdcDatabase) -> None:
 def test_job_settings_change_and_are_checked(database: CdcDatabase) -> None:
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t")
-    database.run("EXEC sys.sp_cdc_change_job N'capture', @maxtrans = 7, @pollinginterval = 1",
-                 "EXEC sys.sp_cdc_change_job N'cleanup', @retention = 60")  # fmt: skip
+    database.run(
+        "EXEC sys.sp_cdc_change_job N'capture', @maxtrans = 7, @pollinginterval = 1",
+        "EXEC sys.sp_cdc_change_job N'cleanup', @retention = 60",
+    )
     capture, cleanup = database.query("EXEC sys.sp_cdc_help_jobs")
     assert (capture["maxtrans"], capture["pollinginterval"], capture["continuous"]) == (7, 1, True)
     assert cleanup["retention"] == 60

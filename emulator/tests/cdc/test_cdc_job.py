@@ -126,8 +126,10 @@ def test_scan_takes_no_more_than_maxtrans_transactions(shop: Shop) -> None:
 def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Shop) -> None:
     """See docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs": what is left stays in the log until the polling
     interval is over."""
-    shop.run("EXEC sys.sp_cdc_change_job @maxtrans = 2, @maxscans = 2",
-             *(f"INSERT dbo.t VALUES ({i}, 'a')" for i in range(10)))  # fmt: skip
+    shop.run(
+        "EXEC sys.sp_cdc_change_job @maxtrans = 2, @maxscans = 2",
+        *(f"INSERT dbo.t VALUES ({i}, 'a')" for i in range(10)),
+    )
     (job,) = list_jobs(runner(shop.sql), shop.database_id)[:1]
     process = JobProcess(job, shop.engine.conninfo, 86_400.0, {})
     try:
@@ -261,9 +263,14 @@ def test_change_table_that_cannot_take_a_new_type_says_so_by_number(
 ) -> None:
     """See docs/reference/sqlserver_cdc.md, "DDL": stored rows are converted by the capture job, long after the
     statement succeeded."""
-    shop.run(f"CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, v {declared})",
-             "EXEC sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL", f"INSERT dbo.x VALUES (1, {value})",
-             "DELETE dbo.x", "EXEC sys.sp_cdc_scan", f"ALTER TABLE dbo.x ALTER COLUMN v {altered}")  # fmt: skip
+    shop.run(
+        f"CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, v {declared})",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL",
+        f"INSERT dbo.x VALUES (1, {value})",
+        "DELETE dbo.x",
+        "EXEC sys.sp_cdc_scan",
+        f"ALTER TABLE dbo.x ALTER COLUMN v {altered}",
+    )
     with pytest.raises(SqlServerError) as failed:
         shop.run("EXEC sys.sp_cdc_scan")
     assert failed.value.number == 22976
@@ -290,8 +297,10 @@ def test_statement_that_assigns_a_key_is_deferred_when_a_merge_or_of_many_rows(
     shop.run("INSERT dbo.t VALUES (1, 'a'), (2, 'a')")
     ((table,),) = shop.run("SELECT OBJECT_ID('dbo.t')")
     with shop.sql.transaction():
-        shop.sql.execute(b"SELECT pg_logical_emit_message(true, 'deferred', $1::text)",
-                         (json.dumps({"object_id": table, "statement": statement}),))  # fmt: skip
+        shop.sql.execute(
+            b"SELECT pg_logical_emit_message(true, 'deferred', $1::text)",
+            (json.dumps({"object_id": table, "statement": statement}),),
+        )
         shop.sql.execute(f'UPDATE "Shop.dbo".t {update}'.encode())
         shop.sql.execute(b"SELECT pg_logical_emit_message(true, 'deferred', '{\"object_id\": 0}')")
         shop.sql.execute(b"UPDATE \"Shop.dbo\".t SET v = 'z' WHERE id = 2")
@@ -333,12 +342,15 @@ def test_two_databases_see_their_own_changes_only(shop: Shop) -> None:
     session = shop.engine.open_session(login="sa", password="a-Password-1", database="master", application="test")
     other = Shop(shop.engine, session, shop.sql)
     other.run(
-        "CREATE DATABASE Second", "USE Second", "EXEC sys.sp_cdc_enable_db",
+        "CREATE DATABASE Second",
+        "USE Second",
+        "EXEC sys.sp_cdc_enable_db",
         "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))",
-        "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL", "EXEC sys.sp_cdc_stop_job",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL",
+        "EXEC sys.sp_cdc_stop_job",
         "BEGIN TRAN; INSERT Shop.dbo.t VALUES (1, 'shop'); INSERT Second.dbo.t VALUES (2, 'second'); COMMIT",
         "EXEC sys.sp_cdc_scan",
-    )  # fmt: skip
+    )
     shop.run("EXEC sys.sp_cdc_scan")
     assert (shop.changes(), other.changes()) == ([(2, 1, "shop")], [(2, 2, "second")])
     lsn = "SELECT MAX([__$start_lsn]) FROM cdc.dbo_t_CT"

@@ -50,23 +50,30 @@ def suggested(connection: Any, text: str, parameters: str = "") -> dict[object, 
     [
         ("SELECT * FROM dbo.Described WHERE Name = @a AND Id > @b", {"@a": "nvarchar(50)", "@b": "int"}),
         ("SELECT * FROM dbo.Described WHERE Code = @a AND Code > @b", {"@a": "char(3)", "@b": "varchar(8000)"}),
-        ("INSERT INTO dbo.Described (Name, Amount, Photo) VALUES (@a, @b, @c)",
-         {"@a": "nvarchar(50)", "@b": "decimal(18,2)", "@c": "varbinary(max)"}),
-        ("INSERT INTO dbo.Described (Name, Seen) OUTPUT inserted.Id VALUES (@a, @b), (@c, @d)",
-         {"@a": "nvarchar(50)", "@b": "datetime2(3)", "@c": "nvarchar(50)", "@d": "datetime2(3)"}),
+        (
+            "INSERT INTO dbo.Described (Name, Amount, Photo) VALUES (@a, @b, @c)",
+            {"@a": "nvarchar(50)", "@b": "decimal(18,2)", "@c": "varbinary(max)"},
+        ),
+        (
+            "INSERT INTO dbo.Described (Name, Seen) OUTPUT inserted.Id VALUES (@a, @b), (@c, @d)",
+            {"@a": "nvarchar(50)", "@b": "datetime2(3)", "@c": "nvarchar(50)", "@d": "datetime2(3)"},
+        ),
         ("UPDATE dbo.Described SET Code = @a WHERE Id IN (@b, @c)", {"@a": "char(3)", "@b": "int", "@c": "int"}),
-        ("DELETE FROM dbo.Described WHERE Amount BETWEEN @a AND @b",
-         {"@a": "numeric(38,19)", "@b": "numeric(38,19)"}),
+        ("DELETE FROM dbo.Described WHERE Amount BETWEEN @a AND @b", {"@a": "numeric(38,19)", "@b": "numeric(38,19)"}),
         ("SELECT Id + @a FROM dbo.Described WHERE Name LIKE @b", {"@a": "int", "@b": "nvarchar(4000)"}),
         ("SELECT CAST(@a AS date), CONVERT(varchar(7), @b)", {"@a": "date", "@b": "varchar(7)"}),
-        ("SELECT d.Id FROM dbo.Described AS d WHERE EXISTS (SELECT 1 FROM dbo.Described AS o WHERE o.Seen = @a)",
-         {"@a": "datetime2(3)"}),
-        ("SELECT Id FROM dbo.Described ORDER BY Id OFFSET @a ROWS FETCH NEXT @b ROWS ONLY",
-         {"@a": "bigint", "@b": "bigint"}),
+        (
+            "SELECT d.Id FROM dbo.Described AS d WHERE EXISTS (SELECT 1 FROM dbo.Described AS o WHERE o.Seen = @a)",
+            {"@a": "datetime2(3)"},
+        ),
+        (
+            "SELECT Id FROM dbo.Described ORDER BY Id OFFSET @a ROWS FETCH NEXT @b ROWS ONLY",
+            {"@a": "bigint", "@b": "bigint"},
+        ),
         ("EXEC dbo.Describes @a, @Total = @b OUTPUT", {"@a": "bigint", "@b": "decimal(9,3)"}),
         ("SELECT 1", {}),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_has_the_type_of_what_it_stands_beside(admin: Any, text: str, types: dict[object, object]) -> None:
     assert suggested(admin, text) == types
 

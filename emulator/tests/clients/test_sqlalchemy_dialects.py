@@ -221,12 +221,34 @@ def test_views_schemas_and_temporary_tables_are_seen(engine: sa.Engine) -> None:
 
 def test_every_type_of_the_dialect_is_made_and_reflected(engine: sa.Engine) -> None:
     types = [
-        mssql.TINYINT(), mssql.SMALLINT(), mssql.BIGINT(), mssql.BIT(), mssql.MONEY(), mssql.SMALLMONEY(),
-        mssql.REAL(), sa.FLOAT(53), mssql.DECIMAL(20, 5), mssql.DATE(), mssql.TIME(), mssql.DATETIME2(),
-        mssql.DATETIMEOFFSET(), mssql.SMALLDATETIME(), mssql.CHAR(3), mssql.VARCHAR(5), mssql.VARCHAR("max"),
-        mssql.NCHAR(3), mssql.NVARCHAR(5), mssql.TEXT(), mssql.NTEXT(), mssql.BINARY(4), mssql.VARBINARY(8),
-        mssql.IMAGE(), mssql.UNIQUEIDENTIFIER(), mssql.XML(), mssql.ROWVERSION(),
-    ]  # fmt: skip
+        mssql.TINYINT(),
+        mssql.SMALLINT(),
+        mssql.BIGINT(),
+        mssql.BIT(),
+        mssql.MONEY(),
+        mssql.SMALLMONEY(),
+        mssql.REAL(),
+        sa.FLOAT(53),
+        mssql.DECIMAL(20, 5),
+        mssql.DATE(),
+        mssql.TIME(),
+        mssql.DATETIME2(),
+        mssql.DATETIMEOFFSET(),
+        mssql.SMALLDATETIME(),
+        mssql.CHAR(3),
+        mssql.VARCHAR(5),
+        mssql.VARCHAR("max"),
+        mssql.NCHAR(3),
+        mssql.NVARCHAR(5),
+        mssql.TEXT(),
+        mssql.NTEXT(),
+        mssql.BINARY(4),
+        mssql.VARBINARY(8),
+        mssql.IMAGE(),
+        mssql.UNIQUEIDENTIFIER(),
+        mssql.XML(),
+        mssql.ROWVERSION(),
+    ]
     metadata = sa.MetaData()
     table = sa.Table("AllTypes", metadata, *(sa.Column(f"c{i}", type_) for i, type_ in enumerate(types)))
     metadata.create_all(engine)

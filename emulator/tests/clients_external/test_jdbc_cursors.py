@@ -39,10 +39,14 @@ def test_a_scrollable_result_goes_forth_and_back(connection: Any, numbered: str,
         seen.pop()
     assert seen == []
     moves = [
-        (result.first, 1), (result.last, 10), (lambda: result.absolute(7), 7),
-        (lambda: result.relative(-3), 4), (lambda: result.relative(2), 6), (lambda: result.absolute(-2), 9),
+        (result.first, 1),
+        (result.last, 10),
+        (lambda: result.absolute(7), 7),
+        (lambda: result.relative(-3), 4),
+        (lambda: result.relative(2), 6),
+        (lambda: result.absolute(-2), 9),
         (result.next, 10),
-    ]  # fmt: skip
+    ]
     for move, expected in moves:
         assert move()
         assert (result.getInt("Id"), result.getString("Name")) == (expected, f"n{expected}")

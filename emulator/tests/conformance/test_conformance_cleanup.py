@@ -130,8 +130,9 @@ def test_time_line_that_cannot_be_trimmed_has_its_own_message(history: Source) -
     last = _commits(history)[-1]
     history.admin.run(f"{_CLEAN} N'dbo_t', {text_of(last)}")
     blocking = history.server.connect(history.name)
-    blocking.run("BEGIN TRAN", "DELETE cdc.lsn_time_mapping WHERE start_lsn = (SELECT MIN(start_lsn)"
-                 " FROM cdc.lsn_time_mapping)")  # fmt: skip
+    blocking.run(
+        "BEGIN TRAN", "DELETE cdc.lsn_time_mapping WHERE start_lsn = (SELECT MIN(start_lsn) FROM cdc.lsn_time_mapping)"
+    )
     reply = history.admin.send(f"SET LOCK_TIMEOUT 50; {_CLEAN} N'dbo_other', NULL; SET LOCK_TIMEOUT -1")
     assert (reply.errors, reply.infos) == ([], [])
     history.admin.run(f"UPDATE cdc.change_tables SET start_lsn = {text_of(last)}")

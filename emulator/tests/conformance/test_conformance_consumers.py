@@ -116,11 +116,14 @@ _PYSPARK = {
 _ASKED = {
     f"{consumer}: {what}": sql
     for consumer, statements in (
-        ("Debezium", _DEBEZIUM), ("Estuary", _ESTUARY), ("PowerSync", _POWERSYNC), ("woodlee", _WOODLEE),
+        ("Debezium", _DEBEZIUM),
+        ("Estuary", _ESTUARY),
+        ("PowerSync", _POWERSYNC),
+        ("woodlee", _WOODLEE),
         ("mssql-cdc-pyspark", _PYSPARK),
     )
     for what, sql in statements.items()
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +137,11 @@ def consumed(server: Server) -> Iterator[Source]:
         made.enable("t")
         made.enable("u")
         made.admin.run(
-            "INSERT dbo.t VALUES (1, 'a')", "UPDATE dbo.t SET v = 'b'", "INSERT dbo.u VALUES (7, GETDATE())",
+            "INSERT dbo.t VALUES (1, 'a')",
+            "UPDATE dbo.t SET v = 'b'",
+            "INSERT dbo.u VALUES (7, GETDATE())",
             "ALTER TABLE dbo.t ADD w int NULL",
-        )  # fmt: skip
+        )
         made.scan()
         yield made
 
@@ -166,8 +171,10 @@ def test_consumer_enables_and_disables_with_parameters(consumed: Source) -> None
 def test_job_is_stopped_and_scans_done_by_hand_until_a_change_is_there(source: Source) -> None:
     """What test suites do."""
     admin = source.admin
-    admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)",
-              "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")  # fmt: skip
+    admin.run(
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL",
+    )
     admin.send("EXEC sys.sp_cdc_stop_job N'capture'")
     running = (
         "SELECT 1 FROM msdb.dbo.sysjobactivity a JOIN msdb.dbo.sysjobs j ON j.job_id = a.job_id WHERE j.name ="

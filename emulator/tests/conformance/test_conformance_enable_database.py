@@ -33,8 +33,12 @@ def test_enabling_makes_schema_user_and_tables(plain: Source) -> None:
     ) == [("db_owner",)]
     tables = admin.rows("SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID(N'cdc') ORDER BY name")
     assert [name for (name,) in tables] == [
-        "captured_columns", "change_tables", "ddl_history", "index_columns", "lsn_time_mapping",
-    ]  # fmt: skip
+        "captured_columns",
+        "change_tables",
+        "ddl_history",
+        "index_columns",
+        "lsn_time_mapping",
+    ]
     assert admin.rows("SELECT is_cdc_enabled FROM sys.databases WHERE database_id = DB_ID()") == [(True,)]
 
 

@@ -60,9 +60,10 @@ def test_argument_of_enable_table_is_refused(refusing: Source, arguments: str, n
     error = refusing.admin.error(f"{_ENABLE} {arguments}")
     assert (error.number, error.severity, error.state, error.procedure) == (number, 16, 1, _INNER)
     assert text in error.text
-    assert refusing.admin.rows(f"DECLARE @r int; BEGIN TRY EXEC @r = sys.sp_cdc_enable_table {arguments} END TRY"
-                               " BEGIN CATCH SELECT ERROR_NUMBER(), ERROR_SEVERITY(), ERROR_STATE() END CATCH"
-                               ) == [(number, 16, 1)]  # fmt: skip
+    assert refusing.admin.rows(
+        f"DECLARE @r int; BEGIN TRY EXEC @r = sys.sp_cdc_enable_table {arguments} END TRY"
+        " BEGIN CATCH SELECT ERROR_NUMBER(), ERROR_SEVERITY(), ERROR_STATE() END CATCH"
+    ) == [(number, 16, 1)]
 
 
 def test_nine_parameters_are_given_by_position(source: Source) -> None:
@@ -70,14 +71,19 @@ def test_nine_parameters_are_given_by_position(source: Source) -> None:
         "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, u int NOT NULL, v int)",
         "CREATE UNIQUE INDEX ux ON dbo.t (u)",
         f"{_ENABLE} N'dbo', N't', N'named', 1, N'gate', N'ux', N'[u], \"v\"', N'PRIMARY', 1",
-    )  # fmt: skip
+    )
     (row,) = source.admin.query("EXEC sys.sp_cdc_help_change_data_capture")
     assert (row["capture_instance"], row["supports_net_changes"], row["role_name"], row["index_name"]) == (
-        "named", True, "gate", "ux",
-    )  # fmt: skip
+        "named",
+        True,
+        "gate",
+        "ux",
+    )
     assert (row["captured_column_list"], row["index_column_list"], row["filegroup_name"]) == (
-        "[u], [v]", "[u]", "PRIMARY",
-    )  # fmt: skip
+        "[u], [v]",
+        "[u]",
+        "PRIMARY",
+    )
 
 
 def test_extended_handling_of_ddl_is_refused_after_rights_and_database(source: Source, server: Server) -> None:
@@ -92,8 +98,9 @@ def test_extended_handling_of_ddl_is_refused_after_rights_and_database(source: S
 
 
 def test_failed_call_returns_one(refusing: Source) -> None:
-    reply = refusing.admin.send("DECLARE @r int; EXEC @r = sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL;"
-                                " SELECT @r")  # fmt: skip
+    reply = refusing.admin.send(
+        "DECLARE @r int; EXEC @r = sys.sp_cdc_enable_table N'dbo', N'x', @role_name = NULL; SELECT @r"
+    )
     assert reply.results[-1].rows == [(1,)]
 
 
@@ -118,8 +125,9 @@ def test_enable_table_checks_rights_before_the_database(server: Server) -> None:
 
 def test_database_owner_who_is_not_sysadmin_may_enable_a_table(source: Source) -> None:
     owner = source.log_in()
-    source.admin.run(f"ALTER ROLE db_owner ADD MEMBER [{source.logins[-1]}]",
-                     "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")  # fmt: skip
+    source.admin.run(
+        f"ALTER ROLE db_owner ADD MEMBER [{source.logins[-1]}]", "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)"
+    )
     owner.run(f"{_ENABLE} N'dbo', N't', @role_name = NULL")
     assert len(owner.query("EXEC sys.sp_cdc_help_change_data_capture")) == 1
     owner.close()
@@ -178,8 +186,9 @@ def test_instance_brings_a_change_table_and_functions(source: Source) -> None:
     assert admin.rows("SELECT is_tracked_by_cdc FROM sys.tables WHERE name = N't'") == [(True,)]
     functions = "SELECT name, type, is_ms_shipped FROM sys.objects WHERE name LIKE N'fn[_]cdc%' ORDER BY name"
     assert admin.rows(functions) == [
-        ("fn_cdc_get_all_changes_dbo_t", "IF", False), ("fn_cdc_get_net_changes_dbo_t", "IF", False),
-    ]  # fmt: skip
+        ("fn_cdc_get_all_changes_dbo_t", "IF", False),
+        ("fn_cdc_get_net_changes_dbo_t", "IF", False),
+    ]
 
 
 def test_change_table_has_a_clustered_unique_index_in_the_order_of_changes(source: Source) -> None:
@@ -246,8 +255,11 @@ def test_metadata_is_changed_by_one_session_at_a_time(source: Source) -> None:
     source.enable("a")
     first = source.server.connect(source.name)
     first.run("BEGIN TRAN", "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'")
-    for call in (f"{_ENABLE} N'dbo', N'b', @role_name = NULL", "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'",
-                 "EXEC sys.sp_cdc_disable_db"):  # fmt: skip
+    for call in (
+        f"{_ENABLE} N'dbo', N'b', @role_name = NULL",
+        "EXEC sys.sp_cdc_disable_table N'dbo', N'a', N'all'",
+        "EXEC sys.sp_cdc_disable_db",
+    ):
         error = source.admin.error(f"SET LOCK_TIMEOUT 50; {call}")
         assert (error.number, error.severity, error.state) == (22840, 16, 1)
         assert "The value returned from the request was -1:" in error.text

@@ -30,9 +30,12 @@ def test_functions_have_their_columns_in_order_with_their_types(table: Source) -
     captured = (("id", "int"), ("v", "varchar(10)"), ("n", "nvarchar(5)"), ("d", "decimal(9,2)"))
     every = table.admin.result(_CALL.format("all", _LOW, _HIGH, "N'all'"))
     assert tuple(zip(every.columns, every.types, strict=True)) == (
-        ("__$start_lsn", "binary(10)"), ("__$seqval", "binary(10)"), ("__$operation", "int"),
-        ("__$update_mask", "varbinary(128)"), *captured,
-    )  # fmt: skip
+        ("__$start_lsn", "binary(10)"),
+        ("__$seqval", "binary(10)"),
+        ("__$operation", "int"),
+        ("__$update_mask", "varbinary(128)"),
+        *captured,
+    )
     net = table.admin.result(_CALL.format("net", _LOW, _HIGH, "N'all'"))
     assert net.columns == ("__$start_lsn", "__$operation", "__$update_mask", *(name for name, _ in captured))
     assert net.types[:2] + net.types[3:] == ("binary(10)", "int", *(type_ for _, type_ in captured))
@@ -129,21 +132,36 @@ def test_function_of_no_instance_is_error_208(table: Source) -> None:
 
 _STEPS = (
     "INSERT dbo.t VALUES (1, 'a', 0)",
-    "INSERT dbo.t VALUES (2, 'a', 0)", "UPDATE dbo.t SET v = 'b' WHERE id = 2",
-    "INSERT dbo.t VALUES (3, 'a', 0)", "DELETE dbo.t WHERE id = 3",
+    "INSERT dbo.t VALUES (2, 'a', 0)",
+    "UPDATE dbo.t SET v = 'b' WHERE id = 2",
+    "INSERT dbo.t VALUES (3, 'a', 0)",
+    "DELETE dbo.t WHERE id = 3",
     "UPDATE dbo.t SET v = 'new' WHERE id = 4",
     "DELETE dbo.t WHERE id = 5",
-    "DELETE dbo.t WHERE id = 6", "INSERT dbo.t VALUES (6, 'again', 0)",
-    "UPDATE dbo.t SET v = 'doomed' WHERE id = 7", "DELETE dbo.t WHERE id = 7",
-    "INSERT dbo.t VALUES (8, 'a', 0)", "DELETE dbo.t WHERE id = 8", "INSERT dbo.t VALUES (8, 'again', 0)",
+    "DELETE dbo.t WHERE id = 6",
+    "INSERT dbo.t VALUES (6, 'again', 0)",
+    "UPDATE dbo.t SET v = 'doomed' WHERE id = 7",
+    "DELETE dbo.t WHERE id = 7",
+    "INSERT dbo.t VALUES (8, 'a', 0)",
+    "DELETE dbo.t WHERE id = 8",
+    "INSERT dbo.t VALUES (8, 'again', 0)",
     "BEGIN TRAN; INSERT dbo.t VALUES (9, 'a', 0); DELETE dbo.t WHERE id = 9; COMMIT",
-    "UPDATE dbo.t SET v = 'x' WHERE id = 10", "UPDATE dbo.t SET n = 1 WHERE id = 10",
+    "UPDATE dbo.t SET v = 'x' WHERE id = 10",
+    "UPDATE dbo.t SET n = 1 WHERE id = 10",
     "UPDATE dbo.t SET id = 12 WHERE id = 11",
-)  # fmt: skip
+)
 _NET = {
-    1: (2, "a"), 2: (2, "b"), 4: (4, "new"), 5: (1, "old"), 6: (4, "again"), 7: (1, "doomed"), 8: (2, "again"),
-    10: (4, "x"), 11: (1, "old"), 12: (2, "old"),
-}  # fmt: skip
+    1: (2, "a"),
+    2: (2, "b"),
+    4: (4, "new"),
+    5: (1, "old"),
+    6: (4, "again"),
+    7: (1, "doomed"),
+    8: (2, "again"),
+    10: (4, "x"),
+    11: (1, "old"),
+    12: (2, "old"),
+}
 """See docs/reference/sqlserver_cdc.md, "Net changes": the operation and the value of each key with the option all."""
 
 

@@ -11,9 +11,15 @@ from cdc_database import wait_until
 from conformance_server import Server, Source, new_database
 
 _JOBS = (
-    ("job_id", "uniqueidentifier"), ("job_type", "nvarchar(20)"), ("maxtrans", "int"), ("maxscans", "int"),
-    ("continuous", "bit"), ("pollinginterval", "bigint"), ("retention", "bigint"), ("threshold", "bigint"),
-)  # fmt: skip
+    ("job_id", "uniqueidentifier"),
+    ("job_type", "nvarchar(20)"),
+    ("maxtrans", "int"),
+    ("maxscans", "int"),
+    ("continuous", "bit"),
+    ("pollinginterval", "bigint"),
+    ("retention", "bigint"),
+    ("threshold", "bigint"),
+)
 _TABLE_JOBS = (("database_id", "int"), _JOBS[1], _JOBS[0], *_JOBS[2:])
 _SETTINGS = "maxtrans, maxscans, continuous, pollinginterval, retention, threshold"
 _RUNNING = (
@@ -108,9 +114,17 @@ def test_argument_of_a_job_or_scan_is_refused(jobs: Source, call: str, number: i
 
 
 @pytest.mark.parametrize(
-    "call", ["sp_cdc_add_job N'capture'", "sp_cdc_change_job", "sp_cdc_drop_job N'capture'", "sp_cdc_start_job",
-             "sp_cdc_stop_job", "sp_cdc_help_jobs", "sp_cdc_scan"]
-)  # fmt: skip
+    "call",
+    [
+        "sp_cdc_add_job N'capture'",
+        "sp_cdc_change_job",
+        "sp_cdc_drop_job N'capture'",
+        "sp_cdc_start_job",
+        "sp_cdc_stop_job",
+        "sp_cdc_help_jobs",
+        "sp_cdc_scan",
+    ],
+)
 def test_jobs_are_the_database_owner_s(jobs: Source, call: str) -> None:
     reader = jobs.log_in("SELECT ON dbo.t")
     error = reader.error(f"EXEC sys.{call}")

@@ -9,23 +9,45 @@ import pytest
 from conformance_server import Server, Source, new_database
 
 _HELP = (
-    ("source_schema", "nvarchar(128)"), ("source_table", "nvarchar(128)"), ("capture_instance", "nvarchar(128)"),
-    ("object_id", "int"), ("source_object_id", "int"), ("start_lsn", "binary(10)"), ("end_lsn", "binary(10)"),
-    ("supports_net_changes", "bit"), ("has_drop_pending", "bit"), ("role_name", "nvarchar(128)"),
-    ("index_name", "nvarchar(128)"), ("filegroup_name", "nvarchar(128)"), ("create_date", "datetime"),
-    ("index_column_list", "nvarchar(max)"), ("captured_column_list", "nvarchar(max)"),
-)  # fmt: skip
+    ("source_schema", "nvarchar(128)"),
+    ("source_table", "nvarchar(128)"),
+    ("capture_instance", "nvarchar(128)"),
+    ("object_id", "int"),
+    ("source_object_id", "int"),
+    ("start_lsn", "binary(10)"),
+    ("end_lsn", "binary(10)"),
+    ("supports_net_changes", "bit"),
+    ("has_drop_pending", "bit"),
+    ("role_name", "nvarchar(128)"),
+    ("index_name", "nvarchar(128)"),
+    ("filegroup_name", "nvarchar(128)"),
+    ("create_date", "datetime"),
+    ("index_column_list", "nvarchar(max)"),
+    ("captured_column_list", "nvarchar(max)"),
+)
 _CAPTURED = (
-    ("source_schema", "nvarchar(128)"), ("source_table", "nvarchar(128)"), ("capture_instance", "nvarchar(128)"),
-    ("column_name", "nvarchar(128)"), ("column_id", "int"), ("column_ordinal", "int"), ("data_type", "nvarchar(128)"),
-    ("character_maximum_length", "int"), ("numeric_precision", "tinyint"), ("numeric_precision_radix", "smallint"),
-    ("numeric_scale", "int"), ("datetime_precision", "smallint"),
-)  # fmt: skip
+    ("source_schema", "nvarchar(128)"),
+    ("source_table", "nvarchar(128)"),
+    ("capture_instance", "nvarchar(128)"),
+    ("column_name", "nvarchar(128)"),
+    ("column_id", "int"),
+    ("column_ordinal", "int"),
+    ("data_type", "nvarchar(128)"),
+    ("character_maximum_length", "int"),
+    ("numeric_precision", "tinyint"),
+    ("numeric_precision_radix", "smallint"),
+    ("numeric_scale", "int"),
+    ("datetime_precision", "smallint"),
+)
 _HISTORY = (
-    ("source_schema", "nvarchar(128)"), ("source_table", "nvarchar(128)"), ("capture_instance", "nvarchar(128)"),
-    ("required_column_update", "bit"), ("ddl_command", "nvarchar(max)"), ("ddl_lsn", "binary(10)"),
+    ("source_schema", "nvarchar(128)"),
+    ("source_table", "nvarchar(128)"),
+    ("capture_instance", "nvarchar(128)"),
+    ("required_column_update", "bit"),
+    ("ddl_command", "nvarchar(max)"),
+    ("ddl_lsn", "binary(10)"),
     ("ddl_time", "datetime"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +86,10 @@ def test_help_lists_instances_with_quoted_column_lists(tables: Source) -> None:
     row = rows[0]
     assert (row["source_schema"], row["source_table"], row["capture_instance"]) == ("dbo", "keyed", "dbo_keyed")
     assert (row["index_name"], row["index_column_list"], row["captured_column_list"]) == (
-        "pk_keyed", "[id]", "[id], [a b]",
-    )  # fmt: skip
+        "pk_keyed",
+        "[id]",
+        "[id], [a b]",
+    )
     assert (row["supports_net_changes"], row["end_lsn"], row["role_name"]) == (True, None, None)
     assert row["start_lsn"] == tables.admin.scalar("sys.fn_cdc_get_min_lsn(N'dbo_keyed')")
 

@@ -205,8 +205,11 @@ def test_management_views_are_for_who_may_view_the_database_s_state(tables: Sour
     tables.admin.run(f"GRANT VIEW DATABASE STATE TO [{tables.logins[-1]}]")
     assert client.scalar(asked) == 1
     client.rows(f"SELECT * FROM sys.{view}")
-    tables.admin.run(f"REVOKE VIEW DATABASE STATE FROM [{tables.logins[-1]}]", "CREATE ROLE watching",
-                     "GRANT VIEW DATABASE STATE TO watching")  # fmt: skip
+    tables.admin.run(
+        f"REVOKE VIEW DATABASE STATE FROM [{tables.logins[-1]}]",
+        "CREATE ROLE watching",
+        "GRANT VIEW DATABASE STATE TO watching",
+    )
     assert client.error(f"SELECT * FROM sys.{view}").number == 262
     tables.admin.run(f"ALTER ROLE watching ADD MEMBER [{tables.logins[-1]}]")
     client.rows(f"SELECT * FROM sys.{view}")

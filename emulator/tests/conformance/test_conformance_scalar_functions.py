@@ -93,9 +93,16 @@ def test_ordinals_are_of_the_instance_in_the_table_s_order(tables: Source) -> No
 
 @pytest.mark.parametrize(
     ("position", "mask", "expected"),
-    [(1, "0x01", True), (2, "0x01", False), (4, "0x0008", True), (9, "0x0100", True), (9, "0x01FF", True),
-     (10, "0x01FF", False), (1, "0x0100", False)],
-)  # fmt: skip
+    [
+        (1, "0x01", True),
+        (2, "0x01", False),
+        (4, "0x0008", True),
+        (9, "0x0100", True),
+        (9, "0x01FF", True),
+        (10, "0x01FF", False),
+        (1, "0x0100", False),
+    ],
+)
 def test_bit_of_an_ordinal_is_counted_from_the_right(tables: Source, position: int, mask: str, expected: bool) -> None:
     assert tables.admin.scalar(f"sys.fn_cdc_is_bit_set({position}, {mask})") is expected
 

@@ -38,8 +38,12 @@ def _history(source: Source, table: str) -> list[tuple[object, object]]:
 
 def test_added_column_is_recorded_and_not_captured(database: Source, name: str) -> None:
     add = f"ALTER TABLE dbo.{name} ADD extra int NULL"
-    database.admin.run(add, f"INSERT dbo.{name} (id, u, extra) VALUES (1, 1, 7)", f"UPDATE dbo.{name} SET extra = 8",
-                       f"UPDATE dbo.{name} SET b = 1, extra = 9")  # fmt: skip
+    database.admin.run(
+        add,
+        f"INSERT dbo.{name} (id, u, extra) VALUES (1, 1, 7)",
+        f"UPDATE dbo.{name} SET extra = 8",
+        f"UPDATE dbo.{name} SET b = 1, extra = 9",
+    )
     database.scan()
     assert shape(database.changes(f"dbo_{name}"), "b") == [(2, "0F", None), (3, "04", None), (4, "04", 1)]
     assert _history(database, name) == [(add, False)]
@@ -48,12 +52,21 @@ def test_added_column_is_recorded_and_not_captured(database: Source, name: str) 
 def test_dropped_column_stays_in_the_change_table_as_null(database: Source, name: str) -> None:
     """MCP23: a commit before the DROP keeps its value though it is captured later."""
     drop = f"ALTER TABLE dbo.{name} DROP COLUMN b"
-    database.admin.run(f"INSERT dbo.{name} VALUES (1, N'x', 5, 1)", drop, f"UPDATE dbo.{name} SET a = N'y'",
-                       f"ALTER TABLE dbo.{name} ADD b int NULL", f"UPDATE dbo.{name} SET b = 6, a = N'z'")  # fmt: skip
+    database.admin.run(
+        f"INSERT dbo.{name} VALUES (1, N'x', 5, 1)",
+        drop,
+        f"UPDATE dbo.{name} SET a = N'y'",
+        f"ALTER TABLE dbo.{name} ADD b int NULL",
+        f"UPDATE dbo.{name} SET b = 6, a = N'z'",
+    )
     database.scan()
     assert shape(database.changes(f"dbo_{name}"), "a", "b") == [
-        (2, "0F", "x", 5), (3, "02", "x", None), (4, "02", "y", None), (3, "02", "y", None), (4, "02", "z", None),
-    ]  # fmt: skip
+        (2, "0F", "x", 5),
+        (3, "02", "x", None),
+        (4, "02", "y", None),
+        (3, "02", "y", None),
+        (4, "02", "z", None),
+    ]
     assert _history(database, name)[0] == (drop, False)
     columns = database.admin.query(f"EXEC sys.sp_cdc_get_captured_columns N'dbo_{name}'")
     assert [row["column_name"] for row in columns] == ["id", "a", "b", "u"]
@@ -142,9 +155,11 @@ def test_key_that_identifies_rows_is_held(database: Source, name: str) -> None:
 
 
 def test_index_that_identifies_rows_is_held_and_others_are_not(database: Source) -> None:
-    database.admin.run("CREATE TABLE dbo.loose (id int NOT NULL, v int NOT NULL)",
-                       "CREATE UNIQUE INDEX ux ON dbo.loose (id)",
-                       "CREATE UNIQUE INDEX other ON dbo.loose (v)")  # fmt: skip
+    database.admin.run(
+        "CREATE TABLE dbo.loose (id int NOT NULL, v int NOT NULL)",
+        "CREATE UNIQUE INDEX ux ON dbo.loose (id)",
+        "CREATE UNIQUE INDEX other ON dbo.loose (v)",
+    )
     database.enable("loose", index_name="N'ux'")
     error = database.admin.error("DROP INDEX ux ON dbo.loose")
     assert (error.number, error.severity, error.state) == (22983, 16, 1)

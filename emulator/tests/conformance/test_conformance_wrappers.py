@@ -60,27 +60,39 @@ def test_scripts_are_given_for_each_instance_one_or_two(wrapped: Source) -> None
     found = wrapped.admin.result(_GENERATE)
     assert (found.columns, found.types) == (("function_name", "create_script"), ("nvarchar(145)", "nvarchar(max)"))
     assert sorted(name for name, _ in found.rows) == [
-        "fn_all_changes_dbo_loose", "fn_all_changes_dbo_t", "fn_net_changes_dbo_t",
-    ]  # fmt: skip
+        "fn_all_changes_dbo_loose",
+        "fn_all_changes_dbo_t",
+        "fn_net_changes_dbo_t",
+    ]
 
 
 def test_all_changes_are_named_by_letters_and_flags_tell_what_an_update_changed(wrapped: Source) -> None:
     found = wrapped.admin.result("SELECT * FROM dbo.fn_all_changes_dbo_t(NULL, NULL, N'all')")
     assert tuple(zip(found.columns, found.types, strict=True)) == (
-        ("__CDC_STARTLSN", "binary(10)"), ("__CDC_SEQVAL", "binary(10)"), ("id", "int"), ("v", "varchar(10)"),
-        ("a b", "decimal(9,2)"), ("__CDC_OPERATION", "nvarchar(2)"), ("v_uflag", "bit"), ("a b_uflag", "bit"),
-    )  # fmt: skip
+        ("__CDC_STARTLSN", "binary(10)"),
+        ("__CDC_SEQVAL", "binary(10)"),
+        ("id", "int"),
+        ("v", "varchar(10)"),
+        ("a b", "decimal(9,2)"),
+        ("__CDC_OPERATION", "nvarchar(2)"),
+        ("v_uflag", "bit"),
+        ("a b_uflag", "bit"),
+    )
     rows = _wrapped(wrapped, "NULL", "NULL")
     assert [(row["__CDC_OPERATION"], row["id"], row["v"], row["v_uflag"], row["a b_uflag"]) for row in rows] == [
-        ("I", 1, "a", None, None), ("UN", 1, "b", True, False), ("I", 2, "x", None, None), ("D", 1, "b", None, None),
-    ]  # fmt: skip
+        ("I", 1, "a", None, None),
+        ("UN", 1, "b", True, False),
+        ("I", 2, "x", None, None),
+        ("D", 1, "b", None, None),
+    ]
 
 
 def test_old_values_of_an_update_are_marked(wrapped: Source) -> None:
     rows = _wrapped(wrapped, "NULL", "NULL", "all update old")
     assert sorted((row["__CDC_OPERATION"], row["v"], row["v_uflag"]) for row in rows if row["v"] == "a") == [
-        ("I", "a", None), ("UO", "a", None),
-    ]  # fmt: skip
+        ("I", "a", None),
+        ("UO", "a", None),
+    ]
 
 
 def test_net_changes_have_no_places_and_merges_are_marked(wrapped: Source) -> None:

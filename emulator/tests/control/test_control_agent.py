@@ -16,9 +16,12 @@ _STOPPED = "SQLServerAgent is not currently running so it cannot be notified of 
 @pytest.fixture
 def source(controlled_emulator: Emulator) -> Iterator[Source]:
     server = Server(
-        controlled_emulator.host, controlled_emulator.port, controlled_emulator.user, controlled_emulator.password,
+        controlled_emulator.host,
+        controlled_emulator.port,
+        controlled_emulator.user,
+        controlled_emulator.password,
         is_emulator=True,
-    )  # fmt: skip
+    )
     with new_database(server) as made:
         made.admin.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
         yield made

@@ -119,9 +119,13 @@ def test_slow_statement_takes_its_time_and_can_be_cancelled(shop: CdcDatabase, c
     began, before = time.monotonic(), shop.scalar(sessions)
     # Not pymssql, whose timeout would be that of every connection in the process from then on.
     impatient = pytds.connect(
-        controlled_emulator.host, shop.name, controlled_emulator.user, controlled_emulator.password,
-        port=controlled_emulator.port, timeout=1,
-    )  # fmt: skip
+        controlled_emulator.host,
+        shop.name,
+        controlled_emulator.user,
+        controlled_emulator.password,
+        port=controlled_emulator.port,
+        timeout=1,
+    )
     with impatient, impatient.cursor() as cursor, pytest.raises(pytds.tds_base.TimeoutError):
         cursor.execute("SELECT id FROM dbo.t")
     wait_until(lambda: shop.scalar(sessions) == before)
@@ -158,9 +162,13 @@ def test_fault_of_a_database_meets_statements_that_name_it_from_elsewhere(shop: 
 def test_bulk_load_meets_a_full_log_too(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
     def load() -> None:
         connection = pytds.connect(
-            controlled_emulator.host, shop.name, controlled_emulator.user, controlled_emulator.password,
-            port=controlled_emulator.port, autocommit=True,
-        )  # fmt: skip
+            controlled_emulator.host,
+            shop.name,
+            controlled_emulator.user,
+            controlled_emulator.password,
+            port=controlled_emulator.port,
+            autocommit=True,
+        )
         with connection, connection.cursor() as cursor:
             cursor.copy_to(data=[("1", "a")], table_or_view="t", schema="dbo", columns=["id", "v"])
 

@@ -42,9 +42,19 @@ def test_system_view_columns_have_sql_servers_types(client: Client) -> None:
     }
     types = client.types("SELECT * FROM sys.columns")
     assert list(types)[:12] == [
-        "object_id", "name", "column_id", "system_type_id", "user_type_id", "max_length", "precision", "scale",
-        "collation_name", "is_nullable", "is_ansi_padded", "is_rowguidcol",
-    ]  # fmt: skip
+        "object_id",
+        "name",
+        "column_id",
+        "system_type_id",
+        "user_type_id",
+        "max_length",
+        "precision",
+        "scale",
+        "collation_name",
+        "is_nullable",
+        "is_ansi_padded",
+        "is_rowguidcol",
+    ]
     assert types["max_length"] == TsqlType("smallint")
     assert types["is_nullable"] == BIT
 
@@ -76,9 +86,13 @@ def test_sys_columns_describes_types_as_the_server_does(client: Client) -> None:
 
 def test_constraints_are_listed(client: Client) -> None:
     assert client.rows("SELECT name, RTRIM(type) FROM sys.objects WHERE parent_object_id <> 0 ORDER BY name") == [
-        ("ck_amount", "C"), ("df_amount", "D"), ("fk_customer", "F"), ("pk_customers", "PK"), ("pk_orders", "PK"),
+        ("ck_amount", "C"),
+        ("df_amount", "D"),
+        ("fk_customer", "F"),
+        ("pk_customers", "PK"),
+        ("pk_orders", "PK"),
         ("uq_customer", "UQ"),
-    ]  # fmt: skip
+    ]
     assert client.rows("SELECT seed_value, increment_value, last_value FROM sys.identity_columns") == [(10, 5, 15)]
     assert client.rows("SELECT definition, is_persisted FROM sys.computed_columns") == [("(amount * 2)", 1)]
     assert client.rows(
@@ -142,8 +156,10 @@ def test_information_schema_describes_columns_and_keys(client: Client) -> None:
         ("raw", "varbinary", -1, None, None, None, "YES", None),
     ]
     assert client.rows("SELECT TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES ORDER BY TABLE_NAME") == [
-        ("customers", "BASE TABLE"), ("names", "VIEW"), ("orders", "BASE TABLE"),
-    ]  # fmt: skip
+        ("customers", "BASE TABLE"),
+        ("names", "VIEW"),
+        ("orders", "BASE TABLE"),
+    ]
     assert client.rows(
         "SELECT k.COLUMN_NAME FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS t JOIN INFORMATION_SCHEMA.KEY_COLUMN_USAGE k"
         " ON k.CONSTRAINT_NAME = t.CONSTRAINT_NAME WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY' AND t.TABLE_NAME = 'orders'"

@@ -106,13 +106,22 @@ DATES = [
     ("DATETIMEFROMPARTS(2024, 2, 3, 4, 5, 6, 7)", datetime.datetime(2024, 2, 3, 4, 5, 6, 7000), "datetime"),
     ("TIMEFROMPARTS(23, 59, 58, 5, 1)", datetime.time(23, 59, 58, 500000), "time"),
     ("ISDATE('2024-02-30')", 0, "int"),
-    ("SWITCHOFFSET(CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)), '+02:00')",
-     datetime.datetime(2024, 1, 2, 5, 4, tzinfo=_EAST), "datetimeoffset"),
-    ("CAST('2024-07-02 03:04' AS datetime2(0)) AT TIME ZONE 'W. Europe Standard Time'",
-     datetime.datetime(2024, 7, 2, 3, 4, tzinfo=_EAST), "datetimeoffset"),
-    ("CONVERT(varchar(40), CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)) AT TIME ZONE 'Tokyo Standard Time')",
-     "2024-01-02 12:04:00 +09:00", "varchar(40)"),
-]  # fmt: skip
+    (
+        "SWITCHOFFSET(CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)), '+02:00')",
+        datetime.datetime(2024, 1, 2, 5, 4, tzinfo=_EAST),
+        "datetimeoffset",
+    ),
+    (
+        "CAST('2024-07-02 03:04' AS datetime2(0)) AT TIME ZONE 'W. Europe Standard Time'",
+        datetime.datetime(2024, 7, 2, 3, 4, tzinfo=_EAST),
+        "datetimeoffset",
+    ),
+    (
+        "CONVERT(varchar(40), CAST('2024-01-02 03:04 +00:00' AS datetimeoffset(0)) AT TIME ZONE 'Tokyo Standard Time')",
+        "2024-01-02 12:04:00 +09:00",
+        "varchar(40)",
+    ),
+]
 _NOON = "CAST('2024-01-02 13:04:05.123' AS datetime)"
 FORMATS = [
     (f"FORMAT({_NOON}, 'yyyy-MM-dd HH:mm:ss.fff')", "2024-01-02 13:04:05.123", "nvarchar(4000)"),

@@ -123,12 +123,21 @@ CONVERSIONS = [
     ("CAST(CAST('1900-01-02 00:00:01' AS datetime) AS binary(8))", b"\0\0\0\x01\0\0\x01\x2c", "binary(8)"),
     ("CAST(0x000000010000012C AS datetime)", datetime.datetime(1900, 1, 2, 0, 0, 1), "datetime"),
     ("CAST(0xFFFFFFFF AS int)", -1, "int"),
-    ("CAST('6F9619FF-8B86-D011-B42D-00C04FC964FF' AS uniqueidentifier)",
-     UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff"), "uniqueidentifier"),
-    ("CAST(CAST('6F9619FF-8B86-D011-B42D-00C04FC964FF' AS uniqueidentifier) AS binary(4))",
-     b"\xff\x19\x96\x6f", "binary(4)"),
-    ("CAST(CAST('6f9619ff-8b86-d011-b42d-00c04fc964ff' AS uniqueidentifier) AS char(36))",
-     "6F9619FF-8B86-D011-B42D-00C04FC964FF", "char(36)"),
+    (
+        "CAST('6F9619FF-8B86-D011-B42D-00C04FC964FF' AS uniqueidentifier)",
+        UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff"),
+        "uniqueidentifier",
+    ),
+    (
+        "CAST(CAST('6F9619FF-8B86-D011-B42D-00C04FC964FF' AS uniqueidentifier) AS binary(4))",
+        b"\xff\x19\x96\x6f",
+        "binary(4)",
+    ),
+    (
+        "CAST(CAST('6f9619ff-8b86-d011-b42d-00c04fc964ff' AS uniqueidentifier) AS char(36))",
+        "6F9619FF-8B86-D011-B42D-00C04FC964FF",
+        "char(36)",
+    ),
     ("CAST(45292.5 AS datetime)", datetime.datetime(2024, 1, 3, 12), "datetime"),
     ("CAST(CAST('2024-01-02 13:00' AS datetime) AS int)", 45292, "int"),
     ("CAST('2024-01-02 03:04:05.9996' AS datetime2(3))", datetime.datetime(2024, 1, 2, 3, 4, 6), "datetime2"),
@@ -152,7 +161,7 @@ CONVERSIONS = [
     ("TRY_CAST(123.45 AS varchar(3))", None, "varchar(3)"),
     ("TRY_CAST(CAST('1700-01-01' AS date) AS datetime)", None, "datetime"),
     ("TRY_PARSE('12' AS int)", 12, "int"),
-]  # fmt: skip
+]
 _DATETIME = "CAST('2024-01-02 13:04:05.123' AS datetime)"
 _DATETIME2 = "CAST('2024-01-02 03:04:05.1234560' AS datetime2(7))"
 STYLES = [

@@ -43,8 +43,9 @@ def test_database_is_none_of_azure(database: CdcDatabase, emulator: Emulator) ->
     assert database.query("SELECT CAST(SERVERPROPERTY('EngineEdition') AS int) AS edition") == [{"edition": 3}]
     database.run("CREATE LOGIN owner_of_none WITH PASSWORD = 'Owner-1-Password'")
     try:
-        database.run("CREATE USER owner_of_none FOR LOGIN owner_of_none",
-                     "ALTER ROLE db_owner ADD MEMBER owner_of_none")  # fmt: skip
+        database.run(
+            "CREATE USER owner_of_none FOR LOGIN owner_of_none", "ALTER ROLE db_owner ADD MEMBER owner_of_none"
+        )
         import pymssql
 
         with pymssql.connect(
@@ -59,8 +60,11 @@ def test_large_values_have_no_limit_and_only_that_can_be_set(database: CdcDataba
     """See docs/reference/sqlserver_cdc.md, "Types": no error 7139."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(max))")
     database.enable("t")
-    database.run("INSERT dbo.t VALUES (1, REPLICATE(CAST('x' AS varchar(max)), 200000))",
-                 "EXEC sp_configure 'max text repl size', -1", "RECONFIGURE")  # fmt: skip
+    database.run(
+        "INSERT dbo.t VALUES (1, REPLICATE(CAST('x' AS varchar(max)), 200000))",
+        "EXEC sp_configure 'max text repl size', -1",
+        "RECONFIGURE",
+    )
     database.scan()
     assert [len(row["v"]) for row in database.change_table("dbo_t")] == [200000]
     (shown,) = database.query(

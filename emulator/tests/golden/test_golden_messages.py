@@ -47,8 +47,12 @@ def test_g38_rename_of_a_captured_column(source: Source) -> None:
     """G38 (R) FAB, CW; the line is that of Microsoft's own procedure."""
     error = source.admin.error("EXEC sp_rename N'dbo.t.a', N'b', N'COLUMN'")
     assert (error.number, error.severity, error.state, error.procedure, error.text) == (
-        4928, 16, 1, "sp_rename", "Cannot alter column 'a' because it is 'REPLICATED'.",
-    )  # fmt: skip
+        4928,
+        16,
+        1,
+        "sp_rename",
+        "Cannot alter column 'a' because it is 'REPLICATED'.",
+    )
 
 
 def test_g41_third_instance(source: Source) -> None:

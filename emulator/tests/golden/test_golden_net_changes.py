@@ -42,10 +42,16 @@ def test_g23_raw_rows_of_the_nine_scenarios(scenarios: CdcDatabase) -> None:
     for row in scenarios.all_changes("dbo_n"):
         changes.setdefault(row["id"], []).append((row["__$operation"], row["v"]))
     assert changes == {
-        1: [(2, "a")], 2: [(2, "a"), (4, "b")], 3: [(2, "a"), (1, "a")], 4: [(4, "new")], 5: [(1, "old")],
-        6: [(1, "old"), (2, "reborn")], 7: [(4, "doomed"), (1, "doomed")], 8: [(2, "a"), (1, "a"), (2, "again")],
+        1: [(2, "a")],
+        2: [(2, "a"), (4, "b")],
+        3: [(2, "a"), (1, "a")],
+        4: [(4, "new")],
+        5: [(1, "old")],
+        6: [(1, "old"), (2, "reborn")],
+        7: [(4, "doomed"), (1, "doomed")],
+        8: [(2, "a"), (1, "a"), (2, "again")],
         9: [(2, "a"), (1, "a")],
-    }  # fmt: skip
+    }
 
 
 def test_g23_net_all(scenarios: CdcDatabase) -> None:
@@ -77,5 +83,10 @@ def test_net_changes_have_no_sequence_value_and_no_command_id(scenarios: CdcData
     """See docs/reference/sqlserver_cdc.md, "Change functions"."""
     assert list(scenarios.net_changes("dbo_n")[0]) == ["__$start_lsn", "__$operation", "__$update_mask", "id", "v"]
     assert list(scenarios.all_changes("dbo_n")[0]) == [
-        "__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "id", "v",
-    ]  # fmt: skip
+        "__$start_lsn",
+        "__$seqval",
+        "__$operation",
+        "__$update_mask",
+        "id",
+        "v",
+    ]

@@ -77,8 +77,10 @@ def _asked(database: CdcDatabase, option: str, window: tuple[bytes, bytes]) -> d
 def test_net_changes_follow_the_published_algorithm(database: CdcDatabase, seed: int) -> None:
     """See docs/reference/sqlserver_cdc.md, "Net changes": per key over the whole window, whatever happened before
     it."""
-    database.run("CREATE TABLE dbo.n (id int NOT NULL PRIMARY KEY, v int, w int)",
-                 "INSERT dbo.n VALUES (1, 9, 0), (2, 9, 0), (3, 9, 0), (4, 9, 0)")  # fmt: skip
+    database.run(
+        "CREATE TABLE dbo.n (id int NOT NULL PRIMARY KEY, v int, w int)",
+        "INSERT dbo.n VALUES (1, 9, 0), (2, 9, 0), (3, 9, 0), (4, 9, 0)",
+    )
     database.enable("n")
     database.run(*_history(seed))
     database.scan()

@@ -20,8 +20,10 @@ from emulator_process import Emulator
 )
 def test_update_of_one_row_in_another_key_is_a_delete_and_an_insert(database: CdcDatabase, key: str) -> None:
     """See docs/reference/sqlserver_cdc.md, "Row shapes": a unique or the clustered index."""
-    database.run(f"CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY NONCLUSTERED, v varchar(5) NOT NULL, {key})",
-                 "INSERT dbo.t (id, v, code) VALUES (1, 'a', 1)")  # fmt: skip
+    database.run(
+        f"CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY NONCLUSTERED, v varchar(5) NOT NULL, {key})",
+        "INSERT dbo.t (id, v, code) VALUES (1, 'a', 1)",
+    )
     database.enable("t")
     database.run("UPDATE dbo.t SET code = 2 WHERE id = 1", "UPDATE dbo.t SET code = 2 WHERE id = 1")
     database.scan()
@@ -36,8 +38,12 @@ def test_reader_resumes_strictly_after_any_row(database: CdcDatabase) -> None:
     without it an update pair is split."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v int)")
     database.enable("t")
-    database.run("INSERT dbo.t VALUES (1, 1), (2, 2)", "UPDATE dbo.t SET v = v + 1", "UPDATE dbo.t SET id = id + 10",
-                 "DELETE dbo.t")  # fmt: skip
+    database.run(
+        "INSERT dbo.t VALUES (1, 1), (2, 2)",
+        "UPDATE dbo.t SET v = v + 1",
+        "UPDATE dbo.t SET id = id + 10",
+        "DELETE dbo.t",
+    )
     database.scan()
     position = ("__$start_lsn", "__$seqval", "__$operation")
     rows = sorted(database.change_table("dbo_t"), key=lambda row: tuple(row[name] for name in position))
@@ -153,8 +159,9 @@ def test_instances_that_cleanup_made_equal_are_told_apart_by_their_date(database
     database.run("WAITFOR DELAY '00:00:00.010'", "INSERT dbo.t VALUES (1)")
     database.scan()
     for instance in ("older", "a_newer"):
-        database.run(f"DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn();"
-                     f" EXEC sys.sp_cdc_cleanup_change_table N'{instance}', @l")  # fmt: skip
+        database.run(
+            f"DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); EXEC sys.sp_cdc_cleanup_change_table N'{instance}', @l"
+        )
     rows: list[Row] = database.query(
         "SELECT capture_instance, start_lsn, create_date FROM cdc.change_tables ORDER BY start_lsn, create_date"
     )

@@ -36,10 +36,12 @@ def test_max_types_are_null_in_the_before_image_unless_changed(database: CdcData
     database.scan()
     rows = [(r["__$operation"], r["n"], r["big"] and len(r["big"]), r["bin"]) for r in database.change_table("dbo_t")]
     assert rows == [
-        (3, 1, None, None), (4, 2, 50000, b"\1\2"),
-        (3, 2, None, b"\1\2"), (4, 2, 50000, b"\3"),
+        (3, 1, None, None),
+        (4, 2, 50000, b"\1\2"),
+        (3, 2, None, b"\1\2"),
+        (4, 2, 50000, b"\3"),
         (1, 2, 50000, b"\3"),
-    ]  # fmt: skip
+    ]
 
 
 def test_g28_computed_primary_key_is_null_and_its_bit_set_on_insert_and_delete(database: CdcDatabase) -> None:
@@ -52,8 +54,11 @@ def test_g28_computed_primary_key_is_null_and_its_bit_set_on_insert_and_delete(d
     database.run("INSERT dbo.t (actual_id, data) VALUES (3, 'c')", "UPDATE dbo.t SET data = 'd'", "DELETE dbo.t")
     database.scan()
     assert shape(database.change_table("dbo_t"), "actual_id", "id") == [
-        (2, "07", 3, None), (3, "02", 3, None), (4, "02", 3, None), (1, "07", 3, None),
-    ]  # fmt: skip
+        (2, "07", 3, None),
+        (3, "02", 3, None),
+        (4, "02", 3, None),
+        (1, "07", 3, None),
+    ]
 
 
 def test_g29_update_sets_the_bit_of_rowversion_too(database: CdcDatabase) -> None:
@@ -83,8 +88,11 @@ def test_g31_literal_values_arrive_as_on_a_real_server(database: CdcDatabase) ->
     (row,) = database.change_table("dbo_t")
     offset = timezone(timedelta(hours=-7))
     assert (row["c"], row["m"], row["s"], row["n"]) == (
-        "xyz   ", Decimal("922337203685477.5807"), Decimal("214748.3647"), Decimal("99999.99999"),
-    )  # fmt: skip
+        "xyz   ",
+        Decimal("922337203685477.5807"),
+        Decimal("214748.3647"),
+        Decimal("99999.99999"),
+    )
     assert row["b"] == bytes.fromhex("ABCDEF0123456789")
     assert row["x"] == "<data>replication</data>"
     assert row["o"] == datetime(2000, 6, 15, 6, 30, tzinfo=offset)
@@ -127,8 +135,10 @@ def test_g35_ddl_history_in_order_with_the_only_required_update_at_a_new_type(da
     database.scan()
     rows = database.query("EXEC sys.sp_cdc_get_ddl_history N'dbo_t'")
     assert [(row["ddl_command"], row["required_column_update"]) for row in rows] == [
-        (statements[0], False), (statements[1], True), (statements[2], False),
-    ]  # fmt: skip
+        (statements[0], False),
+        (statements[1], True),
+        (statements[2], False),
+    ]
     assert [row["ddl_lsn"] for row in rows] == sorted(row["ddl_lsn"] for row in rows)
     assert all(row["ddl_time"].second == 0 for row in rows)
     assert rows[-1]["ddl_lsn"] <= database.scalar("sys.fn_cdc_get_max_lsn()")
@@ -157,9 +167,13 @@ def test_g37_dropped_column_is_null_from_then_on_even_if_added_again(database: C
     )
     database.scan()
     assert shape(database.change_table("dbo_t"), "a", "b") == [
-        (3, "02", 1, 1), (4, "02", 2, 1), (3, "02", 2, None), (4, "02", 3, None), (3, "02", 3, None),
+        (3, "02", 1, 1),
+        (4, "02", 2, 1),
+        (3, "02", 2, None),
+        (4, "02", 3, None),
+        (3, "02", 3, None),
         (4, "02", 4, None),
-    ]  # fmt: skip
+    ]
     captured = database.query("EXEC sys.sp_cdc_get_captured_columns N'dbo_t'")
     assert [row["column_name"] for row in captured] == ["id", "a", "b"]
 
@@ -214,8 +228,11 @@ def test_g40_dropped_and_recreated_table_is_captured_only_when_enabled_again(dat
     database.run("INSERT dbo.t VALUES (3, 'a')")
     database.scan()
     assert shape(database.change_table("dbo_t"), "id") == [(2, "03", 3)]
-    database.run("DROP TABLE dbo.t", "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, data varchar(10))",
-                 "INSERT dbo.t VALUES (8, 'never')")  # fmt: skip
+    database.run(
+        "DROP TABLE dbo.t",
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, data varchar(10))",
+        "INSERT dbo.t VALUES (8, 'never')",
+    )
     assert database.error_of("SELECT * FROM cdc.dbo_t_CT") == 208
     assert database.error_of("SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(0x01, 0x02, N'all')") == 208
     database.enable("t")

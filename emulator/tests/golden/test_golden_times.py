@@ -33,8 +33,10 @@ def test_g08_window_of_a_day_given_by_its_times(database: CdcDatabase) -> None:
 
 def test_g41_second_instance_is_read_from_its_start(database: CdcDatabase) -> None:
     """G41 (R) FAB 2.2: captured columns of both, counts of both, the row that only the new one shows whole."""
-    database.run("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, customer nvarchar(50), amount decimal(18,4),"
-                 " notes nvarchar(max), updated datetime2(3))")  # fmt: skip
+    database.run(
+        "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, customer nvarchar(50), amount decimal(18,4),"
+        " notes nvarchar(max), updated datetime2(3))"
+    )
     database.enable("orders")
     database.run(*(f"INSERT dbo.orders (id) VALUES ({i})" for i in range(10, 15)))
     database.scan()

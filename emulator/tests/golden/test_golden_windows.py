@@ -62,9 +62,15 @@ def test_g46_cleanup_of_two_tables_trims_the_time_line_only_below_both(database:
     for name in ("a", "b"):
         database.run(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)")
         database.enable(name)
-    database.run("INSERT dbo.a VALUES (1)", "WAITFOR DELAY '00:00:00.010'", "INSERT dbo.a VALUES (2)",
-                 "WAITFOR DELAY '00:00:00.010'", "INSERT dbo.a VALUES (3)", "WAITFOR DELAY '00:00:00.010'",
-                 "INSERT dbo.b VALUES (1)")  # fmt: skip
+    database.run(
+        "INSERT dbo.a VALUES (1)",
+        "WAITFOR DELAY '00:00:00.010'",
+        "INSERT dbo.a VALUES (2)",
+        "WAITFOR DELAY '00:00:00.010'",
+        "INSERT dbo.a VALUES (3)",
+        "WAITFOR DELAY '00:00:00.010'",
+        "INSERT dbo.b VALUES (1)",
+    )
     database.scan()
     oldest = database.query("SELECT MIN(tran_end_time) AS t FROM cdc.lsn_time_mapping")[0]["t"]
     mark = database.scalar(_HIGH)
@@ -100,8 +106,10 @@ def test_g41_two_instances_and_no_third(database: CdcDatabase) -> None:
     database.enable("orders")
     database.run("INSERT dbo.orders VALUES (1, 1)", "ALTER TABLE dbo.orders ADD region nvarchar(10)")
     database.enable("orders", capture_instance="N'dbo_orders_v2'")
-    database.run("BEGIN TRAN; INSERT dbo.orders VALUES (3, 5, N'eu'); UPDATE dbo.orders SET amount = 6 WHERE id = 3;"
-                 " DELETE dbo.orders WHERE id = 3; COMMIT")  # fmt: skip
+    database.run(
+        "BEGIN TRAN; INSERT dbo.orders VALUES (3, 5, N'eu'); UPDATE dbo.orders SET amount = 6 WHERE id = 3;"
+        " DELETE dbo.orders WHERE id = 3; COMMIT"
+    )
     database.scan()
     old, new = database.change_table("dbo_orders"), database.change_table("dbo_orders_v2")
     assert [r["__$operation"] for r in old] == [2, 2, 3, 4, 1]
@@ -193,8 +201,10 @@ def test_g52_select_on_the_change_table_alone_opens_only_it(table: CdcDatabase, 
 
 def test_gating_role_is_needed_beside_select(database: CdcDatabase, emulator: Emulator) -> None:
     """See docs/reference/sqlserver_cdc.md, "Enabling a table", "Reports"."""
-    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))",
-                 "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = N'cdc_readers'")  # fmt: skip
+    database.run(
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = N'cdc_readers'",
+    )
     database.run("EXEC sys.sp_cdc_stop_job")
     database.scan()
     with _grant(database, emulator, "reader_gated", "dbo.t") as connection:

@@ -56,9 +56,12 @@ def test_a_joined_cte_changes_the_table_whose_column_is_set(client: SqlClient) -
         "UPDATE j SET visits = visits + total"
     )
     assert client.rows("SELECT id, visits FROM dbo.People ORDER BY id") == [(1, 101), (2, 5), (3, 202), (4, 9)]
-    assert client.error(
-        "WITH j AS (SELECT p.id FROM dbo.People AS p JOIN dbo.Orders AS o ON o.person = p.id) DELETE FROM j"
-    )[0] == 4405  # fmt: skip
+    assert (
+        client.error(
+            "WITH j AS (SELECT p.id FROM dbo.People AS p JOIN dbo.Orders AS o ON o.person = p.id) DELETE FROM j"
+        )[0]
+        == 4405
+    )
 
 
 def test_a_cte_over_a_cte_and_a_derived_table_are_changed(client: SqlClient) -> None:

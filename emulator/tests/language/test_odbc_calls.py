@@ -9,8 +9,10 @@ from sql_client import SqlClient
 
 @pytest.fixture
 def adds(client: SqlClient) -> SqlClient:
-    client.run("CREATE OR ALTER PROCEDURE dbo.adds @a int = 1, @b int = 2, @sum int = NULL OUTPUT AS"
-               " SET @sum = @a + @b; SELECT @sum AS total; RETURN 7")  # fmt: skip
+    client.run(
+        "CREATE OR ALTER PROCEDURE dbo.adds @a int = 1, @b int = 2, @sum int = NULL OUTPUT AS"
+        " SET @sum = @a + @b; SELECT @sum AS total; RETURN 7"
+    )
     return client
 
 

@@ -25,8 +25,10 @@ def test_table_is_read_and_changed_through_its_synonym(client: SqlClient) -> Non
         " WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (name) VALUES (s.name);"
     )
     assert client.rows("SELECT goods.name, dbo.goods.n FROM dbo.goods ORDER BY goods.id") == [
-        ("a", 1), ("c", 4), ("d", 0),
-    ]  # fmt: skip
+        ("a", 1),
+        ("c", 4),
+        ("d", 0),
+    ]
     assert client.rows("SELECT name FROM dbo.stock ORDER BY id") == [("a",), ("c",), ("d",)]
     assert client.rows("INSERT goods (name) OUTPUT inserted.name VALUES ('e')") == [("e",)]
     assert client.value("SELECT SCOPE_IDENTITY()") is not None

@@ -65,8 +65,10 @@ def test_variable_of_a_table_type_is_a_table(types: SqlClient) -> None:
 
 
 def test_tables_are_passed_to_procedures(types: SqlClient) -> None:
-    types.run("CREATE OR ALTER PROCEDURE total @lines dbo.Lines READONLY, @least int = 0 AS "
-              "SELECT COUNT(*), CAST(SUM(amount) AS float) FROM @lines WHERE id >= @least")  # fmt: skip
+    types.run(
+        "CREATE OR ALTER PROCEDURE total @lines dbo.Lines READONLY, @least int = 0 AS "
+        "SELECT COUNT(*), CAST(SUM(amount) AS float) FROM @lines WHERE id >= @least"
+    )
     types.run("CREATE OR ALTER PROCEDURE outer_total @given dbo.Lines READONLY AS EXEC total @lines = @given")
     fill = "DECLARE @l dbo.Lines INSERT @l VALUES (1, 'a', 1), (2, 'b', 2.5) "
     assert types.rows(f"{fill} EXEC total @l") == [(2, 3.5)]

@@ -196,9 +196,11 @@ def _evaluate(expression: str, variables: Variables) -> object:
         names[f"v{len(names)}"] = variables[key].value
         return f"v{len(names) - 1}"
 
-    text = re.sub(r"@@?\w+|(?i:\b(?:ERROR_NUMBER|ERROR_MESSAGE|XACT_STATE|ERROR_LINE|ERROR_PROCEDURE)\(\))",
-                  lambda found: name_of(found) if found[0].startswith("@") else _function(found, names, variables),
-                  expression)  # fmt: skip
+    text = re.sub(
+        r"@@?\w+|(?i:\b(?:ERROR_NUMBER|ERROR_MESSAGE|XACT_STATE|ERROR_LINE|ERROR_PROCEDURE)\(\))",
+        lambda found: name_of(found) if found[0].startswith("@") else _function(found, names, variables),
+        expression,
+    )
     text = re.sub(r"N?('(?:[^']|'')*')", lambda found: repr(found[1][1:-1].replace("''", "'")), text)
     text = re.sub(r"(?i)\bNULL\b", "None", text).replace("<>", "!=")
     text = re.sub(r"(?<![<>!=])=(?!=)", "==", text)

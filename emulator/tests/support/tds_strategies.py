@@ -127,8 +127,16 @@ def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> Any:
 
 
 _ARROW = {
-    "tinyint": pa.int16(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
-    "real": pa.float32(), "float": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
-    "datetime2": pa.timestamp("us"), "datetime": pa.timestamp("us"), "smalldatetime": pa.timestamp("us"),
+    "tinyint": pa.int16(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "float": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "datetime2": pa.timestamp("us"),
+    "datetime": pa.timestamp("us"),
+    "smalldatetime": pa.timestamp("us"),
     "rowversion": pa.binary(),
-}  # fmt: skip
+}

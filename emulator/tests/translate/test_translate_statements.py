@@ -31,11 +31,21 @@ def test_insert_converts_every_type_as_it_is_stored(server: Server) -> None:
         0
     ]
     assert row == (
-        1, 255, Decimal("1.2346"), Decimal("1.2346"), _DAY, datetime.time(3, 4, 5, 123456),
-        _MOMENT.replace(microsecond=123456), _MOMENT.replace(microsecond=677000), datetime.datetime(2024, 1, 2, 3, 5),
-        "2024-01-02 03:04:05.0000000 +02:00", "é",
-        "ab    ", b"\x01\x00\x00\x00", b"\x01\x02",
-    )  # fmt: skip
+        1,
+        255,
+        Decimal("1.2346"),
+        Decimal("1.2346"),
+        _DAY,
+        datetime.time(3, 4, 5, 123456),
+        _MOMENT.replace(microsecond=123456),
+        _MOMENT.replace(microsecond=677000),
+        datetime.datetime(2024, 1, 2, 3, 5),
+        "2024-01-02 03:04:05.0000000 +02:00",
+        "é",
+        "ab    ",
+        b"\x01\x00\x00\x00",
+        b"\x01\x02",
+    )
 
 
 def test_insert_of_many_rows_keeps_every_value(server: Server) -> None:
@@ -152,8 +162,10 @@ def test_inline_function_is_expanded_with_its_arguments(server: Server) -> None:
 
 def test_union_brings_columns_to_one_type(server: Server) -> None:
     assert server.run("SELECT 1 AS a UNION ALL SELECT 2.5 UNION ALL SELECT NULL ORDER BY a DESC") == [
-        (Decimal("2.5"),), (Decimal("1.0"),), (None,),
-    ]  # fmt: skip
+        (Decimal("2.5"),),
+        (Decimal("1.0"),),
+        (None,),
+    ]
     assert server.run("SELECT NULL UNION SELECT 'abc'") == [("abc",), (None,)]
 
 

@@ -15,9 +15,13 @@ from floodmark.sync.alerts import Channel
 SECRET = "s3cretTokenOfTheChannel"
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 ALERT = Alert(
-    kind="run_failed", subject="shop", what="Ä table is gone.", means="No new rows arrive.", do="Read the log.",
+    kind="run_failed",
+    subject="shop",
+    what="Ä table is gone.",
+    means="No new rows arrive.",
+    do="Read the log.",
     event_key="run_failed:shop",
-)  # fmt: skip
+)
 MESSAGE = build_raised_message(ALERT, RAISED)
 ENDED = build_ended_message(ALERT, RAISED, RAISED.replace(hour=13))
 

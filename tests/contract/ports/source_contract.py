@@ -52,11 +52,17 @@ class SourceRig:
         instance = self.source.read_snapshot([ORDERS]).tables[0].instance
         assert instance is not None
         return TablePlan(
-            source=ORDERS, target=TableName("shop", "orders"), feed=instance, interval=interval,
+            source=ORDERS,
+            target=TableName("shop", "orders"),
+            feed=instance,
+            interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
-            watermark=interval and interval.after_lsn, deletes=Deletes.SOFT, net=NetSource.SPARK,
-            temporal=TemporalPolicy.TRUNCATE, first_load_chunk_rows=CHUNK_ROWS,
-        )  # fmt: skip
+            watermark=interval and interval.after_lsn,
+            deletes=Deletes.SOFT,
+            net=NetSource.SPARK,
+            temporal=TemporalPolicy.TRUNCATE,
+            first_load_chunk_rows=CHUNK_ROWS,
+        )
 
     def changes(self, after: Lsn) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
@@ -74,15 +80,19 @@ class SourceContract:
     def test_snapshot_has_the_tables_in_the_order_in_which_they_were_asked_for(self, rig: SourceRig) -> None:
         found = rig.source.read_snapshot([NOWHERE, ORDERS, PLAIN]).tables
         assert [(table.table, table.exists, table.instance is not None) for table in found] == [
-            (NOWHERE, False, False), (ORDERS, True, True), (PLAIN, True, False),
-        ]  # fmt: skip
+            (NOWHERE, False, False),
+            (ORDERS, True, True),
+            (PLAIN, True, False),
+        ]
 
     def test_snapshot_describes_key_and_columns_of_a_tracked_table(self, rig: SourceRig) -> None:
         table = rig.plan().feed.table
         assert (table.name, table.key) == (ORDERS, ("Id",))
         assert [(column.name, column.is_lob) for column in table.stored_columns] == [
-            ("Id", False), ("Amount", False), ("Note", True),
-        ]  # fmt: skip
+            ("Id", False),
+            ("Amount", False),
+            ("Note", True),
+        ]
 
     def test_identity_of_an_instance_stays_while_it_is_there(self, rig: SourceRig) -> None:
         before = rig.plan().feed.identity

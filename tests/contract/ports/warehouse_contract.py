@@ -60,8 +60,10 @@ class WarehouseContract:
         counts = rig.run(changes(10, 20, deletes), 20, rows)
         assert counts == TableCounts(staged_rows=4, inserted_rows=1, updated_rows=1, deleted_rows=1, unchanged_rows=1)
         assert rig.visible() == {
-            1: (Decimal("11.00"), None, "m"), 3: (Decimal("30.00"), None, "n3"), 4: (Decimal("40.00"), 5, None),
-        }  # fmt: skip
+            1: (Decimal("11.00"), None, "m"),
+            3: (Decimal("30.00"), None, "n3"),
+            4: (Decimal("40.00"), 5, None),
+        }
         assert rig.run(changes(20, 30, deletes), 30, [Row(2, INSERT, 21, 2)]).inserted_rows == 1
         assert rig.visible()[2] == (Decimal("2.00"), None, None)
 

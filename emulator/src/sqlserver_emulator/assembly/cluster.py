@@ -105,10 +105,12 @@ def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: F
         if name.lower() not in existing:
             existing.add(name.lower())
             create_database(run, lambda sql: _script(connection, sql), name, system=name in SYSTEM_DATABASES)
-    for (role,) in run("SELECT p.postgres_role FROM emulator.principals p JOIN emulator.databases d USING (database_id)"
-                       " WHERE p.name = 'guest' AND d.name = ANY ($1::text[])"
-                       " AND NOT EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = p.postgres_role)",
-                       [list(GUEST_DATABASES)]):  # fmt: skip
+    for (role,) in run(
+        "SELECT p.postgres_role FROM emulator.principals p JOIN emulator.databases d USING (database_id)"
+        " WHERE p.name = 'guest' AND d.name = ANY ($1::text[])"
+        " AND NOT EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = p.postgres_role)",
+        [list(GUEST_DATABASES)],
+    ):
         _script(connection, f"CREATE ROLE {quote(role)} NOLOGIN")
 
 

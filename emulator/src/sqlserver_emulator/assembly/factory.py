@@ -119,8 +119,10 @@ class Engine:
                 faults=SessionFaults(self.faults, login),
             )
             # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
-            access.fetch("DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
-                         [session_id])  # fmt: skip
+            access.fetch(
+                "DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
+                [session_id],
+            )
             access.fetch(
                 "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
                 " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",

@@ -88,10 +88,17 @@ def add_job(run: Run, database_id: int, database: str, job_type: str, settings: 
     ((job_id, name),) = run(
         _ADD,
         (
-            database_id, job_type, name, settings.maxtrans, settings.maxscans, int(settings.continuous),
-            settings.pollinginterval, settings.retention, settings.threshold,
+            database_id,
+            job_type,
+            name,
+            settings.maxtrans,
+            settings.maxscans,
+            int(settings.continuous),
+            settings.pollinginterval,
+            settings.retention,
+            settings.threshold,
         ),
-    )  # fmt: skip
+    )
     return Job(str(job_id), database_id, job_type, str(name), settings)
 
 
@@ -101,10 +108,15 @@ def change_job(run: Run, job: Job, settings: JobSettings) -> None:
         "UPDATE emulator.cdc_jobs SET maxtrans = $2::int, maxscans = $3::int, continuous = $4::smallint,"
         " pollinginterval = $5::bigint, retention = $6::bigint, threshold = $7::bigint WHERE job_id = $1::uuid",
         (
-            job.job_id, settings.maxtrans, settings.maxscans, int(settings.continuous), settings.pollinginterval,
-            settings.retention, settings.threshold,
+            job.job_id,
+            settings.maxtrans,
+            settings.maxscans,
+            int(settings.continuous),
+            settings.pollinginterval,
+            settings.retention,
+            settings.threshold,
         ),
-    )  # fmt: skip
+    )
 
 
 def drop_job(run: Run, job: Job) -> None:
@@ -156,9 +168,11 @@ def request_start(run: Run, job: Job, login: str) -> str:
     rows = run(_REQUEST_START, (job.job_id, login))
     if not rows:
         ((by, is_running),) = run(_RUNNING, (job.job_id,))
-        cause = f"is already running from a request by User {by}" if is_running else (
-            f"already has a pending request from User {by}"
-        )  # fmt: skip
+        cause = (
+            f"is already running from a request by User {by}"
+            if is_running
+            else (f"already has a pending request from User {by}")
+        )
         raise AgentError(f"Request to run job {job.name} (from User {login}) refused because the job {cause}.")
     notify_agent(run)
     return f"Job '{job.name}' started successfully."

@@ -61,43 +61,65 @@ _MASK = TsqlType("varbinary", 128)
 TABLES: dict[str, tuple[tuple[Declared, ...], str]] = {
     "change_tables": (
         (
-            _int("object_id", nullable=False), _int("version"), _int("source_object_id"), _sysname("capture_instance"),
-            _lsn("start_lsn"), _lsn("end_lsn"), _bit("supports_net_changes"), _bit("has_drop_pending"),
-            _sysname("role_name"), _sysname("index_name"), _sysname("filegroup_name"), _datetime("create_date"),
+            _int("object_id", nullable=False),
+            _int("version"),
+            _int("source_object_id"),
+            _sysname("capture_instance"),
+            _lsn("start_lsn"),
+            _lsn("end_lsn"),
+            _bit("supports_net_changes"),
+            _bit("has_drop_pending"),
+            _sysname("role_name"),
+            _sysname("index_name"),
+            _sysname("filegroup_name"),
+            _datetime("create_date"),
             _bit("partition_switch"),
         ),
         "object_id",
     ),
     "captured_columns": (
         (
-            _int("object_id", nullable=False), _sysname("column_name"), _int("column_id"), _sysname("column_type"),
-            _int("column_ordinal", nullable=False), _bit("is_computed"),
+            _int("object_id", nullable=False),
+            _sysname("column_name"),
+            _int("column_id"),
+            _sysname("column_type"),
+            _int("column_ordinal", nullable=False),
+            _bit("is_computed"),
             Declared("masking_function", TsqlType("nvarchar", 4000), "varchar(4000)"),
         ),
         "object_id, column_ordinal",
     ),
     "index_columns": (
         (
-            _int("object_id", nullable=False), _sysname("column_name"),
-            Declared("index_ordinal", TsqlType("tinyint"), "smallint", nullable=False), _int("column_id"),
+            _int("object_id", nullable=False),
+            _sysname("column_name"),
+            Declared("index_ordinal", TsqlType("tinyint"), "smallint", nullable=False),
+            _int("column_id"),
         ),
         "object_id, index_ordinal",
     ),
     "ddl_history": (
         (
-            _int("source_object_id"), _int("object_id", nullable=False), _bit("required_column_update"),
-            Declared("ddl_command", NVARCHAR_MAX, "text"), _lsn("ddl_lsn", nullable=False), _datetime("ddl_time"),
+            _int("source_object_id"),
+            _int("object_id", nullable=False),
+            _bit("required_column_update"),
+            Declared("ddl_command", NVARCHAR_MAX, "text"),
+            _lsn("ddl_lsn", nullable=False),
+            _datetime("ddl_time"),
         ),
         "",  # two statements of one transaction share ddl_lsn
     ),
     "lsn_time_mapping": (
         (
-            _lsn("start_lsn", nullable=False), _datetime("tran_begin_time"), _datetime("tran_end_time"),
-            Declared("tran_id", TsqlType("varbinary", 10), "bytea"), _lsn("tran_begin_lsn"),
+            _lsn("start_lsn", nullable=False),
+            _datetime("tran_begin_time"),
+            _datetime("tran_end_time"),
+            Declared("tran_id", TsqlType("varbinary", 10), "bytea"),
+            _lsn("tran_begin_lsn"),
         ),
         "start_lsn",
     ),
-}  # fmt: skip
+}
 """Table name -> columns in order, primary key."""
 
 CHANGE_TABLE_START = (

@@ -103,9 +103,12 @@ class CaptureControl:
             try:
                 restore_to(
                     # Called back after the tables are locked: nothing is committed behind it.
-                    runner(connection), database, bytes(lsn), lambda: self._capture(call, database),
+                    runner(connection),
+                    database,
+                    bytes(lsn),
+                    lambda: self._capture(call, database),
                     with_rows=bool(call.arguments["@rows"]),
-                )  # fmt: skip
+                )
             except RestoreError as error:
                 raise refusal(
                     f"Database '{database.name}' cannot be restored to 0x{lsn.hex().upper()}: {error}."

@@ -20,15 +20,25 @@ from sqlserver_emulator.types import BIGINT, DATETIME, INT, NVARCHAR_4000, SYSNA
 _FLOAT: Final = TsqlType("float", precision=53)
 _LONGEST_SECONDS: Final = 86_400.0
 _WHICH: Final = (
-    Parameter("@times", INT, 1), Parameter("@table", NVARCHAR_4000, None), Parameter("@text", NVARCHAR_4000, None),
-    Parameter("@login", SYSNAME, None), Parameter("@database", SYSNAME, None),
-)  # fmt: skip
+    Parameter("@times", INT, 1),
+    Parameter("@table", NVARCHAR_4000, None),
+    Parameter("@text", NVARCHAR_4000, None),
+    Parameter("@login", SYSNAME, None),
+    Parameter("@database", SYSNAME, None),
+)
 """Which statements meet a fault, and how often it happens; 0: until it is cleared."""
 _COLUMNS: Final = (
-    ("fault_id", INT), ("fault", SYSNAME), ("database_name", SYSNAME), ("login_name", SYSNAME),
-    ("table_name", NVARCHAR_4000), ("text", NVARCHAR_4000), ("error_number", INT), ("value", _FLOAT),
-    ("times_left", INT), ("since", DATETIME),
-)  # fmt: skip
+    ("fault_id", INT),
+    ("fault", SYSNAME),
+    ("database_name", SYSNAME),
+    ("login_name", SYSNAME),
+    ("table_name", NVARCHAR_4000),
+    ("text", NVARCHAR_4000),
+    ("error_number", INT),
+    ("value", _FLOAT),
+    ("times_left", INT),
+    ("since", DATETIME),
+)
 
 
 class FaultHost(Protocol):
@@ -103,9 +113,11 @@ class FaultControl:
     def _add(self, call: ProcedureCall, fault: Fault) -> None:
         database = text(call, "@database")
         match = Match(
-            existing_database(call, database) if database else "", text(call, "@login"), text(call, "@table"),
+            existing_database(call, database) if database else "",
+            text(call, "@login"),
+            text(call, "@table"),
             text(call, "@text"),
-        )  # fmt: skip
+        )
         self._host.faults.add(replace(fault, match=match, times=whole(call, "@times", 0, 2**31 - 1)))
 
     def _stop_agent(self, _call: ProcedureCall) -> Iterator[Event]:

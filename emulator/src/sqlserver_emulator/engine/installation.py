@@ -11,10 +11,20 @@ from sqlserver_emulator.engine.ddl.databases import Fetch
 from sqlserver_emulator.engine.type_library import type_script
 
 LIBRARY = (
-    "permissions.sql", "library.sql", "functions_numbers.sql", "functions_text.sql", "functions_json.sql",
-    "functions_binary.sql", "functions_dates.sql", "functions_date_texts.sql", "functions_zones.sql",
-    "functions_format.sql", "functions_metadata.sql", "functions_session.sql", "keys.sql",
-)  # fmt: skip
+    "permissions.sql",
+    "library.sql",
+    "functions_numbers.sql",
+    "functions_text.sql",
+    "functions_json.sql",
+    "functions_binary.sql",
+    "functions_dates.sql",
+    "functions_date_texts.sql",
+    "functions_zones.sql",
+    "functions_format.sql",
+    "functions_metadata.sql",
+    "functions_session.sql",
+    "keys.sql",
+)
 """T-SQL's functions as PostgreSQL functions, in this order."""
 
 

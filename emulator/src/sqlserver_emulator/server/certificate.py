@@ -125,9 +125,16 @@ def _builder(
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     usage = x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=not is_ca, data_encipherment=False,
-        key_agreement=False, key_cert_sign=is_ca, crl_sign=is_ca, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=not is_ca,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
     return (
         x509.CertificateBuilder()
         .subject_name(_name(subject))

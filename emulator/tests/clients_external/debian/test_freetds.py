@@ -67,9 +67,14 @@ def run(emulator: Emulator, clients_database: str, tmp_path: Path) -> Program:
         where = ["-S", "emulator", "-U", emulator.user, "-P", emulator.password, "-D", clients_database]
         quiet = ["-q", "-h"] if program == "bsqldb" else ["-o", "fhq"]
         done = subprocess.run(
-            [program, *where, *quiet], input=script, capture_output=True, text=True, timeout=SECONDS, check=False,
+            [program, *where, *quiet],
+            input=script,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
             env={**os.environ, "FREETDSCONF": str(configuration), "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
+        )
         return done.stdout + done.stderr
 
     return run
@@ -142,10 +147,30 @@ def test_freebcp_copies_rows_in_and_out(
     source.write_text(given, "utf-8")
     for direction, file in (("in", source), ("out", target)):
         done = subprocess.run(
-            ["freebcp", f"{clients_database}.dbo.Copied", direction, str(file), "-S", "emulator", "-U", emulator.user,
-             "-P", emulator.password, "-c", "-t", ",", "-r", "\n", "-T", "2147483647"],
-            capture_output=True, text=True, timeout=SECONDS, check=False,
+            [
+                "freebcp",
+                f"{clients_database}.dbo.Copied",
+                direction,
+                str(file),
+                "-S",
+                "emulator",
+                "-U",
+                emulator.user,
+                "-P",
+                emulator.password,
+                "-c",
+                "-t",
+                ",",
+                "-r",
+                "\n",
+                "-T",
+                "2147483647",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
             env={**os.environ, "FREETDSCONF": str(tmp_path / "freetds.conf"), "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
+        )
         assert "3 rows copied" in done.stdout, done.stdout + done.stderr
     assert target.read_text("utf-8") == given

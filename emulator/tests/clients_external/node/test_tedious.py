@@ -44,13 +44,17 @@ TYPES: list[tuple[str, str, str, object]] = [
     ("binary(4)", "0x0001FEFF", "Binary", {"hex": "0001feff"}),
     ("varbinary(10)", "0x", "VarBinary", {"hex": ""}),
     ("varbinary(max)", "0x" + "00FF" * 5000, "VarBinary", {"hex": "00ff" * 5000}),
-    ("uniqueidentifier", "'12345678-9ABC-DEF0-1234-56789ABCDEF0'", "UniqueIdentifier",
-     "12345678-9ABC-DEF0-1234-56789ABCDEF0"),
+    (
+        "uniqueidentifier",
+        "'12345678-9ABC-DEF0-1234-56789ABCDEF0'",
+        "UniqueIdentifier",
+        "12345678-9ABC-DEF0-1234-56789ABCDEF0",
+    ),
     ("xml", "N'<a>é</a>'", "Xml", "<a>é</a>"),
     ("text", "'old text'", "Text", "old text"),
     ("ntext", "N'old é'", "NText", "old é"),
     ("image", "0x89504E47", "Image", {"hex": "89504e47"}),
-]  # fmt: skip
+]
 
 
 class Tedious:
@@ -144,8 +148,12 @@ def test_every_type_comes_back_as_it_went_in(tedious: Tedious) -> None:
         ("NVarChar", "", "nvarchar(20)", ""),
         ("Float", 0.1, "float", 0.1),
         ("VarBinary", "00ff", "varbinary(10)", {"hex": "00ff"}),
-        ("UniqueIdentifier", "12345678-9ABC-DEF0-1234-56789ABCDEF0", "uniqueidentifier",
-         "12345678-9ABC-DEF0-1234-56789ABCDEF0"),
+        (
+            "UniqueIdentifier",
+            "12345678-9ABC-DEF0-1234-56789ABCDEF0",
+            "uniqueidentifier",
+            "12345678-9ABC-DEF0-1234-56789ABCDEF0",
+        ),
         ("DateTime2", "2024-02-29T12:30:00.123Z", "datetime2(3)", {"at": "2024-02-29T12:30:00.123Z"}),
         ("DateTimeOffset", "2024-02-29T12:30:00.123Z", "datetimeoffset(3)", {"at": "2024-02-29T12:30:00.123Z"}),
         ("Date", "2024-02-29T00:00:00Z", "date", {"at": "2024-02-29T00:00:00.000Z"}),
@@ -153,7 +161,7 @@ def test_every_type_comes_back_as_it_went_in(tedious: Tedious) -> None:
         ("NVarChar", None, "nvarchar(20)", None),
         ("VarBinary", "ab" * 9000, "varbinary(max)", {"hex": "ab" * 9000}),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_arrives_as_it_was_given(
     tedious: Tedious, kind: str, value: object, declared: str, back: object
 ) -> None:
@@ -209,8 +217,13 @@ def test_an_error_has_number_class_state_line_and_procedure(tedious: Tedious) ->
     tedious("batch", "CREATE OR ALTER PROCEDURE dbo.TediousFails AS\nSELECT 1 AS a\nRAISERROR(N'mine', 15, 3)")
     error = tedious("batch", "\n\nEXEC dbo.TediousFails")["error"]
     assert error == {
-        "number": 50000, "message": "mine", "class": 15, "state": 3, "line": 3, "procedure": "TediousFails",
-    }  # fmt: skip
+        "number": 50000,
+        "message": "mine",
+        "class": 15,
+        "state": 3,
+        "line": 3,
+        "procedure": "TediousFails",
+    }
     assert tedious("batch", "SELECT\n1/0")["error"]["line"] == 1
     assert tedious.rows("SELECT 1 AS a") == [[1]]
 

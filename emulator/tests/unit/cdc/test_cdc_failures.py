@@ -19,10 +19,12 @@ def _told(number: int, raised: SqlServerError) -> SqlServerError:
 @pytest.mark.parametrize(
     ("number", "what"),
     [
-        (22830, "database [dbo].[t] is enabled"), (22831, "database [dbo].[t] is not enabled"),
-        (22832, "table [dbo].[t] is enabled"), (22833, "table [dbo].[t] is not enabled"),
+        (22830, "database [dbo].[t] is enabled"),
+        (22831, "database [dbo].[t] is not enabled"),
+        (22832, "table [dbo].[t] is enabled"),
+        (22833, "table [dbo].[t] is not enabled"),
     ],
-)  # fmt: skip
+)
 def test_deadlock_inside_is_quoted(number: int, what: str) -> None:
     """EST: clients look for the text of 1205 in it."""
     deadlock = "Transaction (Process ID 52) was deadlocked on lock resources with another process."

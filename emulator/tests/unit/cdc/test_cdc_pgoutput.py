@@ -65,9 +65,15 @@ def test_transaction_ends_with_the_place_after_it() -> None:
 
 def test_relation_has_its_columns_with_types() -> None:
     message = (
-        b"R" + struct.pack(">I", 5) + b"Shop.dbo\0Bestellung \xc3\xa4\0f" + struct.pack(">h", 2)
-        + b"\1id\0" + struct.pack(">Ii", 23, -1) + b"\1name\0" + struct.pack(">Ii", 1043, 24)
-    )  # fmt: skip
+        b"R"
+        + struct.pack(">I", 5)
+        + b"Shop.dbo\0Bestellung \xc3\xa4\0f"
+        + struct.pack(">h", 2)
+        + b"\1id\0"
+        + struct.pack(">Ii", 23, -1)
+        + b"\1name\0"
+        + struct.pack(">Ii", 1043, 24)
+    )
     relation = pgoutput.read_relation(message, 0)
     assert (relation.object_id, relation.schema, relation.name) == (5, "Shop.dbo", "Bestellung ä")
     assert relation.columns == (RelationColumn("id", 23, -1), RelationColumn("name", 1043, 24))

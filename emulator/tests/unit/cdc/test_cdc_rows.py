@@ -98,8 +98,9 @@ def test_computed_column_is_null_with_its_bit_on_insert_only() -> None:
     assert _read(rows.insert(_start(columns), SEQUENCE, 1, old)) == [Written(2, "07", [b"1", None, b"2"], 1)]
     updated = _read(rows.update(_start(columns), SEQUENCE, 1, (old, new), changed=(1,)))
     assert [(row.operation, row.mask, row.values) for row in updated] == [
-        (3, "04", [b"1", None, b"2"]), (4, "04", [b"1", None, b"3"]),
-    ]  # fmt: skip
+        (3, "04", [b"1", None, b"2"]),
+        (4, "04", [b"1", None, b"3"]),
+    ]
 
 
 def test_legacy_lob_is_null_in_old_images_only() -> None:

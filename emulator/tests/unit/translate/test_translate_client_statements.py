@@ -149,7 +149,7 @@ TRANSLATED = [
     " WHEN NOT MATCHED THEN INSERT (id, ts) VALUES (1, GETDATE());",
     "TRUNCATE TABLE dbo.clients",
     "CREATE TABLE t1 (id INTEGER NOT NULL IDENTITY, n VARCHAR(20) NULL, d NUMERIC(18, 2) NULL, PRIMARY KEY (id))",
-]  # fmt: skip
+]
 REFUSED = {
     "SELECT 1 FROM fn_listextendedproperty(default, default, default, default, default, default, default)": 208,
     "sp_datatype_info_100 @ODBCVer=3": 102,

@@ -112,8 +112,10 @@ FROM_DRIVERS = [
         "set fmtonly on select * from dbo.types WHERE 1=0\nset fmtonly off",
         ["set FMTONLY ON", "select * from dbo.types WHERE 1=0", "set FMTONLY OFF"],
     ),
-    ("SET FMTONLY ON select * from dbo.t SET FMTONLY OFF",
-     ["set FMTONLY ON", "select * from dbo.t", "set FMTONLY OFF"]),
+    (
+        "SET FMTONLY ON select * from dbo.t SET FMTONLY OFF",
+        ["set FMTONLY ON", "select * from dbo.t", "set FMTONLY OFF"],
+    ),
     ("set transaction isolation level  read uncommitted ", ["isolation READ UNCOMMITTED"]),
     ("sp_datatype_info_100 @ODBCVer=3", ["exec sp_datatype_info_100(@odbcver=3)"]),
     ("EXEC  @P0 = dbo.p  @P1 ,  @P2  OUT", ["exec @p0dbo.p(=@P1, =@P2!)"]),
@@ -135,8 +137,12 @@ FROM_DRIVERS = [
         "set ansi_nulls on\nset datefirst 7\nset dateformat mdy\nset language us_english\n"
         "set transaction isolation level read committed\nset xact_abort off",
         [
-            "set ANSI_NULLS ON", "set DATEFIRST 7", "set DATEFORMAT mdy", "set LANGUAGE us_english",
-            "isolation READ COMMITTED", "set XACT_ABORT OFF",
+            "set ANSI_NULLS ON",
+            "set DATEFIRST 7",
+            "set DATEFORMAT mdy",
+            "set LANGUAGE us_english",
+            "isolation READ COMMITTED",
+            "set XACT_ABORT OFF",
         ],
     ),
     (
@@ -173,7 +179,7 @@ FROM_DRIVERS = [
             "cdc.\"fn_cdc_get_all_changes_dbo_t\"(@from_lsn, @to_lsn, 'all') ORDER BY __$seqval",
         ],
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "statements"), FROM_DRIVERS)
@@ -302,25 +308,43 @@ CONTROL = [
     ("BEGIN TRAN t1 UPDATE t SET a = 1 COMMIT TRAN t1", ["begin tran t1", "UPDATE t SET a = 1", "commit"]),
     ("BEGIN TRANSACTION COMMIT WORK ROLLBACK", ["begin tran", "commit", "rollback"]),
     ("DECLARE @n nvarchar(10) BEGIN TRAN @n SAVE TRAN @n", ["declare @n nvarchar(10)", "begin tran @n", "save @n"]),
-    ("EXEC p 1, -2, N'x', NULL, DEFAULT, word SELECT 1",
-     ["exec p(=1, =-2, =N'x', =NULL, =DEFAULT, =word)", "SELECT 1"]),
+    (
+        "EXEC p 1, -2, N'x', NULL, DEFAULT, word SELECT 1",
+        ["exec p(=1, =-2, =N'x', =NULL, =DEFAULT, =word)", "SELECT 1"],
+    ),
     ("EXEC master..xp 'a' EXEC [a b].[c.d]", ["exec master..xp(='a')", "exec a b.c.d()"]),
     ("EXECUTE ('SELECT 1') RETURN 5", ["exec text 'SELECT 1'", "return 5"]),
     ("sp_help 'x'", ["exec sp_help(='x')"]),
     ("RAISERROR (N'%s', 16, 1, N'a') WITH NOWAIT PRINT 'b'", ["raiserror N'%s' 16", "print 'b'"]),
-    ("SET IDENTITY_INSERT db.dbo.t ON INSERT INTO t VALUES (1)",
-     ["SET IDENTITY_INSERT db.dbo.t ON", "INSERT INTO t VALUES (1)"]),
-    ("SET ANSI_NULLS, QUOTED_IDENTIFIER ON SET LOCK_TIMEOUT -1",
-     ["set ANSI_NULLS,QUOTED_IDENTIFIER ON", "set LOCK_TIMEOUT -1"]),
-    ("SET STATISTICS IO, TIME ON SET DEADLOCK_PRIORITY LOW",
-     ["set STATISTICS IO,STATISTICS TIME ON", "set DEADLOCK_PRIORITY LOW"]),
-    ("DECLARE @a int SET @a += 2 * 3 SET @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END",
-     ["declare @a int", "let @a = @a + (2 * 3)", "let @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END"]),
-    ("DECLARE @a int, @b int SELECT @a = 1, @b += @a + 2 SELECT @a = x FROM t SELECT @a = 1 WHERE 1 = 1",
-     ["declare @a int, @b int", "all [let @a = 1; let @b = @b + (@a + 2)]", "SELECT @a = x FROM t",
-      "SELECT @a = 1 WHERE 1 = 1"]),
-    ("DECLARE @a int, @t TABLE (x int), @b dec(5) = 1.5",
-     ["block [declare @a int, @b decimal(5,0) = 1.5; CREATE TABLE @t (x int)]"]),
+    (
+        "SET IDENTITY_INSERT db.dbo.t ON INSERT INTO t VALUES (1)",
+        ["SET IDENTITY_INSERT db.dbo.t ON", "INSERT INTO t VALUES (1)"],
+    ),
+    (
+        "SET ANSI_NULLS, QUOTED_IDENTIFIER ON SET LOCK_TIMEOUT -1",
+        ["set ANSI_NULLS,QUOTED_IDENTIFIER ON", "set LOCK_TIMEOUT -1"],
+    ),
+    (
+        "SET STATISTICS IO, TIME ON SET DEADLOCK_PRIORITY LOW",
+        ["set STATISTICS IO,STATISTICS TIME ON", "set DEADLOCK_PRIORITY LOW"],
+    ),
+    (
+        "DECLARE @a int SET @a += 2 * 3 SET @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END",
+        ["declare @a int", "let @a = @a + (2 * 3)", "let @a = (SELECT 1) + CASE WHEN 1=1 THEN 2 END"],
+    ),
+    (
+        "DECLARE @a int, @b int SELECT @a = 1, @b += @a + 2 SELECT @a = x FROM t SELECT @a = 1 WHERE 1 = 1",
+        [
+            "declare @a int, @b int",
+            "all [let @a = 1; let @b = @b + (@a + 2)]",
+            "SELECT @a = x FROM t",
+            "SELECT @a = 1 WHERE 1 = 1",
+        ],
+    ),
+    (
+        "DECLARE @a int, @t TABLE (x int), @b dec(5) = 1.5",
+        ["block [declare @a int, @b decimal(5,0) = 1.5; CREATE TABLE @t (x int)]"],
+    ),
     ("DECLARE c CURSOR FOR SELECT 1 FOR UPDATE SELECT 2", ["declarecursor", "SELECT 2"]),
     ("GOTO done done: SELECT 1", ["unsupported GOTO", "SELECT 1"]),
     (";;WITH a AS (SELECT 1 AS x) SELECT x FROM a;;", ["WITH a AS (SELECT 1 AS x) SELECT x FROM a"]),
@@ -328,7 +352,7 @@ CONTROL = [
     ("WAITFOR DELAY '00:00:01' SELECT 1", ["waitfor", "SELECT 1"]),
     ("-- only a comment", []),
     ("", []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "statements"), CONTROL)

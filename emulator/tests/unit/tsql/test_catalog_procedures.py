@@ -134,8 +134,10 @@ def test_sp_statistics_gives_the_table_first_then_unique_indexes_before_others()
     engine = CatalogEngine({"sys.objects": [("dbo", "t")], "sys.indexes": indexes})
     _, rows = call(engine, "EXEC sp_statistics_100 't'")
     assert [(row[3], row[5], row[6], row[9]) for row in rows] == [
-        (None, None, 0, None), (0, "pk", 1, "A"), (1, "ix", 3, "D"),
-    ]  # fmt: skip
+        (None, None, 0, None),
+        (0, "pk", 1, "A"),
+        (1, "ix", 3, "D"),
+    ]
     _, rows = call(engine, "EXEC sp_statistics 't', NULL, NULL, '%', 'Y', 'Q'")
     assert [row[5] for row in rows] == [None, "pk"]
 

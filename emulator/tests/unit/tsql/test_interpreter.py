@@ -117,8 +117,12 @@ def test_assignment_from_a_table_takes_what_the_engine_says() -> None:
 def test_set_rowcount_cuts_results_and_refuses_dml() -> None:
     engine = FakeEngine({"SELECT c FROM t": lambda: rows(1, 2, 3)})
     assert run("SET ROWCOUNT 2 SELECT c FROM t DELETE FROM t", engine) == [
-        "row 1", "row 2", "count 2", "error 49999 line 1", "failed",
-    ]  # fmt: skip
+        "row 1",
+        "row 2",
+        "count 2",
+        "error 49999 line 1",
+        "failed",
+    ]
 
 
 def test_fmtonly_describes_queries_and_runs_nothing() -> None:
@@ -182,24 +186,36 @@ def test_syntax_error_stops_the_batch_before_anything_runs() -> None:
 def test_statement_error_lets_the_batch_go_on() -> None:
     engine = FakeEngine({"INSERT INTO t VALUES (1)": SqlServerError(2627, "Violation.", severity=14)})
     assert run("INSERT INTO t VALUES (1)\nSELECT @@ERROR SELECT @@ERROR", engine) == [
-        "error 2627 line 1", "info 3621 The statement has been terminated.", "failed", "row 2627", "count 1", "row 0",
+        "error 2627 line 1",
+        "info 3621 The statement has been terminated.",
+        "failed",
+        "row 2627",
         "count 1",
-    ]  # fmt: skip
+        "row 0",
+        "count 1",
+    ]
 
 
 def test_conversion_error_ends_the_batch_and_rolls_back() -> None:
     engine = FakeEngine({"SELECT x FROM t": CONVERSION})
     assert run("BEGIN TRAN SELECT x FROM t PRINT 'never'", engine) == [
-        "begun", "error 245 line 1", "failed", "rolled_back",
-    ]  # fmt: skip
+        "begun",
+        "error 245 line 1",
+        "failed",
+        "rolled_back",
+    ]
 
 
 def test_missing_object_ends_its_scope_only() -> None:
     engine = FakeEngine({"SELECT 1 FROM missing": SqlServerError(208, "Invalid object name 'missing'.")})
     text = "EXEC('SELECT 1 FROM missing PRINT ''inner''') PRINT 'outer' SELECT 1 FROM missing PRINT 'never'"
     assert run(text, engine) == [
-        "error 208 line 1", "failed", "info 0 outer", "error 208 line 1", "failed",
-    ]  # fmt: skip
+        "error 208 line 1",
+        "failed",
+        "info 0 outer",
+        "error 208 line 1",
+        "failed",
+    ]
 
 
 def test_missing_object_is_not_caught_in_its_own_scope_but_by_the_caller() -> None:
@@ -262,8 +278,13 @@ def test_conversion_error_in_a_try_dooms_the_transaction() -> None:
         BEGIN TRY INSERT INTO t VALUES (1) END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH
     END CATCH"""
     assert run(text, engine) == [
-        "begun", "info 0 -1", "info 0 3930", "error 3998 line 1", "rolled_back", "failed",
-    ]  # fmt: skip
+        "begun",
+        "info 0 -1",
+        "info 0 3930",
+        "error 3998 line 1",
+        "rolled_back",
+        "failed",
+    ]
 
 
 def test_doomed_transaction_can_be_rolled_back_in_the_catch() -> None:
@@ -282,8 +303,11 @@ def test_transaction_that_the_engine_lost_is_over() -> None:
     engine.answers["UPDATE t SET a = 1"] = deadlock
     client = session(engine)
     assert brief(client.run_batch("BEGIN TRAN UPDATE t SET a = 1")) == [
-        "begun", "rolled_back", "error 1205 line 1", "failed",
-    ]  # fmt: skip
+        "begun",
+        "rolled_back",
+        "error 1205 line 1",
+        "failed",
+    ]
     assert not client.in_transaction
 
 
@@ -294,8 +318,15 @@ def test_only_the_outermost_commit_ends_the_transaction() -> None:
     engine = FakeEngine()
     text = "BEGIN TRAN BEGIN TRAN SELECT @@TRANCOUNT COMMIT SELECT @@TRANCOUNT COMMIT TRAN SELECT @@TRANCOUNT"
     assert run(text, engine) == [
-        "begun", "row 2", "count 1", "row 1", "count 1", "committed", "row 0", "count 1",
-    ]  # fmt: skip
+        "begun",
+        "row 2",
+        "count 1",
+        "row 1",
+        "count 1",
+        "committed",
+        "row 0",
+        "count 1",
+    ]
     assert [entry for entry in engine.log if entry in ("begin", "commit")] == ["begin", "commit"]
 
 
@@ -337,8 +368,9 @@ def test_implicit_transaction_starts_with_table_access_only() -> None:
 
 def test_rollback_by_the_name_of_the_outermost_transaction_ends_it() -> None:
     assert run("BEGIN TRAN outermost SAVE TRAN s ROLLBACK TRAN outermost SELECT @@TRANCOUNT")[-2:] == [
-        "row 0", "count 1",
-    ]  # fmt: skip
+        "row 0",
+        "count 1",
+    ]
 
 
 def test_transaction_requests_of_the_wire_count_like_statements() -> None:

@@ -91,11 +91,15 @@ def test_a_trigger_on_the_database_is_refused_by_name() -> None:
     [
         ("DECLARE c CURSOR FOR SELECT 1", "SELECT 1", False, False),
         ("DECLARE c INSENSITIVE SCROLL CURSOR FOR SELECT 1 FOR READ ONLY", "SELECT 1", False, True),
-        ("DECLARE c CURSOR LOCAL STATIC FOR WITH x AS (SELECT 1 AS a) SELECT a FROM x",
-         "WITH x AS (SELECT 1 AS a) SELECT a FROM x", True, True),
+        (
+            "DECLARE c CURSOR LOCAL STATIC FOR WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+            "WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+            True,
+            True,
+        ),
         ("DECLARE c CURSOR LOCAL FAST_FORWARD FOR SELECT a FROM t FOR UPDATE OF a", "SELECT a FROM t", True, False),
     ],
-)  # fmt: skip
+)
 def test_a_cursor_is_declared_over_its_query(text: str, query: str, is_local: bool, scrolls: bool) -> None:
     statement, after = parse_batch(f"{text} PRINT 'x'").statements
     assert isinstance(statement, DeclareCursor)

@@ -161,8 +161,11 @@ def test_options_and_database_come_back_when_a_procedure_ends() -> None:
     engine = with_procedures(p="CREATE PROC p AS SET NOCOUNT ON SET LOCK_TIMEOUT 5")
     client = session(engine)
     assert brief(client.run_batch("EXEC p INSERT INTO t VALUES (1) SELECT @@LOCK_TIMEOUT")) == [
-        "status 0", "count 1", "row -1", "count 1",
-    ]  # fmt: skip
+        "status 0",
+        "count 1",
+        "row -1",
+        "count 1",
+    ]
     assert engine.lock_timeout == -1
     assert brief(client.run_batch("EXEC('USE shop')"))[-1] == "shop -> master"
     assert client.database == "master"
@@ -181,16 +184,24 @@ def test_transaction_count_must_be_the_same_after_a_procedure() -> None:
 def test_temp_table_of_a_procedure_goes_with_it() -> None:
     engine = with_procedures(p="CREATE PROC p AS CREATE TABLE #t (a int) SELECT 1")
     run("EXEC p CREATE TABLE #u (a int)", engine)
-    assert engine.log == ["CREATE TABLE #t (a int)", "SELECT 1", "? 1", "DROP TABLE IF EXISTS #t",
-                          "CREATE TABLE #u (a int)"]  # fmt: skip
+    assert engine.log == [
+        "CREATE TABLE #t (a int)",
+        "SELECT 1",
+        "? 1",
+        "DROP TABLE IF EXISTS #t",
+        "CREATE TABLE #u (a int)",
+    ]
 
 
 def test_insert_exec_inserts_the_rows_that_the_procedure_returned() -> None:
     engine = with_procedures(p="CREATE PROC p AS SELECT c FROM t PRINT 'said'")
     engine.answers["SELECT c FROM t"] = lambda: rows(1, 2, 3)
     assert run("INSERT INTO u (c) EXEC p SELECT @@ROWCOUNT", engine) == [
-        "info 0 said", "count 3", "row 3", "count 1",
-    ]  # fmt: skip
+        "info 0 said",
+        "count 3",
+        "row 3",
+        "count 1",
+    ]
     assert "INSERT INTO u (c) VALUES (@__insert_exec_0_0), (@__insert_exec_1_0), (@__insert_exec_2_0)" in engine.log
 
 
@@ -253,9 +264,13 @@ def test_prepared_handle_runs_until_it_is_given_up() -> None:
 def test_sp_prepare_tells_the_columns_when_asked() -> None:
     client = session()
     events = call(
-        client, "sp_prepare", number(None, "@handle", output=True), national("@a int", "@params"),
-        national("select @a", "@stmt"), number(1, "@options"),
-    )  # fmt: skip
+        client,
+        "sp_prepare",
+        number(None, "@handle", output=True),
+        national("@a int", "@params"),
+        national("select @a", "@stmt"),
+        number(1, "@options"),
+    )
     assert [type(event) for event in events] == [ResultStart, StatementDone, ReturnStatus, ReturnValue]
     assert brief(iter(call(client, "sp_execute", number(1, "@handle"), number(4, "@a"))))[0] == "row 4"
 
@@ -297,7 +312,10 @@ def test_changing_rows_through_a_server_cursor_is_refused_by_name() -> None:
 
 def test_arguments_are_converted_to_the_declared_type() -> None:
     events = call(
-        session(), "sp_executesql", national("SELECT @a"), national("@a int"),
+        session(),
+        "sp_executesql",
+        national("SELECT @a"),
+        national("@a int"),
         RpcArgument("@a", TsqlType("decimal", precision=5, scale=2), Decimal("3.70")),
-    )  # fmt: skip
+    )
     assert brief(iter(events))[0] == "row 3"

@@ -24,9 +24,18 @@ from floodmark.sync.ports.status import RecordedHold, RecordedTable, StatusRecor
 
 _LAST_WINDOW = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
 _COPIED = (
-    "watermark_at", "consistent", "verdict_since", "verdict_seen_at", "windows", "read_rows", "inserted_rows",
-    "updated_rows", "deleted_rows", "quarantined_rows", "advanced_at",
-)  # fmt: skip
+    "watermark_at",
+    "consistent",
+    "verdict_since",
+    "verdict_seen_at",
+    "windows",
+    "read_rows",
+    "inserted_rows",
+    "updated_rows",
+    "deleted_rows",
+    "quarantined_rows",
+    "advanced_at",
+)
 
 
 class PostgresStatusLedger:
@@ -89,5 +98,5 @@ def _recorded_table(row: DictRow) -> RecordedTable:
 def _recorded_hold(row: DictRow) -> RecordedHold:
     difference = Difference(
         DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"]
-    )  # fmt: skip
+    )
     return RecordedHold(difference, row["event_id"], row["held_at"].astimezone(UTC))

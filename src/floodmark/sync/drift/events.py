@@ -61,7 +61,7 @@ class Findings:
         history: Sequence[DdlEntry],
         facts: DriftFacts,
         elsewhere: TableShape | None = None,
-    ) -> list[DriftFinding]:  # fmt: skip
+    ) -> list[DriftFinding]:
         """elsewhere: how the table was last seen under another capture instance."""
         if known is None:
             return self._of_first_comparison(seen, history, facts, elsewhere)
@@ -127,7 +127,7 @@ class Findings:
 
     def _finding(
         self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts
-    ) -> DriftFinding:  # fmt: skip
+    ) -> DriftFinding:
         policies = self._policies(each.difference, seen.identity.name)
         proposal = ""
         if DriftPolicy.PROPOSE in policies.values():

@@ -20,10 +20,17 @@ from floodmark.core.window.plan import LoadKind, TableCounts
 from floodmark.core.window.published import AdvanceResult, PublishedTable
 
 ORDERS = TableStatus(
-    source="dbo.Orders", target="shop.orders", watermark="0x0000003200195AE00001",
-    watermark_at=datetime(2026, 5, 1, 12, 30, 5), verdict="ready", state="consistent", lag_seconds=247.4,
-    transactions_behind=5224, headroom_seconds=258_900.0, last_window=LastWindow(7, 5318, 1485, 510, 165, 0),
-)  # fmt: skip
+    source="dbo.Orders",
+    target="shop.orders",
+    watermark="0x0000003200195AE00001",
+    watermark_at=datetime(2026, 5, 1, 12, 30, 5),
+    verdict="ready",
+    state="consistent",
+    lag_seconds=247.4,
+    transactions_behind=5224,
+    headroom_seconds=258_900.0,
+    last_window=LastWindow(7, 5318, 1485, 510, 165, 0),
+)
 LINES = replace(ORDERS, source="dbo.OrderLines", target="shop.order_lines")
 
 
@@ -37,8 +44,16 @@ def shown(width: int, *tables: TableStatus) -> str:
 def test_a_status_is_three_lines_a_table(width: int) -> None:
     text = shown(width, ORDERS)
     assert max(map(len, text.splitlines())) <= width
-    for whole in ("dbo.Orders", "-> shop.orders", "0x0000003200195AE00001", "2026-05-01 12:30:05", "0:04:07",
-                  "5,224 tx", "2d 23:55:00", "+1,485 ~510 -165"):  # fmt: skip
+    for whole in (
+        "dbo.Orders",
+        "-> shop.orders",
+        "0x0000003200195AE00001",
+        "2026-05-01 12:30:05",
+        "0:04:07",
+        "5,224 tx",
+        "2d 23:55:00",
+        "+1,485 ~510 -165",
+    ):
         assert whole in text
     assert len([line for line in text.splitlines() if line.strip()]) == 1 + 3 + 1 + 3  # title, head, line, table
 

@@ -18,11 +18,15 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs" / "configuration.md").read_
 @pytest.mark.parametrize(
     ("heading", "model"),
     [
-        ("## A pipeline", PipelineConfig), ("## A table", TableConfig), ("## A rule", RuleConfig),
-        ("## Capture of a source", CaptureConfig), ("## Retention of a source", RetentionConfig),
-        ("## Alerts", AlertsConfig), ("## Alerts", EmailConfig),
+        ("## A pipeline", PipelineConfig),
+        ("## A table", TableConfig),
+        ("## A rule", RuleConfig),
+        ("## Capture of a source", CaptureConfig),
+        ("## Retention of a source", RetentionConfig),
+        ("## Alerts", AlertsConfig),
+        ("## Alerts", EmailConfig),
     ],
-)  # fmt: skip
+)
 def test_every_key_is_explained(heading: str, model: type[BaseModel]) -> None:
     section = PAGE.partition(heading)[2].partition("\n## ")[0]
     explained = {name.partition(".")[0] for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", section)}

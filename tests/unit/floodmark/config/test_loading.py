@@ -90,13 +90,25 @@ def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> N
     config = load_config(write(GOOD))
     assert config.pipeline("shop").freshness == timedelta(minutes=30)
     orders = TableSettings(
-        TableName("dbo", "Orders"), TableName("shop", "orders"), Deletes.HARD, NetSource.SPARK, TemporalPolicy.TEXT,
-        (Rule("amount_not_negative", "Amount >= 0", OnFailure.QUARANTINE),), first_load_chunk_rows=1000,
-    )  # fmt: skip
+        TableName("dbo", "Orders"),
+        TableName("shop", "orders"),
+        Deletes.HARD,
+        NetSource.SPARK,
+        TemporalPolicy.TEXT,
+        (Rule("amount_not_negative", "Amount >= 0", OnFailure.QUARANTINE),),
+        first_load_chunk_rows=1000,
+    )
     log = replace(
-        orders, source=TableName("dbo", "Log"), target=TableName("shop", "log"), rules=(), key=("At", "No"),
-        capture_instance="log_v2", deletes=Deletes.SOFT, net=NetSource.SERVER, partitions=4,
-    )  # fmt: skip
+        orders,
+        source=TableName("dbo", "Log"),
+        target=TableName("shop", "log"),
+        rules=(),
+        key=("At", "No"),
+        capture_instance="log_v2",
+        deletes=Deletes.SOFT,
+        net=NetSource.SERVER,
+        partitions=4,
+    )
     assert config.settings("shop").tables == (orders, log)
     assert config.settings("shop").lag_limit_seconds == 900
 

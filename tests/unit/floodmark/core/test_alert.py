@@ -13,9 +13,14 @@ from floodmark.core.schema import TableName
 
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 ALERT = Alert(
-    kind="run_failed", subject="shop", table=TableName("dbo", "Orders"), what="The run failed.",
-    means="No new rows arrive.", do="Look at the log.", event_key="run_failed:shop",
-)  # fmt: skip
+    kind="run_failed",
+    subject="shop",
+    table=TableName("dbo", "Orders"),
+    what="The run failed.",
+    means="No new rows arrive.",
+    do="Look at the log.",
+    event_key="run_failed:shop",
+)
 
 
 def test_raised_message_says_what_where_since_when_what_it_means_and_what_to_do() -> None:

@@ -8,10 +8,17 @@ from floodmark.core.change import bits_by_byte, changed_ordinals, is_changed
 @pytest.mark.parametrize(
     ("mask", "ordinals"),
     [
-        ("03", [1, 2]), ("1F", [1, 2, 3, 4, 5]), ("01FF", list(range(1, 10))), ("0008", [4]), ("0002", [2]),
-        ("04", [3]), ("0100", [9]), ("00", []), ("", []),
+        ("03", [1, 2]),
+        ("1F", [1, 2, 3, 4, 5]),
+        ("01FF", list(range(1, 10))),
+        ("0008", [4]),
+        ("0002", [2]),
+        ("04", [3]),
+        ("0100", [9]),
+        ("00", []),
+        ("", []),
     ],
-)  # fmt: skip
+)
 def test_mask_counts_ordinals_from_the_right(mask: str, ordinals: list[int]) -> None:
     value = bytes.fromhex(mask)
     assert list(changed_ordinals(value)) == ordinals

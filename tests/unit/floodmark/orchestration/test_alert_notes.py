@@ -41,10 +41,13 @@ def test_notes_come_back_as_they_were_written(kept: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda row: {}, lambda row: "text", lambda row: row | {"alert": None}, lambda row: {**row, "raised_at": "soon"},
+        lambda row: {},
+        lambda row: "text",
+        lambda row: row | {"alert": None},
+        lambda row: {**row, "raised_at": "soon"},
         lambda row: {**row, "alert": {**row["alert"], "of_a_later_version": 1}},
     ],
-)  # fmt: skip
+)
 def test_note_that_cannot_be_read_costs_no_more_than_itself(
     kept: dict[str, Any], caplog: pytest.LogCaptureFixture, spoil: Callable[[Any], Any]
 ) -> None:

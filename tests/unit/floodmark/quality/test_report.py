@@ -10,9 +10,15 @@ from floodmark.quality.report import CheckedBatch, render_index
 
 def batch(window_id: int, name: str = "shop.orders.target", **changes: object) -> CheckedBatch:
     values: dict[str, object] = {
-        "pipeline": "shop", "window_id": window_id, "checked_at": datetime(2026, 1, 1, 0, window_id, tzinfo=UTC),
-        "name": name, "checks": 3, "failures": (), "warnings": (), "page": f"validations/{window_id}/{name}.html",
-    }  # fmt: skip
+        "pipeline": "shop",
+        "window_id": window_id,
+        "checked_at": datetime(2026, 1, 1, 0, window_id, tzinfo=UTC),
+        "name": name,
+        "checks": 3,
+        "failures": (),
+        "warnings": (),
+        "page": f"validations/{window_id}/{name}.html",
+    }
     return CheckedBatch(**(values | changes))  # type: ignore[arg-type]
 
 

@@ -29,9 +29,17 @@ def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
     table = SourceTable(SOURCE, columns, ("OrderID", 'Line"No'))
     instance = CaptureInstance(InstanceIdentity("i", 1, datetime(2026, 1, 1)), table, lsn, False, True)
     planned = TablePlan(
-        SOURCE, TableName("shop", "lines"), LoadKind.FIRST_LOAD, instance, None, None, deletes, NetSource.SPARK,
-        TemporalPolicy.TRUNCATE, rules,
-    )  # fmt: skip
+        SOURCE,
+        TableName("shop", "lines"),
+        LoadKind.FIRST_LOAD,
+        instance,
+        None,
+        None,
+        deletes,
+        NetSource.SPARK,
+        TemporalPolicy.TRUNCATE,
+        rules,
+    )
     plan = WindowPlan(7, "shop", lsn, (planned,), attempt=2)
     staged, target = build_batches(
         plan,

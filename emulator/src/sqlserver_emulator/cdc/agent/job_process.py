@@ -24,9 +24,16 @@ class JobProcess:
 
     def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, told: Mapping[str, object]) -> None:
         command = [
-            sys.executable, "-m", "sqlserver_emulator.cdc.agent.process",
-            "--conninfo", conninfo, "--database-id", str(job.database_id), "--told", json.dumps(told),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "sqlserver_emulator.cdc.agent.process",
+            "--conninfo",
+            conninfo,
+            "--database-id",
+            str(job.database_id),
+            "--told",
+            json.dumps(told),
+        ]
         if interval_seconds is not None:
             command += ["--interval", str(interval_seconds)]
         self.job = job

@@ -232,11 +232,17 @@ def _write_metadata(
     run(
         database.sql(_CHANGE_TABLES_ROW),
         (
-            object_id, table.object_id, plan.name, database.lsn_at(enabled_at), int(plan.supports_net_changes),
-            plan.role_name, plan.index.name if plan.index else None, plan.filegroup_name,
+            object_id,
+            table.object_id,
+            plan.name,
+            database.lsn_at(enabled_at),
+            int(plan.supports_net_changes),
+            plan.role_name,
+            plan.index.name if plan.index else None,
+            plan.filegroup_name,
             int(plan.allow_partition_switch),
         ),
-    )  # fmt: skip
+    )
     for ordinal, column in enumerate(plan.columns, start=1):
         values = (object_id, column.name, column.column_id, _catalog_type(column), ordinal, int(column.is_computed))
         run(database.sql(_CAPTURED_COLUMNS_ROW), values)

@@ -63,9 +63,14 @@ def find_table(run: Run, database: str, schema: str, name: str) -> SourceTable |
         return None
     object_id, real_schema, real_name, relation, is_tracked = rows[0]
     return SourceTable(
-        int(str(object_id)), str(real_schema), str(real_name), str(relation), bool(is_tracked),
-        tuple(_columns(run, object_id)), tuple(_indexes(run, object_id)),
-    )  # fmt: skip
+        int(str(object_id)),
+        str(real_schema),
+        str(real_name),
+        str(relation),
+        bool(is_tracked),
+        tuple(_columns(run, object_id)),
+        tuple(_indexes(run, object_id)),
+    )
 
 
 def _columns(run: Run, object_id: object) -> list[SourceColumn]:

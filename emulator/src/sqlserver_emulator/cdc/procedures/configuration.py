@@ -15,8 +15,12 @@ from sqlserver_emulator.events import Event, Info
 from sqlserver_emulator.types import INT, TsqlType
 
 _COLUMNS: tuple[ResultColumn, ...] = (
-    ("name", TsqlType("nvarchar", 35)), ("minimum", INT), ("maximum", INT), ("config_value", INT), ("run_value", INT),
-)  # fmt: skip
+    ("name", TsqlType("nvarchar", 35)),
+    ("minimum", INT),
+    ("maximum", INT),
+    ("config_value", INT),
+    ("run_value", INT),
+)
 _SETTABLE = frozenset({"clr enabled", "show advanced options"})
 """``show advanced options`` hides nothing here, but scripts set it before anything else."""
 _FIXED = {"max text repl size (B)": -1}

@@ -47,9 +47,15 @@ from sqlserver_emulator.types import BIGINT, BIT, INT, TsqlType
 
 _JOB_TYPE = TsqlType("nvarchar", 20)
 _HELP_COLUMNS: tuple[ResultColumn, ...] = (
-    ("job_id", TsqlType("uniqueidentifier")), ("job_type", _JOB_TYPE), ("maxtrans", INT), ("maxscans", INT),
-    ("continuous", BIT), ("pollinginterval", BIGINT), ("retention", BIGINT), ("threshold", BIGINT),
-)  # fmt: skip
+    ("job_id", TsqlType("uniqueidentifier")),
+    ("job_type", _JOB_TYPE),
+    ("maxtrans", INT),
+    ("maxscans", INT),
+    ("continuous", BIT),
+    ("pollinginterval", BIGINT),
+    ("retention", BIGINT),
+    ("threshold", BIGINT),
+)
 _SETTINGS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
 _CAPTURE_SETTINGS = frozenset(_SETTINGS[:4])
 
@@ -157,28 +163,41 @@ def _help_jobs(call: ProcedureCall) -> Iterator[Event]:
     database = require_cdc(call)
     rows = [
         (
-            UUID(job.job_id), job.job_type, job.settings.maxtrans, job.settings.maxscans, job.settings.continuous,
-            job.settings.pollinginterval, job.settings.retention, job.settings.threshold,
+            UUID(job.job_id),
+            job.job_type,
+            job.settings.maxtrans,
+            job.settings.maxscans,
+            job.settings.continuous,
+            job.settings.pollinginterval,
+            job.settings.retention,
+            job.settings.threshold,
         )
         for job in list_jobs(sql_of(call), database.database_id)
-    ]  # fmt: skip
+    ]
     yield from result_set(_HELP_COLUMNS, rows)
 
 
 _CHANGE_PARAMETERS = (
-    Parameter("@maxtrans", INT, None), Parameter("@maxscans", INT, None), Parameter("@continuous", BIT, None),
-    Parameter("@pollinginterval", BIGINT, None), Parameter("@retention", BIGINT, None),
+    Parameter("@maxtrans", INT, None),
+    Parameter("@maxscans", INT, None),
+    Parameter("@continuous", BIT, None),
+    Parameter("@pollinginterval", BIGINT, None),
+    Parameter("@retention", BIGINT, None),
     Parameter("@threshold", BIGINT, None),
-)  # fmt: skip
+)
 
 JOB_PROCEDURES = (
     SystemProcedure(
         "sp_cdc_add_job",
         (
-            Parameter("@job_type", _JOB_TYPE), Parameter("@start_job", BIT, True),
-            Parameter("@maxtrans", INT, DEFAULT_MAXTRANS), Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
-            Parameter("@continuous", BIT, True), Parameter("@pollinginterval", BIGINT, DEFAULT_POLLING_INTERVAL),
-            Parameter("@retention", BIGINT, DEFAULT_RETENTION), Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD),
+            Parameter("@job_type", _JOB_TYPE),
+            Parameter("@start_job", BIT, True),
+            Parameter("@maxtrans", INT, DEFAULT_MAXTRANS),
+            Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
+            Parameter("@continuous", BIT, True),
+            Parameter("@pollinginterval", BIGINT, DEFAULT_POLLING_INTERVAL),
+            Parameter("@retention", BIGINT, DEFAULT_RETENTION),
+            Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD),
         ),
         _add_job,
     ),
@@ -189,4 +208,4 @@ JOB_PROCEDURES = (
     SystemProcedure("sp_cdc_start_job", (Parameter("@job_type", _JOB_TYPE, CAPTURE),), _start_job),
     SystemProcedure("sp_cdc_stop_job", (Parameter("@job_type", _JOB_TYPE, CAPTURE),), _stop_job),
     SystemProcedure("sp_cdc_help_jobs", (), _help_jobs),
-)  # fmt: skip
+)

@@ -137,17 +137,21 @@ MANUAL_PROCEDURES = (
     SystemProcedure(
         "sp_cdc_scan",
         (
-            Parameter("@maxtrans", INT, DEFAULT_MAXTRANS), Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
-            Parameter("@continuous", TsqlType("tinyint"), 0), Parameter("@pollinginterval", BIGINT, 0),
+            Parameter("@maxtrans", INT, DEFAULT_MAXTRANS),
+            Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
+            Parameter("@continuous", TsqlType("tinyint"), 0),
+            Parameter("@pollinginterval", BIGINT, 0),
         ),
         _scan,
     ),
     SystemProcedure(
         "sp_cdc_cleanup_change_table",
         (
-            Parameter("@capture_instance", SYSNAME), Parameter("@low_water_mark", LSN),
-            Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD), Parameter("@fCleanupFailed", BIT, False, output=True),
+            Parameter("@capture_instance", SYSNAME),
+            Parameter("@low_water_mark", LSN),
+            Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD),
+            Parameter("@fCleanupFailed", BIT, False, output=True),
         ),
         _cleanup,
     ),
-)  # fmt: skip
+)

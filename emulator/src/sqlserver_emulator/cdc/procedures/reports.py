@@ -23,21 +23,45 @@ from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import BIT, DATETIME, INT, LSN, NVARCHAR_MAX, SMALLINT, SYSNAME, TsqlType
 
 _HELP_COLUMNS: tuple[ResultColumn, ...] = (
-    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME), ("object_id", INT),
-    ("source_object_id", INT), ("start_lsn", LSN), ("end_lsn", LSN), ("supports_net_changes", BIT),
-    ("has_drop_pending", BIT), ("role_name", SYSNAME), ("index_name", SYSNAME), ("filegroup_name", SYSNAME),
-    ("create_date", DATETIME), ("index_column_list", NVARCHAR_MAX), ("captured_column_list", NVARCHAR_MAX),
-)  # fmt: skip
+    ("source_schema", SYSNAME),
+    ("source_table", SYSNAME),
+    ("capture_instance", SYSNAME),
+    ("object_id", INT),
+    ("source_object_id", INT),
+    ("start_lsn", LSN),
+    ("end_lsn", LSN),
+    ("supports_net_changes", BIT),
+    ("has_drop_pending", BIT),
+    ("role_name", SYSNAME),
+    ("index_name", SYSNAME),
+    ("filegroup_name", SYSNAME),
+    ("create_date", DATETIME),
+    ("index_column_list", NVARCHAR_MAX),
+    ("captured_column_list", NVARCHAR_MAX),
+)
 _CAPTURED_COLUMNS: tuple[ResultColumn, ...] = (
-    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME), ("column_name", SYSNAME),
-    ("column_id", INT), ("column_ordinal", INT), ("data_type", SYSNAME), ("character_maximum_length", INT),
-    ("numeric_precision", TsqlType("tinyint")), ("numeric_precision_radix", SMALLINT), ("numeric_scale", INT),
+    ("source_schema", SYSNAME),
+    ("source_table", SYSNAME),
+    ("capture_instance", SYSNAME),
+    ("column_name", SYSNAME),
+    ("column_id", INT),
+    ("column_ordinal", INT),
+    ("data_type", SYSNAME),
+    ("character_maximum_length", INT),
+    ("numeric_precision", TsqlType("tinyint")),
+    ("numeric_precision_radix", SMALLINT),
+    ("numeric_scale", INT),
     ("datetime_precision", SMALLINT),
-)  # fmt: skip
+)
 _HISTORY_COLUMNS: tuple[ResultColumn, ...] = (
-    ("source_schema", SYSNAME), ("source_table", SYSNAME), ("capture_instance", SYSNAME),
-    ("required_column_update", BIT), ("ddl_command", NVARCHAR_MAX), ("ddl_lsn", LSN), ("ddl_time", DATETIME),
-)  # fmt: skip
+    ("source_schema", SYSNAME),
+    ("source_table", SYSNAME),
+    ("capture_instance", SYSNAME),
+    ("required_column_update", BIT),
+    ("ddl_command", NVARCHAR_MAX),
+    ("ddl_lsn", LSN),
+    ("ddl_time", DATETIME),
+)
 
 
 def _help(call: ProcedureCall) -> Iterator[Event]:

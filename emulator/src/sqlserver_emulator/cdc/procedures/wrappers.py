@@ -73,9 +73,14 @@ def build_script(wrapper: Wrapper) -> str:
 
 def _results(wrapper: Wrapper) -> list[tuple[str, TsqlType, str]]:
     """Return name, type and expression of each column. A flag is NULL but for an update's new values."""
-    places = [
-        ("__CDC_STARTLSN", LSN, "c.[__$start_lsn]"), ("__CDC_SEQVAL", LSN, "c.[__$seqval]"),
-    ] if wrapper.kind == "all" else []  # fmt: skip
+    places = (
+        [
+            ("__CDC_STARTLSN", LSN, "c.[__$start_lsn]"),
+            ("__CDC_SEQVAL", LSN, "c.[__$seqval]"),
+        ]
+        if wrapper.kind == "all"
+        else []
+    )
     return [
         *places,
         *((column.name, column.type, f"c.{bracketed(column.name)}") for column in wrapper.columns),

@@ -47,11 +47,18 @@ def record_session(run: Run, database_id: int, session: ScanSession) -> None:
     run(
         _SESSION_ROW,
         (
-            database_id, session.started_at, lsn_text(session.first_lsn), lsn_text(session.last_commit_lsn),
-            session.transactions, session.last_commit_seconds, session.log_records, session.schema_changes,
-            session.commands, lsn_text(session.first_begin_lsn),
+            database_id,
+            session.started_at,
+            lsn_text(session.first_lsn),
+            lsn_text(session.last_commit_lsn),
+            session.transactions,
+            session.last_commit_seconds,
+            session.log_records,
+            session.schema_changes,
+            session.commands,
+            lsn_text(session.first_begin_lsn),
         ),
-    )  # fmt: skip
+    )
     _forget_old(run, database_id)
 
 

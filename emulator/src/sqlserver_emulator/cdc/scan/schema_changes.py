@@ -64,10 +64,14 @@ def apply_schema_change(
             run(
                 database.sql(_HISTORY_ROW),
                 (
-                    table.object_id, instance.object_id, int(change.required_column_update), change.statement,
-                    commit_lsn, seconds,
+                    table.object_id,
+                    instance.object_id,
+                    int(change.required_column_update),
+                    change.statement,
+                    commit_lsn,
+                    seconds,
                 ),
-            )  # fmt: skip
+            )
         captured = next((c for c in instance.columns if c.column_id == change.column_id), None)
         if captured is None:
             continue

@@ -86,10 +86,12 @@ class Timeline:
         self._connection.execute(
             self._database.sql(_INSERT).encode(),
             (
-                [entry.lsn for entry in entries], [entry.seconds for entry in entries],
-                [entry.transaction_id for entry in entries], [entry.begin_lsn for entry in entries],
+                [entry.lsn for entry in entries],
+                [entry.seconds for entry in entries],
+                [entry.transaction_id for entry in entries],
+                [entry.begin_lsn for entry in entries],
             ),
-        )  # fmt: skip
+        )
 
     def _add(self, entry: TimelineEntry) -> None:
         self._entries.append(entry)

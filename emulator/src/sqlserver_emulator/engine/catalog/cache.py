@@ -287,8 +287,17 @@ def _described_parameters(
 
 
 def _column(  # noqa: PLR0917  (the order of _COLUMNS)
-    name: str, column_id: int, type_name: str, length: int, precision: int, scale: int, nullable: bool, identity: bool,
-    computed: bool, has_default: bool, postgres_name: str,
-) -> CatalogColumn:  # fmt: skip
+    name: str,
+    column_id: int,
+    type_name: str,
+    length: int,
+    precision: int,
+    scale: int,
+    nullable: bool,
+    identity: bool,
+    computed: bool,
+    has_default: bool,
+    postgres_name: str,
+) -> CatalogColumn:
     type_ = TsqlType(type_name, length, precision, scale)
     return CatalogColumn(name, column_id, type_, nullable, identity, computed, has_default, postgres_name)

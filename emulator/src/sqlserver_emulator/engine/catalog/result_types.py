@@ -21,12 +21,27 @@ from sqlserver_emulator.types import BIGINT, BIT, INT, MAX_LENGTH, NVARCHAR_4000
 _NUMERIC_OID = 1700
 _NVARCHAR_LONGEST = 4000
 _FIXED = {
-    16: BIT, 21: SMALLINT, 23: INT, 20: BIGINT, 700: TsqlType("real"), 701: TsqlType("float", precision=53),
-    25: NVARCHAR_MAX, 705: NVARCHAR_4000, 19: TsqlType("sysname", 128), 17: TsqlType("varbinary", MAX_LENGTH),
-    1082: TsqlType("date"), 2950: TsqlType("uniqueidentifier"), 26: BIGINT, 142: TsqlType("xml"),
-    2205: NVARCHAR_4000, 2206: NVARCHAR_4000, 3802: NVARCHAR_MAX, 114: NVARCHAR_MAX, 18: TsqlType("nchar", 1),
+    16: BIT,
+    21: SMALLINT,
+    23: INT,
+    20: BIGINT,
+    700: TsqlType("real"),
+    701: TsqlType("float", precision=53),
+    25: NVARCHAR_MAX,
+    705: NVARCHAR_4000,
+    19: TsqlType("sysname", 128),
+    17: TsqlType("varbinary", MAX_LENGTH),
+    1082: TsqlType("date"),
+    2950: TsqlType("uniqueidentifier"),
+    26: BIGINT,
+    142: TsqlType("xml"),
+    2205: NVARCHAR_4000,
+    2206: NVARCHAR_4000,
+    3802: NVARCHAR_MAX,
+    114: NVARCHAR_MAX,
+    18: TsqlType("nchar", 1),
     2278: INT,
-}  # fmt: skip
+}
 _UNKNOWN_NUMERIC_PRECISION = 38
 
 

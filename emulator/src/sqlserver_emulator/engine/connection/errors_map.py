@@ -148,8 +148,9 @@ def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str
     type_name, _, _ = failure.message.partition(":")
     value = failure.message.partition(': "')[2].removesuffix('"')
     if "uuid" in type_name:
-        return SqlServerError(8169, "Conversion failed when converting from a character string to uniqueidentifier.",
-                              state=2)  # fmt: skip
+        return SqlServerError(
+            8169, "Conversion failed when converting from a character string to uniqueidentifier.", state=2
+        )
     if "numeric" in type_name or "double" in type_name or "real" in type_name:
         target = "numeric" if "numeric" in type_name else "float"
         return SqlServerError(8114, f"Error converting data type nvarchar to {target}.", state=5)

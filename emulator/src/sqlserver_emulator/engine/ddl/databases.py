@@ -17,9 +17,16 @@ class Fetch(Protocol):
 SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
 _SCHEMAS = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
 _FIXED_ROLES = (
-    "db_owner", "db_accessadmin", "db_securityadmin", "db_ddladmin", "db_backupoperator", "db_datareader",
-    "db_datawriter", "db_denydatareader", "db_denydatawriter",
-)  # fmt: skip
+    "db_owner",
+    "db_accessadmin",
+    "db_securityadmin",
+    "db_ddladmin",
+    "db_backupoperator",
+    "db_datareader",
+    "db_datawriter",
+    "db_denydatareader",
+    "db_denydatawriter",
+)
 # The numbers of the server: db_owner is 16384.
 _FIRST_FIXED_ROLE_ID = 16384
 # 1 to 4 are master, tempdb, model and msdb.
@@ -52,8 +59,9 @@ def _next_database_id(fetch: Fetch, name: str, system: bool) -> int:
         return SYSTEM_DATABASES.index(name) + 1
     # Of two that are made at the same time, the second waits until the first one's number is to be seen.
     fetch("SELECT pg_advisory_xact_lock($1::bigint)", [_NUMBERS_LOCK])
-    used = fetch("SELECT greatest(coalesce(max(database_id), 0) + 1, $1::int) FROM emulator.databases",
-                 [_FIRST_USER_DATABASE_ID])  # fmt: skip
+    used = fetch(
+        "SELECT greatest(coalesce(max(database_id), 0) + 1, $1::int) FROM emulator.databases", [_FIRST_USER_DATABASE_ID]
+    )
     return int(used[0][0])
 
 
@@ -86,8 +94,13 @@ def create_schema(
 
 def _create_principals(fetch: Fetch, database_id: int, database: str) -> None:
     """dbo, the fixed roles, and public."""
-    principals = [("public", 0, "R", True), ("dbo", 1, "S", False), ("guest", 2, "S", False),
-                  ("INFORMATION_SCHEMA", 3, "S", False), ("sys", 4, "S", False)]  # fmt: skip
+    principals = [
+        ("public", 0, "R", True),
+        ("dbo", 1, "S", False),
+        ("guest", 2, "S", False),
+        ("INFORMATION_SCHEMA", 3, "S", False),
+        ("sys", 4, "S", False),
+    ]
     principals += [(role, _FIRST_FIXED_ROLE_ID + i, "R", True) for i, role in enumerate(_FIXED_ROLES)]
     for name, principal_id, type_, fixed in principals:
         login = "sa" if name == "dbo" else None
@@ -95,9 +108,17 @@ def _create_principals(fetch: Fetch, database_id: int, database: str) -> None:
             "INSERT INTO emulator.principals (database_id, principal_id, name, type, login, "
             "default_schema, is_fixed_role,"
             " postgres_role) VALUES ($1::int, $2::int, $3, $4, $5, $6, $7::boolean, $8)",
-            [database_id, principal_id, name, type_, login, "dbo" if type_ == "S" else None, fixed,
-             "public" if name == "public" else postgres_schema(database, name)],
-        )  # fmt: skip
+            [
+                database_id,
+                principal_id,
+                name,
+                type_,
+                login,
+                "dbo" if type_ == "S" else None,
+                fixed,
+                "public" if name == "public" else postgres_schema(database, name),
+            ],
+        )
 
 
 def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> None:

@@ -112,8 +112,9 @@ def _drop_index(scope: DdlScope, cursor: Cursor) -> Command:
             table = ObjectName(name.schema, name.database)
             indexes.drop_index(scope, table, name.name, if_exists=if_exists)
         else:
-            raise SqlServerError(159, "Must specify the table name and index name for the DROP INDEX statement.",
-                                 severity=15)  # fmt: skip
+            raise SqlServerError(
+                159, "Must specify the table name and index name for the DROP INDEX statement.", severity=15
+            )
         skip_storage_options(cursor)
         if not cursor.accept(","):
             expect_end(cursor)

@@ -312,9 +312,16 @@ def _clash(value: object, to: TsqlType) -> SqlServerError:
 
 
 _TYPE_NAMES = {
-    int: "int", bool: "bit", float: "float", Decimal: "numeric", bytes: "varbinary", UUID: "uniqueidentifier",
-    datetime.date: "date", datetime.time: "time", datetime.datetime: "datetime2",
-}  # fmt: skip
+    int: "int",
+    bool: "bit",
+    float: "float",
+    Decimal: "numeric",
+    bytes: "varbinary",
+    UUID: "uniqueidentifier",
+    datetime.date: "date",
+    datetime.time: "time",
+    datetime.datetime: "datetime2",
+}
 _CONVERTERS: dict[Packing, Callable[[object, TsqlType], object]] = {
     Packing.BIT: _to_bit,
     Packing.INTEGER: _to_integer,

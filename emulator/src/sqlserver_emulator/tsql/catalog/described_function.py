@@ -31,10 +31,15 @@ _ERRORS: Final = [
     Column("error_type_desc", TsqlType("nvarchar", 60)),
 ]
 _KINDS: Final = {
-    102: (2, "SYNTAX"), 105: (2, "SYNTAX"), 156: (2, "SYNTAX"), 137: (8, "UNDECLARED_PARAMETER"),
-    11513: (4, "DYNAMIC_SQL"), 11526: (10, "TEMPORARY_TABLE"), 208: (13, "OBJECT_DOES_NOT_EXIST"),
+    102: (2, "SYNTAX"),
+    105: (2, "SYNTAX"),
+    156: (2, "SYNTAX"),
+    137: (8, "UNDECLARED_PARAMETER"),
+    11513: (4, "DYNAMIC_SQL"),
+    11526: (10, "TEMPORARY_TABLE"),
+    208: (13, "OBJECT_DOES_NOT_EXIST"),
     2812: (13, "OBJECT_DOES_NOT_EXIST"),
-}  # fmt: skip
+}
 _MISC: Final = (1, "MISC")
 _MOST_ARGUMENTS: Final = 3
 

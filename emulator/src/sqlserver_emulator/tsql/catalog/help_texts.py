@@ -16,10 +16,21 @@ from sqlserver_emulator.types import DATETIME, INT, NVARCHAR_4000, TsqlType
 
 _OBJECT_NAME: Final = TsqlType("nvarchar", 776)
 _KINDS: Final = {
-    "U": "user table", "V": "view", "P": "stored procedure", "FN": "scalar function", "IF": "inline function",
-    "TF": "table function", "TR": "trigger", "PK": "primary key cns", "UQ": "unique cns", "C": "check cns",
-    "D": "default (maybe cns)", "F": "foreign key cns", "SN": "synonym", "SO": "sequence object",
-}  # fmt: skip
+    "U": "user table",
+    "V": "view",
+    "P": "stored procedure",
+    "FN": "scalar function",
+    "IF": "inline function",
+    "TF": "table function",
+    "TR": "trigger",
+    "PK": "primary key cns",
+    "UQ": "unique cns",
+    "C": "check cns",
+    "D": "default (maybe cns)",
+    "F": "foreign key cns",
+    "SN": "synonym",
+    "SO": "sequence object",
+}
 _ANSWER: Final = TsqlType("varchar", 35)
 _SHORT: Final = TsqlType("char", 5)
 _OBJECTS: Final = """
@@ -156,10 +167,16 @@ def _kind(kind: object) -> str:
 
 def _columns(call: ProcedureCall, object_id: object) -> Iterator[Event]:
     columns = [
-        *names("Column_name Type"), Column("Computed", _ANSWER), *ints("Length"), Column("Prec", _SHORT),
-        Column("Scale", _SHORT), Column("Nullable", _ANSWER), Column("TrimTrailingBlanks", _ANSWER),
-        Column("FixedLenNullInSource", _ANSWER), *names("Collation"),
-    ]  # fmt: skip
+        *names("Column_name Type"),
+        Column("Computed", _ANSWER),
+        *ints("Length"),
+        Column("Prec", _SHORT),
+        Column("Scale", _SHORT),
+        Column("Nullable", _ANSWER),
+        Column("TrimTrailingBlanks", _ANSWER),
+        Column("FixedLenNullInSource", _ANSWER),
+        *names("Collation"),
+    ]
     yield from result_set(columns, query(call, _COLUMNS, id=(INT, object_id)))
 
 

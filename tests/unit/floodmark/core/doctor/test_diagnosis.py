@@ -19,10 +19,19 @@ from floodmark.core.window.planning import classify_tables
 from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
 
 FACTS = ServerFacts(
-    product_version="16.0.4150.1", engine_edition=3, database="Shop", user="reader", is_db_owner=False,
-    collation="Latin1_General_CI_AS", lob_limit_bytes=-1, agent_running=True, may_view_state=True, taken_at_utc=NOON,
-    utc_offset_minutes=0, jobs=Jobs(True, 4320),
-)  # fmt: skip
+    product_version="16.0.4150.1",
+    engine_edition=3,
+    database="Shop",
+    user="reader",
+    is_db_owner=False,
+    collation="Latin1_General_CI_AS",
+    lob_limit_bytes=-1,
+    agent_running=True,
+    may_view_state=True,
+    taken_at_utc=NOON,
+    utc_offset_minutes=0,
+    jobs=Jobs(True, 4320),
+)
 
 
 def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
@@ -30,7 +39,7 @@ def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tupl
     seen = seen or snapshot(table_seen())
     made = DiagnosisInput(
         chosen, seen, classify_tables(chosen, seen, {}), facts, "yes", False, timedelta(minutes=5), NOON
-    )  # fmt: skip
+    )
     return diagnose(replace(made, **other))
 
 

@@ -15,10 +15,20 @@ NOON = datetime(2026, 1, 2, 12)
 
 def switch(table: str, since: Lsn | None = None) -> InstanceSwitch:
     return InstanceSwitch(
-        source="shop", table=TableName("dbo", table), old=InstanceIdentity("first", 1, NOON), name="second",
-        added=("Note",), columns=("Id", "Note"), enabling="", drops="", since=since, switch_id=1,
-        state=SwitchState.MADE, approved_by="somebody", approved_at=NOON,
-    )  # fmt: skip
+        source="shop",
+        table=TableName("dbo", table),
+        old=InstanceIdentity("first", 1, NOON),
+        name="second",
+        added=("Note",),
+        columns=("Id", "Note"),
+        enabling="",
+        drops="",
+        since=since,
+        switch_id=1,
+        state=SwitchState.MADE,
+        approved_by="somebody",
+        approved_at=NOON,
+    )
 
 
 def test_rows_of_a_table_that_is_called_like_an_alias_are_compared_with_their_own_changes() -> None:

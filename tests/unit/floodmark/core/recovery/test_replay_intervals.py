@@ -34,9 +34,13 @@ from source_snapshots import ITEMS, NOON, ORDERS, lsn, settings, snapshot, state
 
 ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
 CHANGES_OF_THE_CLOCK = [
-    datetime(2026, 3, 29, 1), datetime(2026, 10, 25, 1), datetime(2026, 11, 1, 6), datetime(2026, 3, 8, 7),
-    datetime(2026, 4, 4, 15), datetime(2026, 10, 3, 15, 30),
-]  # fmt: skip
+    datetime(2026, 3, 29, 1),
+    datetime(2026, 10, 25, 1),
+    datetime(2026, 11, 1, 6),
+    datetime(2026, 3, 8, 7),
+    datetime(2026, 4, 4, 15),
+    datetime(2026, 10, 3, 15, 30),
+]
 """In UTC, of the zones above."""
 TICK = timedelta(milliseconds=10) / 3
 QUARTER = timedelta(minutes=15)
@@ -77,17 +81,20 @@ def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetim
 
 near_a_change = st.builds(
     lambda change, seconds: change + timedelta(seconds=seconds),
-    st.sampled_from(CHANGES_OF_THE_CLOCK), st.floats(-4 * 3600, 4 * 3600, allow_nan=False),
-)  # fmt: skip
+    st.sampled_from(CHANGES_OF_THE_CLOCK),
+    st.floats(-4 * 3600, 4 * 3600, allow_nan=False),
+)
 
 
 @example(ZONES[2], True, [datetime(2026, 4, 4, 15)], [datetime(2026, 4, 4, 14, 59, 59), datetime(2026, 10, 25, 1)])
 @example(ZONES[2], True, [datetime(2026, 4, 4, 14, 59, 59)], [datetime(2026, 3, 29, 1), datetime(2026, 4, 4, 15)])
 @settings_of(max_examples=300)
 @given(
-    st.sampled_from(ZONES), st.booleans(), st.lists(near_a_change, min_size=1, max_size=20),
+    st.sampled_from(ZONES),
+    st.booleans(),
+    st.lists(near_a_change, min_size=1, max_size=20),
     st.tuples(near_a_change, near_a_change).map(sorted),
-)  # fmt: skip
+)
 def test_everything_committed_in_an_interval_is_replayed_whatever_the_clock_did(
     zone: ZoneInfo, zone_is_known: bool, commits: list[datetime], asked: list[datetime]
 ) -> None:
@@ -162,9 +169,11 @@ def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
 
 
 @given(
-    st.tuples(st.integers(1, 60), st.integers(1, 60)), st.tuples(st.integers(1, 60), st.integers(1, 60)),
-    st.integers(5, 30), st.integers(1, 60),
-)  # fmt: skip
+    st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    st.integers(5, 30),
+    st.integers(1, 60),
+)
 def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_from_below_its_low_end(
     wanted_at: tuple[int, int], lived: tuple[int, int], low: int, other: int
 ) -> None:
@@ -206,7 +215,7 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
 @pytest.mark.parametrize(
     ("low_at", "low"),
     [(None, f"{lsn(20)}: "), (NOON, f"{lsn(20)} (2026-05-01 12:00:00 by the source's clock): ")],
-)  # fmt: skip
+)
 def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_tells_it(
     low_at: datetime | None, low: str
 ) -> None:
@@ -246,9 +255,12 @@ def test_an_instance_without_a_low_end_is_not_replayed_from(
 def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
     with pytest.raises(SourceRewoundError):
         plan_replay(
-            settings(ORDERS), snapshot(table_seen(ORDERS), max_lsn=40), {ORDERS: state(50)},
-            Interval(lsn(10), lsn(30)), ReplayRecords(),
-        )  # fmt: skip
+            settings(ORDERS),
+            snapshot(table_seen(ORDERS), max_lsn=40),
+            {ORDERS: state(50)},
+            Interval(lsn(10), lsn(30)),
+            ReplayRecords(),
+        )
 
 
 def test_a_capture_job_that_stands_still_is_no_reason_not_to_replay() -> None:

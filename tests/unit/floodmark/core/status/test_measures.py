@@ -43,9 +43,10 @@ def test_lag_of_a_table_that_capture_brings_nothing_for_is_no_hour_longer_when_s
 
 def test_changes_of_a_table_take_the_room_of_all_its_instances() -> None:
     sizes = (
-        ChangeTableSize("dbo_Orders", ORDERS, 5, 8192), ChangeTableSize("dbo_Orders_2", ORDERS, 2, 16384),
+        ChangeTableSize("dbo_Orders", ORDERS, 5, 8192),
+        ChangeTableSize("dbo_Orders_2", ORDERS, 2, 16384),
         ChangeTableSize("dbo_Items", ITEMS, 1, None),
-    )  # fmt: skip
+    )
     progress = SourceProgress({}, None, sizes)
     items = TableMark(ITEMS, None, None, None)
     measured = measure_tables([mark(None, watermark=100), items], snapshot(max_lsn=100), progress)

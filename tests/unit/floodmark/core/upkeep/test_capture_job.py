@@ -26,9 +26,16 @@ def scan(age_seconds: float = 5, transactions: int = 0, errors: int = 0, latency
 
 def status(**other: Any) -> CaptureJobStatus:
     made = CaptureJobStatus(
-        database="Shop", engine_edition=3, taken_at=AT, job={"maxtrans": 1000, "maxscans": 10}, running=True,
-        log_reuse_wait="NOTHING", log_used_percent=5.0, newest_entry_at=AT - timedelta(seconds=60), scan=scan(),
-    )  # fmt: skip
+        database="Shop",
+        engine_edition=3,
+        taken_at=AT,
+        job={"maxtrans": 1000, "maxscans": 10},
+        running=True,
+        log_reuse_wait="NOTHING",
+        log_used_percent=5.0,
+        newest_entry_at=AT - timedelta(seconds=60),
+        scan=scan(),
+    )
     return replace(made, **other)
 
 
@@ -36,12 +43,14 @@ HELD = {"log_reuse_wait": "REPLICATION", "scan": scan(transactions=9, latency_se
 
 running = st.booleans()
 table_snapshots = st.builds(
-    status, running=running, log_reuse_wait=st.sampled_from(["NOTHING", "REPLICATION", "LOG_BACKUP", None]),
+    status,
+    running=running,
+    log_reuse_wait=st.sampled_from(["NOTHING", "REPLICATION", "LOG_BACKUP", None]),
     log_used_percent=st.one_of(st.none(), st.floats(0, 100)),
     newest_entry_at=st.one_of(st.none(), st.integers(0, 100_000).map(lambda s: AT - timedelta(seconds=s))),
     scan=st.one_of(st.none(), st.builds(scan, st.floats(0, 1000), st.integers(0, 3), st.integers(0, 1))),
     job=st.fixed_dictionaries({"maxtrans": st.sampled_from([500, 1000])}),
-)  # fmt: skip
+)
 
 
 @given(table_snapshots)

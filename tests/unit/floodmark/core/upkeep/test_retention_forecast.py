@@ -70,9 +70,12 @@ def test_pace_is_the_way_over_the_time_and_never_backward() -> None:
 marks = st.lists(st.builds(mark, st.floats(0, 400), st.floats(0, 3)), max_size=4)
 retentions = st.integers(1, 30 * DAY) | st.just(HOLD_MINUTES)
 settings = st.builds(
-    RetentionSettings, keep_minutes=st.integers(60, 10 * DAY), ceiling_minutes=st.integers(60, 30 * DAY),
-    headroom_limit_seconds=st.integers(3600, 5 * 86_400), on_low=st.sampled_from(OnLow),
-)  # fmt: skip
+    RetentionSettings,
+    keep_minutes=st.integers(60, 10 * DAY),
+    ceiling_minutes=st.integers(60, 30 * DAY),
+    headroom_limit_seconds=st.integers(3600, 5 * 86_400),
+    on_low=st.sampled_from(OnLow),
+)
 
 
 def after(step_minutes: int | None, before: int) -> int:

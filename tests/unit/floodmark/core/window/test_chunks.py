@@ -34,9 +34,10 @@ def test_every_key_lies_in_exactly_one_chunk(cuts: list[int]) -> None:
     assert [chunk.number for chunk in chunks] == list(range(len(cuts) + 1))
     for key in {*cuts, *(cut + 1 for cut in cuts), 0}:
         holders = [
-            chunk for chunk in chunks
+            chunk
+            for chunk in chunks
             if (chunk.after is None or (key,) > chunk.after) and (chunk.to is None or (key,) <= chunk.to)
-        ]  # fmt: skip
+        ]
         assert len(holders) == 1
 
 

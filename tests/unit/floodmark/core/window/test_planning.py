@@ -123,8 +123,10 @@ def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
     pinned = replace(pipeline.tables[0], capture_instance="orders_v2")
     pipeline = replace(pipeline, tables=(pinned, pipeline.tables[1], replace(pinned, source=TableName("dbo", "New"))))
     assert pinned_instances(pipeline, {ITEMS: state(70, ITEMS), ORDERS: state(50)}) == {
-        ORDERS: "orders_v2", ITEMS: "dbo_Items", TableName("dbo", "New"): "orders_v2",
-    }  # fmt: skip
+        ORDERS: "orders_v2",
+        ITEMS: "dbo_Items",
+        TableName("dbo", "New"): "orders_v2",
+    }
 
 
 def keyless(*columns: SourceColumn) -> SourceSnapshot:
@@ -160,5 +162,15 @@ def test_net_changes_of_the_server_need_an_instance_that_has_them() -> None:
 
 def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> None:
     with pytest.raises(ConfigError, match="sql_variant"):
-        decided(settings(ORDERS), snapshot(table_seen(instance=instance(table=replace(
-            instance().table, columns=(*instance().table.columns, SourceColumn("V", "sql_variant", 3)))))))  # fmt: skip
+        decided(
+            settings(ORDERS),
+            snapshot(
+                table_seen(
+                    instance=instance(
+                        table=replace(
+                            instance().table, columns=(*instance().table.columns, SourceColumn("V", "sql_variant", 3))
+                        )
+                    )
+                )
+            ),
+        )

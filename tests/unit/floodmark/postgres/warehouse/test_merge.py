@@ -7,15 +7,18 @@ from floodmark.core.schema import TableName
 from floodmark.postgres.warehouse.merge import Merge, build_merge
 
 MERGE = Merge(
-    target=TableName("shop", 'or"ders'), staging=TableName("floodmark_staging", "w7_1_0"), key=("Id", "Line"),
-    columns=("Id", "Line", "Amount", "Notes"), lobs=("Notes",), deletes=Deletes.SOFT, window_id=7,
-)  # fmt: skip
+    target=TableName("shop", 'or"ders'),
+    staging=TableName("floodmark_staging", "w7_1_0"),
+    key=("Id", "Line"),
+    columns=("Id", "Line", "Amount", "Notes"),
+    lobs=("Notes",),
+    deletes=Deletes.SOFT,
+    window_id=7,
+)
 
 
 def variant(deletes: Deletes = Deletes.SOFT, *, tombstones: bool = False, in_order: bool = False) -> Merge:
-    return Merge(
-        MERGE.target, MERGE.staging, MERGE.key, MERGE.columns, MERGE.lobs, deletes, 7, tombstones, in_order
-    )  # fmt: skip
+    return Merge(MERGE.target, MERGE.staging, MERGE.key, MERGE.columns, MERGE.lobs, deletes, 7, tombstones, in_order)
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "spark"])

@@ -9,14 +9,19 @@ from floodmark.postgres.warehouse.types import postgres_type, type_holds
 @pytest.mark.parametrize(
     ("wide", "narrow"),
     [
-        ("bigint", "integer"), ("integer", "smallint"), ("text", "character varying(5)"),
-        ("character varying(9)", "character varying(5)"), ("double precision", "real"),
+        ("bigint", "integer"),
+        ("integer", "smallint"),
+        ("text", "character varying(5)"),
+        ("character varying(9)", "character varying(5)"),
+        ("double precision", "real"),
         ("numeric(20,4)", "numeric(18,2)"),
-        ("numeric", "numeric(38,10)"), ("numeric(19,0)", "bigint"), ("numeric(12,2)", "integer"),
+        ("numeric", "numeric(38,10)"),
+        ("numeric(19,0)", "bigint"),
+        ("numeric(12,2)", "integer"),
         ("timestamp without time zone", "timestamp(6) without time zone"),
         ("timestamp with time zone", "timestamp(6) with time zone"),
     ],
-)  # fmt: skip
+)
 def test_wider_type_holds_the_narrower_and_not_the_other_way(wide: str, narrow: str) -> None:
     assert type_holds(wide, narrow)
     assert not type_holds(narrow, wide) or wide.startswith("timestamp")
@@ -25,12 +30,17 @@ def test_wider_type_holds_the_narrower_and_not_the_other_way(wide: str, narrow: 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("numeric(18,2)", "numeric(18,4)"), ("numeric(9,0)", "integer"), ("text", "integer"), ("bytea", "text"),
-        ("date", "timestamp(6) without time zone"), ("double precision", "numeric(5,2)"), ("bigint", "numeric(5,0)"),
-        ("timestamp(6) with time zone", "timestamp(6) without time zone"), ("timestamp(3) without time zone",
-        "timestamp(6) without time zone"),
+        ("numeric(18,2)", "numeric(18,4)"),
+        ("numeric(9,0)", "integer"),
+        ("text", "integer"),
+        ("bytea", "text"),
+        ("date", "timestamp(6) without time zone"),
+        ("double precision", "numeric(5,2)"),
+        ("bigint", "numeric(5,0)"),
+        ("timestamp(6) with time zone", "timestamp(6) without time zone"),
+        ("timestamp(3) without time zone", "timestamp(6) without time zone"),
     ],
-)  # fmt: skip
+)
 def test_type_that_could_lose_a_value_does_not_hold_it(one: str, other: str) -> None:
     assert not type_holds(one, other)
 

@@ -4,10 +4,17 @@ from floodmark.postgres.connection import WarehouseConnection
 
 AWKWARD = WarehouseConnection("db.example", 5433, "ware house", "me@home", "p:/ '@%\\", "require", "/etc/ca file.pem")
 EXPECTED = {
-    "host": "db.example", "port": "5433", "dbname": "ware house", "user": "me@home", "password": "p:/ '@%\\",
-    "sslmode": "require", "sslrootcert": "/etc/ca file.pem", "application_name": "floodmark", "connect_timeout": "15",
+    "host": "db.example",
+    "port": "5433",
+    "dbname": "ware house",
+    "user": "me@home",
+    "password": "p:/ '@%\\",
+    "sslmode": "require",
+    "sslrootcert": "/etc/ca file.pem",
+    "application_name": "floodmark",
+    "connect_timeout": "15",
     "keepalives_idle": "60",
-}  # fmt: skip
+}
 
 
 def test_conninfo_and_uri_say_the_same_however_awkward_the_values() -> None:

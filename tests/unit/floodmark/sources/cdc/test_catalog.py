@@ -15,11 +15,22 @@ ORDERS = TableName("dbo", "Orders")
 
 def _help(name: str = "dbo_Orders", object_id: int = 200, created_at: datetime = CREATED, **other: object) -> tuple:
     row = {
-        "source_schema": "dbo", "source_table": "Orders", "capture_instance": name, "object_id": object_id,
-        "source_object_id": 100, "start_lsn": START, "end_lsn": None, "supports_net_changes": True,
-        "has_drop_pending": None, "role_name": None, "index_name": "PK_Orders", "filegroup_name": None,
-        "create_date": created_at, "index_column_list": "[Id]", "captured_column_list": "[Id], [Note]",
-    }  # fmt: skip
+        "source_schema": "dbo",
+        "source_table": "Orders",
+        "capture_instance": name,
+        "object_id": object_id,
+        "source_object_id": 100,
+        "start_lsn": START,
+        "end_lsn": None,
+        "supports_net_changes": True,
+        "has_drop_pending": None,
+        "role_name": None,
+        "index_name": "PK_Orders",
+        "filegroup_name": None,
+        "create_date": created_at,
+        "index_column_list": "[Id]",
+        "captured_column_list": "[Id], [Note]",
+    }
     return tuple((row | other).values())
 
 
@@ -43,9 +54,12 @@ def _columns(object_id: int, *columns: tuple[str, str, int], **computed: bool) -
 
 
 def _catalog(
-    instances: list[tuple] | None = None, min_lsn: bytes | None = START, source: list[tuple] | None = None,
-    readable: int = 1, command_id: bool = True,
-) -> Catalog:  # fmt: skip
+    instances: list[tuple] | None = None,
+    min_lsn: bytes | None = START,
+    source: list[tuple] | None = None,
+    readable: int = 1,
+    command_id: bool = True,
+) -> Catalog:
     instances = [_help()] if instances is None else instances
     last = [("__$command_id", "int", 4)] if command_id else []
     if source is None:
@@ -81,8 +95,10 @@ def test_catalog_reads_columns_in_mask_order_with_the_source_tables_facts() -> N
 def test_catalog_leaves_out_a_captured_column_that_the_source_has_dropped() -> None:
     source = _columns(100, CAPTURED[0], *CAPTURED[3:])
     assert [(c.name, c.ordinal) for c in _instance(_catalog(source=source)).instance.table.columns] == [
-        ("Id", 1), ("Code", 4), ("Rv", 5)
-    ]  # fmt: skip
+        ("Id", 1),
+        ("Code", 4),
+        ("Rv", 5),
+    ]
 
 
 @pytest.mark.parametrize("has", [True, False])

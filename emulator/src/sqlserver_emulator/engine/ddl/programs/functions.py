@@ -57,9 +57,14 @@ def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     kind = "FN" if function.returns is not None else "IF" if function.table is None else "TF"
     object_id = rows.insert_object(
         # ALTER keeps the object's number, which permissions refer to.
-        scope, home, name.name, kind, object_id=int(existing[0][0]) if existing and replace else None,
-        postgres_name=postgres_name(name.name), definition=scope.statement,
-    )  # fmt: skip
+        scope,
+        home,
+        name.name,
+        kind,
+        object_id=int(existing[0][0]) if existing and replace else None,
+        postgres_name=postgres_name(name.name),
+        definition=scope.statement,
+    )
     parameters = [_parameter(scope, parameter) for parameter in function.parameters]
     target = qualified(home.postgres_name, postgres_name(name.name))
     scope.fetch(

@@ -157,9 +157,16 @@ class FunctionCompiler:
         catalog = scope.access.catalog
         catalog.drop_temporary(statement.name)
         own = CatalogObject(
-            made.object_id, made.database, made.schema, made.name, made.kind, TEMPORARY, name, made.columns,
+            made.object_id,
+            made.database,
+            made.schema,
+            made.name,
+            made.kind,
+            TEMPORARY,
+            name,
+            made.columns,
             made.key_columns,
-        )  # fmt: skip
+        )
         catalog.add_temporary(Relation(own, {}))
         self._temporary.append(own)
 

@@ -66,9 +66,19 @@ def create_type(scope: DdlScope, name: ObjectName, base: TsqlType, *, nullable: 
         "INSERT INTO emulator.user_types SELECT $1::int, greatest(coalesce(max(user_type_id) + 1, 0), "
         "$9::int), $2::int, $3,"
         " $4, $5::int, $6::int, $7::int, $8::boolean, $10 FROM emulator.user_types WHERE database_id = $1::int",
-        [home.database_id, home.schema_id, name.name, base.name, base.length, base.precision, base.scale, nullable,
-         _FIRST_USER_TYPE_ID, columns],
-    )  # fmt: skip
+        [
+            home.database_id,
+            home.schema_id,
+            name.name,
+            base.name,
+            base.length,
+            base.precision,
+            base.scale,
+            nullable,
+            _FIRST_USER_TYPE_ID,
+            columns,
+        ],
+    )
 
 
 def drop_type(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
@@ -78,8 +88,10 @@ def drop_type(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     if found is None:
         if if_exists:
             return
-        raise SqlServerError(218, f"Could not find the type '{name}'. Either it does not exist or you do not have the "
-                                  "necessary permission.")  # fmt: skip
+        raise SqlServerError(
+            218,
+            f"Could not find the type '{name}'. Either it does not exist or you do not have the necessary permission.",
+        )
     used = scope.fetch(
         "SELECT o.name FROM emulator.columns c JOIN emulator.objects o ON o.object_id = c.object_id"
         " WHERE o.database_id = $1::int AND c.user_type_id = $2::int LIMIT 1",

@@ -191,6 +191,15 @@ def _keep(scope: DdlScope, object_id: int, declared: Sequence) -> None:
         " $7::numeric, $8::boolean, $9::int) ON CONFLICT (object_id) DO UPDATE SET start_value = excluded.start_value,"
         " increment = excluded.increment, minimum_value = excluded.minimum_value,"
         " maximum_value = excluded.maximum_value, is_cycling = excluded.is_cycling, cache_size = excluded.cache_size",
-        [object_id, declared.type.name, declared.type.precision, declared.first, declared.increment, declared.minimum,
-         declared.maximum, declared.cycles, declared.cache],
-    )  # fmt: skip
+        [
+            object_id,
+            declared.type.name,
+            declared.type.precision,
+            declared.first,
+            declared.increment,
+            declared.minimum,
+            declared.maximum,
+            declared.cycles,
+            declared.cache,
+        ],
+    )

@@ -39,8 +39,9 @@ def create_trigger(scope: DdlScope, *, replace: str) -> None:
         message = f"The object '{trigger.table}' does not exist or is invalid for this operation."
         raise SqlServerError(8197, message, state=4)
     if table.kind == "V" and not trigger.is_instead_of:
-        raise SqlServerError(8197, f"The object '{trigger.table}' does not exist or is invalid for this operation.",
-                             state=6)  # fmt: skip
+        raise SqlServerError(
+            8197, f"The object '{trigger.table}' does not exist or is invalid for this operation.", state=6
+        )
     name = ObjectName(trigger.name.name, trigger.name.schema or table.schema, table.database)
     home = scope.schema(name)
     found = scope.fetch(_TRIGGER, [home.database_id, home.schema_id, name.name])
@@ -54,9 +55,7 @@ def create_trigger(scope: DdlScope, *, replace: str) -> None:
     elif replace == "ALTER":
         raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
     else:
-        object_id = rows.insert_object(
-            scope, home, name.name, "TR", parent=table.object_id, definition=scope.statement
-        )  # fmt: skip
+        object_id = rows.insert_object(scope, home, name.name, "TR", parent=table.object_id, definition=scope.statement)
     if trigger.is_instead_of:
         _refuse_second_instead_of(scope, table, trigger.events, name)
     scope.fetch(

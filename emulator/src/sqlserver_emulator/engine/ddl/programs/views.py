@@ -70,9 +70,14 @@ def _make(scope: DdlScope, name: ObjectName, view: ViewText) -> int:
     scope.run(f"CREATE VIEW {target} ({names}) AS {with_literals(translated)}{check}")
     object_id = rows.object_id_of(scope, target)
     rows.insert_object(
-        scope, home, name.name, "V", object_id=object_id, postgres_name=postgres_name(name.name),
+        scope,
+        home,
+        name.name,
+        "V",
+        object_id=object_id,
+        postgres_name=postgres_name(name.name),
         definition=scope.statement,
-    )  # fmt: skip
+    )
     rows.insert_view_columns(scope, object_id, declared)
     return object_id
 

@@ -35,9 +35,29 @@ TypeReader = Callable[[Cursor], tuple[TsqlType, int | None, bool | None]]
 
 _CONSTRAINT_START = frozenset(("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"))
 _COLUMN_OPTION = frozenset(
-    ("NULL", "NOT", "CONSTRAINT", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "FOREIGN", "IDENTITY",
-     "ROWGUIDCOL", "COLLATE", "PERSISTED", "WITH", "SPARSE", "MASKED", "GENERATED", "ENCRYPTED", "HIDDEN", "INDEX")
-)  # fmt: skip
+    (
+        "NULL",
+        "NOT",
+        "CONSTRAINT",
+        "DEFAULT",
+        "PRIMARY",
+        "UNIQUE",
+        "CHECK",
+        "REFERENCES",
+        "FOREIGN",
+        "IDENTITY",
+        "ROWGUIDCOL",
+        "COLLATE",
+        "PERSISTED",
+        "WITH",
+        "SPARSE",
+        "MASKED",
+        "GENERATED",
+        "ENCRYPTED",
+        "HIDDEN",
+        "INDEX",
+    )
+)
 _ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
 
 

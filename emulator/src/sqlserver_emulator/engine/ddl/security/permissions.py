@@ -22,11 +22,24 @@ from sqlserver_emulator.syntax.parsing.cursor import Cursor
 _TABLE_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES"}
 _EVERYTHING = {"ALL", "ALL PRIVILEGES", "CONTROL"}
 _WITHOUT_EFFECT_HERE = frozenset(
-    ("CONNECT", "VIEW DEFINITION", "VIEW SERVER STATE", "VIEW ANY DEFINITION", "EXECUTE",
-     "VIEW SERVER PERFORMANCE STATE", "CREATE TABLE", "CREATE VIEW", "SHOWPLAN",
-     "CREATE PROCEDURE", "CREATE SCHEMA", "TAKE OWNERSHIP", "VIEW CHANGE TRACKING", "VIEW ANY DATABASE",
-     "ALTER ANY SCHEMA")
-)  # fmt: skip
+    (
+        "CONNECT",
+        "VIEW DEFINITION",
+        "VIEW SERVER STATE",
+        "VIEW ANY DEFINITION",
+        "EXECUTE",
+        "VIEW SERVER PERFORMANCE STATE",
+        "CREATE TABLE",
+        "CREATE VIEW",
+        "SHOWPLAN",
+        "CREATE PROCEDURE",
+        "CREATE SCHEMA",
+        "TAKE OWNERSHIP",
+        "VIEW CHANGE TRACKING",
+        "VIEW ANY DATABASE",
+        "ALTER ANY SCHEMA",
+    )
+)
 _CHECKED_HERE = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL"))
 _ON_SERVER = frozenset(
     ("VIEW SERVER STATE", "VIEW ANY DEFINITION", "VIEW ANY DATABASE", "VIEW SERVER PERFORMANCE STATE")
@@ -190,13 +203,18 @@ def _targets(scope: DdlScope, securable: Securable) -> list[str]:
         if found is None:
             return _program(scope, securable.table)
         return [qualified(found.postgres_schema, found.postgres_name)]
-    schemas = [securable.schema] if securable.schema else [
-        str(name) for (name,) in scope.fetch(
-            "SELECT s.name FROM emulator.schemas s JOIN emulator.databases d ON d.database_id = s.database_id"
-            " WHERE d.name = $1",
-            [scope.database],
-        )
-    ]  # fmt: skip
+    schemas = (
+        [securable.schema]
+        if securable.schema
+        else [
+            str(name)
+            for (name,) in scope.fetch(
+                "SELECT s.name FROM emulator.schemas s JOIN emulator.databases d ON d.database_id = s.database_id"
+                " WHERE d.name = $1",
+                [scope.database],
+            )
+        ]
+    )
     return [f"ALL TABLES IN SCHEMA {quote(scope.schema(ObjectName('', s)).postgres_name)}" for s in schemas]
 
 

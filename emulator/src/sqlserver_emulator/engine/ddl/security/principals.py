@@ -249,8 +249,9 @@ def _grant_fixed_rights(scope: DdlScope, role: dict[str, Any]) -> None:
     if rights is None:
         return
     name = quote(role["postgres_role"])
-    for (schema,) in scope.fetch("SELECT postgres_name FROM emulator.schemas WHERE database_id = $1::int",
-                                 [role["database_id"]]):  # fmt: skip
+    for (schema,) in scope.fetch(
+        "SELECT postgres_name FROM emulator.schemas WHERE database_id = $1::int", [role["database_id"]]
+    ):
         scope.run(f"GRANT {rights} ON ALL TABLES IN SCHEMA {quote(schema)} TO {name}")
         scope.run(f"ALTER DEFAULT PRIVILEGES IN SCHEMA {quote(schema)} GRANT {rights} ON TABLES TO {name}")
 

@@ -94,9 +94,16 @@ def _add_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, key: KeyD
     # A primary key is clustered unless another index is already, or the statement says otherwise.
     clustered = key.clustered if key.clustered is not None else key.primary and not _has_clustered(scope, table)
     rows.insert_index(
-        scope, table, name, postgres_name(name), columns,
-        clustered=clustered, unique=True, constraint_object_id=object_id, system_named=not key.name,
-    )  # fmt: skip
+        scope,
+        table,
+        name,
+        postgres_name(name),
+        columns,
+        clustered=clustered,
+        unique=True,
+        constraint_object_id=object_id,
+        system_named=not key.name,
+    )
 
 
 def _check_single_primary_key(scope: DdlScope, table: CatalogObject) -> None:
@@ -169,9 +176,17 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
         "key_index_id, delete_action,"
         " update_action, is_system_named, is_not_trusted)"
         " VALUES ($1::int, $2::int, $3::int, $4::int, $5::int, $6::int, $7::boolean, $8::boolean)",
-        [object_id, table.object_id, target.object_id, index_id, _ACTION_NUMBERS[key.on_delete],
-         _ACTION_NUMBERS[key.on_update], not key.name, not key.validate],
-    )  # fmt: skip
+        [
+            object_id,
+            table.object_id,
+            target.object_id,
+            index_id,
+            _ACTION_NUMBERS[key.on_delete],
+            _ACTION_NUMBERS[key.on_update],
+            not key.name,
+            not key.validate,
+        ],
+    )
     for ordinal, (column, to) in enumerate(zip(key.columns, referenced, strict=True), 1):
         scope.fetch(
             "INSERT INTO emulator.foreign_key_columns VALUES ($1::int, $2::int, $3::int, $4::int)",

@@ -39,10 +39,16 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
         scope.check_keys_at_end(table)
     if not temporary:
         rows.insert_index(
-            scope, table, index.name, name, columns,
-            included=index.included, clustered=index.clustered, unique=index.unique,
+            scope,
+            table,
+            index.name,
+            name,
+            columns,
+            included=index.included,
+            clustered=index.clustered,
+            unique=index.unique,
             filter_definition=parenthesised(index.filter) if index.filter else None,
-        )  # fmt: skip
+        )
 
 
 def _create_sql(table: CatalogObject, index: IndexDeclaration, name: str, condition: str) -> str:
@@ -78,8 +84,9 @@ def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists:
     index_id, postgres_name, constraint, real_name = found[0]
     if constraint is not None:
         message = f"An explicit DROP INDEX is not allowed on index '{table_name}.{name}'."
-        raise SqlServerError(3723, f"{message} It is being used for PRIMARY KEY or UNIQUE KEY constraint enforcement.",
-                             state=4)  # fmt: skip
+        raise SqlServerError(
+            3723, f"{message} It is being used for PRIMARY KEY or UNIQUE KEY constraint enforcement.", state=4
+        )
     # Change data capture needs the index by which a tracked table's rows are identified.
     hooks.before_drop_index(scope, table, real_name, constraint=False)
     _drop(scope, table, real_name, postgres_name, index_id)

@@ -115,9 +115,18 @@ def insert_index(
     scope.fetch(
         "INSERT INTO emulator.indexes VALUES ($1::int, $2::int, $3, $4, $5::boolean, $6::boolean, "
         "$7::int, $8::boolean, $9)",
-        [table.object_id, index_id, name, postgres_name, clustered, unique, constraint_object_id, system_named,
-         filter_definition],
-    )  # fmt: skip
+        [
+            table.object_id,
+            index_id,
+            name,
+            postgres_name,
+            clustered,
+            unique,
+            constraint_object_id,
+            system_named,
+            filter_definition,
+        ],
+    )
     names = [(c.name, i, c.descending, False) for i, c in enumerate(columns, 1)]
     # Included columns have key ordinal 0.
     names += [(c, 0, False, True) for c in included]

@@ -70,9 +70,16 @@ def plan_columns(
 def with_columns(table: CatalogObject, columns: Sequence[CatalogColumn], key: Sequence[str] = ()) -> CatalogObject:
     """Return the table with these columns, and with this key where one is given."""
     return CatalogObject(
-        table.object_id, table.database, table.schema, table.name, table.kind, table.postgres_schema,
-        table.postgres_name, tuple(columns), tuple(key) or table.key_columns,
-    )  # fmt: skip
+        table.object_id,
+        table.database,
+        table.schema,
+        table.name,
+        table.kind,
+        table.postgres_schema,
+        table.postgres_name,
+        tuple(columns),
+        tuple(key) or table.key_columns,
+    )
 
 
 def _refuse_repeated_names(table: CatalogObject, columns: Sequence[ColumnDeclaration]) -> None:

@@ -68,9 +68,16 @@ def _create_in_postgres(scope: DdlScope, home: SchemaEntry, table: CatalogObject
 
 def _numbered(table: CatalogObject, object_id: int) -> CatalogObject:
     return CatalogObject(
-        object_id, table.database, table.schema, table.name, table.kind, table.postgres_schema, table.postgres_name,
-        table.columns, table.key_columns,
-    )  # fmt: skip
+        object_id,
+        table.database,
+        table.schema,
+        table.name,
+        table.kind,
+        table.postgres_schema,
+        table.postgres_name,
+        table.columns,
+        table.key_columns,
+    )
 
 
 def _add_rest(

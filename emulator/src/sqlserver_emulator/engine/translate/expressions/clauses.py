@@ -89,9 +89,12 @@ def refuse_collation(node: exp.Expression) -> None:
 def is_bare_function(node: exp.Expression) -> bool:
     """CURRENT_TIMESTAMP and the like, which the parser takes for a column."""
     # A quoted [user] is a column.
-    return isinstance(node, exp.Column) and len(node.parts) == 1 and not node.this.args.get("quoted") and (
-        node.name.lower() in BARE_FUNCTIONS
-    )  # fmt: skip
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and not node.this.args.get("quoted")
+        and (node.name.lower() in BARE_FUNCTIONS)
+    )
 
 
 def starred(item: exp.Expression) -> tuple[str, ...] | None:

@@ -57,10 +57,23 @@ from sqlserver_emulator.types import BIGINT
 
 _KNOWN_CLAUSES = frozenset(
     (
-        "with_", "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct",
-        "options", "into", "laterals", "for_",
+        "with_",
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+        "distinct",
+        "options",
+        "into",
+        "laterals",
+        "for_",
     )
-)  # fmt: skip
+)
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"\.)?"(?:[^"]|"")+"')
 """A column: what is computed in the select list shall not be computed once more for its order."""
 SetOperation = (exp.Union, exp.Except, exp.Intersect)
