@@ -253,7 +253,9 @@ def test_row_that_a_scan_met_twice_is_merged_once(
 
 def test_key_that_the_source_has_twice_is_refused_and_may_be_mended(shop: Shop, source: SmallSource) -> None:
     window_id = planned(shop).window_id
-    with pytest.raises(ConfigError, match=r"dbo\.Orders: the declared key \(Id\) is not unique: 2 rows have one"):
+    with pytest.raises(
+        ConfigError, match=r"dbo\.Orders: the declared key \(Id\) is not unique: 2 rows have the same key"
+    ):
         load_window(window_id, shop.ledger, shop.warehouse, source, MovedRows(shop, source, double_key=((1,), 2)))
     load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
     assert sorted(shop.target()) == [1, 2, 3, 4, 5, 6]

@@ -226,7 +226,7 @@ def _refuse_unsupported(table: TablePlan) -> None:
 def _refuse_lost(table: TablePlan, found: Sequence[Values], expected: int) -> None:
     if len(found) != expected:
         raise WarehouseUnavailableError(
-            str(table.source), f"{expected} rows were staged, and {len(found)} are there now."
+            str(table.source), f"{expected} rows were staged, but {len(found)} are in staging now."
         )
 
 

@@ -1,4 +1,4 @@
-"""The language rules that a program can check, held by the sources of ``floodmark``.
+"""The language rules that a program can check, held by the sources of ``floodmark`` and of ``sqlserver_emulator``.
 
 Identifiers and prose use the terms of the field, a docstring begins with a full sentence, and one public name has one
 meaning. The numbers below are ceilings for what is left. They only ever shrink: lower a number when a package improves,
@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2] / "src" / "floodmark"
+REPOSITORY = Path(__file__).parents[2]
+
+ROOTS = ("src/floodmark", "emulator/src/sqlserver_emulator")
+"""The packages that keep the rules. The emulator's folders are one package here."""
 
 NAME_WORDS = frozenset(
     {
@@ -65,6 +68,8 @@ PROSE_LEFT: Mapping[str, int] = {
     # doctor's key in JSON, the earlier name of in_parallel, and the key of notes: what users have stored.
     "cli": 1,
     "core": 2,
+    # A message of SQL Server's own.
+    "emulator": 1,
     "orchestration": 2,
 }
 """Such words in prose, by package."""
@@ -101,11 +106,14 @@ class Source(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The folder below ``floodmark``, "" for a module that is in none."""
-        return self.path.rpartition("/")[0].partition("/")[0]
+        """The folder below ``floodmark``, "" for a module that is in none; ``emulator`` for its modules."""
+        folders = self.path.split("/")
+        if folders[0] == "emulator":
+            return "emulator"
+        return folders[2] if len(folders) > 3 else ""
 
     def hit(self, line: int, word: str) -> Hit:
-        return Hit(self.package, f"src/floodmark/{self.path}:{line}", word)
+        return Hit(self.package, f"{self.path}:{line}", word)
 
 
 def parse_source(path: str, text: str) -> Source:
@@ -114,8 +122,10 @@ def parse_source(path: str, text: str) -> Source:
 
 @cache
 def read_sources() -> tuple[Source, ...]:
-    paths = sorted(ROOT.rglob("*.py"))
-    return tuple(parse_source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
+    paths = sorted(path for root in ROOTS for path in (REPOSITORY / root).rglob("*.py"))
+    return tuple(
+        parse_source(path.relative_to(REPOSITORY).as_posix(), path.read_text(encoding="utf-8")) for path in paths
+    )
 
 
 def split_name(name: str) -> list[str]:
@@ -196,7 +206,8 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence() -> None:
 
 
 def test_one_public_name_has_one_meaning() -> None:
-    problems = list(find_shared_names(read_sources()))
+    floodmark = tuple(source for source in read_sources() if source.package != "emulator")
+    problems = list(find_shared_names(floodmark))
     assert not problems, "\n".join(problems)
 
 
@@ -218,7 +229,7 @@ def test_prose_uses_the_terms_of_the_field() -> None:
     ],
 )
 def test_a_word_in_an_identifier_is_found(text: str, found: str) -> None:
-    assert [hit.word for hit in find_names(parse_source("core/x.py", text))] == ([found] if found else [])
+    assert [hit.word for hit in find_names(parse_source("src/floodmark/core/x.py", text))] == ([found] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -232,21 +243,23 @@ def test_a_word_in_an_identifier_is_found(text: str, found: str) -> None:
     ],
 )
 def test_a_docstring_that_begins_in_the_middle_is_found(text: str, found: str) -> None:
-    assert [hit.word for hit in find_summaries(parse_source("core/x.py", text))] == ([found] if found else [])
+    assert [hit.word for hit in find_summaries(parse_source("src/floodmark/core/x.py", text))] == (
+        [found] if found else []
+    )
 
 
 def test_a_word_in_prose_is_found_with_its_line() -> None:
     text = 'x = 1  # load anew\ny = f"somebody {x} told"\n"""\nThe row goes\n  over."""\nz = "lookup"\n'
-    hits = [str(hit) for hit in find_prose(parse_source("core/x.py", text))]
+    hits = [str(hit) for hit in find_prose(parse_source("src/floodmark/core/x.py", text))]
     place = "src/floodmark/core/x.py"
     assert hits == [f"{place}:1: anew", f"{place}:2: somebody", f"{place}:2: told", f"{place}:4: goes over"]
 
 
 def test_a_public_name_of_two_packages_is_found() -> None:
     one, other, private = (
-        parse_source("core/x.py", "def quote(): ..."),
-        parse_source("cli/y.py", "class quote: ...\ndef main(): ..."),
-        parse_source("app/z.py", "def _quote(): ...\ndef main(): ..."),
+        parse_source("src/floodmark/core/x.py", "def quote(): ..."),
+        parse_source("src/floodmark/cli/y.py", "class quote: ...\ndef main(): ..."),
+        parse_source("src/floodmark/app/z.py", "def _quote(): ...\ndef main(): ..."),
     )
     assert list(find_shared_names((one, private))) == []
     assert list(find_shared_names((one, other, private))) == [

@@ -2,7 +2,7 @@
 
 The wheel's own Python API is not used: as root it makes every parent folder of the data folder readable for all and
 adds a system user. Here root runs the server as the existing unprivileged user ``nobody``, and where that user cannot
-reach the wheel (a virtual environment under a private home) the binaries are copied beside the data once. No
+reach the wheel (a virtual environment under a private home) the binaries are copied next to the data once. No
 permission of a folder that is not ours is changed.
 """
 
@@ -185,7 +185,7 @@ class EmbeddedPostgres:
     def _copy_programs(self, package: Path) -> Path:
         """Return the folder of programs that the server's user can reach, copied once from the wheel's.
 
-        The wheel keeps its shared libraries beside the package, and the programs find them relative to themselves: the
+        The wheel keeps its shared libraries next to the package, and the programs find them relative to themselves: the
         copy has the same two folders side by side.
         """
         copied = self.data_dir / "programs"

@@ -1,4 +1,4 @@
-"""The emulator's clock: PostgreSQL's, shifted. ``EngineClock`` moves it, ``LoggedClock`` tells what it said when.
+"""The emulator's clock: PostgreSQL's, shifted. ``EngineClock`` moves it, ``LoggedClock`` knows what it said when.
 
 The shift is kept in ``emulator.clock_changes`` and survives a restart. Client sessions have it in a setting of their
 PostgreSQL connection (see ``control/sql/control.sql``); everything else reads the table.
@@ -46,7 +46,7 @@ class EngineClock:
         return datetime.now() + self.shift
 
     def follow(self, session: SessionContext) -> None:
-        """From now on the session is told when the clock is moved."""
+        """From now on the session gets notice when the clock is moved."""
         with self._lock:
             self._sessions.add(session)
             session.set_context(_SETTING, self._setting())
@@ -85,7 +85,7 @@ class EngineClock:
 
 
 class LoggedClock:
-    """What the clock said at moments of the past, for the times of logged commits. Microseconds since 1970.
+    """Readings of the clock at moments of the past, for the times of logged commits. Microseconds since 1970.
 
     Read again whenever a moment is asked for that is newer than the last reading.
     """

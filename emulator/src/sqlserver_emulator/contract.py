@@ -1,4 +1,4 @@
-"""What the interpreter asks of the engine, and what procedures written in Python are given.
+"""The interface of the engine to the interpreter, and to procedures written in Python.
 
 One EngineSession is one PostgreSQL connection. The interpreter owns batches, control flow, variables, @@TRANCOUNT and
 TRY/CATCH; the engine owns the meaning of a single SQL statement or expression and the transaction underneath.
@@ -29,7 +29,7 @@ Variables = Mapping[str, Variable]
 
 @dataclass(slots=True)
 class StatementResult:
-    """What one SQL statement did.
+    """The effects of one SQL statement.
 
     columns None: no result set. ``assigned_variables``: for `SELECT @a = x, …` (columns is then None) the values of
     the last row by lower-case variable name, empty when no row came. ``row_count`` None: the statement has no count;
@@ -44,7 +44,7 @@ class StatementResult:
 
 
 class TableChange(Protocol):
-    """What one statement did to a table with triggers."""
+    """The effects of one statement on a table with triggers."""
 
     @property
     def row_count(self) -> int: ...
@@ -76,7 +76,7 @@ class Triggers(Protocol):
     def forget(self) -> None: ...
 
     def take_changes(self) -> Sequence[TableChange]:
-        """What the last statement did, for tables with triggers, in the order it happened."""
+        """Return what the last statement did to tables with triggers, in the order it happened."""
 
     def triggers(self, change: Any) -> Sequence[TriggerSource]: ...
 
@@ -143,8 +143,9 @@ class EngineSession(Protocol):
         """The source text of a stored procedure created by the user, or None."""
 
     def function_parameters(self, schema: str, name: str) -> tuple[Parameter, ...] | None:
-        """Of a scalar function created by the user in the current database, or None. A default is not told, only that
-        there is one.
+        """Return the parameters of a user's scalar function in the current database, or None.
+
+        Of a default it is only known that there is one.
         """
 
     def declared_type(self, schema: str, name: str) -> DeclaredType | None:
@@ -164,11 +165,11 @@ class EngineSession(Protocol):
 
     @property
     def triggers(self) -> Triggers:
-        """What this session's changes fire."""
+        """The triggers that this session's changes fire."""
 
     @property
     def values(self) -> SessionValues:
-        """What the session keeps for its own statements and triggers."""
+        """The values that the session keeps for its own statements and triggers."""
 
     def inner_scope(self) -> AbstractContextManager[None]:
         """A procedure, trigger or dynamic batch: its table variables and its SCOPE_IDENTITY() are its own."""
@@ -182,7 +183,7 @@ class EngineSession(Protocol):
     def bulk_target(
         self, database: str, schema: str, table: str, columns: Sequence[str], options: frozenset[str]
     ) -> BulkTarget:
-        """For INSERT BULK. '' stands for the current database and the default schema. Raises 208, 207, 271, 273."""
+        """For INSERT BULK. '' represents the current database and the default schema. Raises 208, 207, 271, 273."""
 
     def load_bulk(self, target: BulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
         """All rows or none; returns how many. ``types``: of the batches' columns (``session.Session.load_bulk``)."""
@@ -191,14 +192,14 @@ class EngineSession(Protocol):
         """The result columns ``execute`` would give, without running the statement (SET FMTONLY, sp_prepare…)."""
 
     def undeclared_types(self, statement: str, variables: Variables) -> Mapping[str, TsqlType | None]:
-        """What the parameters should be that the statement uses and ``variables`` has not; None: nothing tells."""
+        """Return the types of parameters that the statement uses and ``variables`` lacks; None: nothing shows it."""
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open underneath: errors 1205 and 3960 end it, and @@TRANCOUNT with it."""
 
     def set_isolation(self, level: str) -> None:
-        """Of the transactions that begin from now on: READ COMMITTED, SNAPSHOT, REPEATABLE READ, SERIALIZABLE…"""
+        """Set the level of transactions that begin from now on: READ COMMITTED, SNAPSHOT, SERIALIZABLE…"""
 
     def set_lock_timeout(self, milliseconds: int) -> None:
         """-1: wait for ever."""
@@ -216,7 +217,7 @@ class EngineSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredType:
-    """A type that a user made. ``type``: the system type that an alias stands for; a table type's own name.
+    """A type that a user made. ``type``: the system type that an alias represents; a table type's own name.
 
     ``columns``: of a table type, as declared, in parentheses.
     """

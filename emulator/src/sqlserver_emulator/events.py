@@ -1,4 +1,4 @@
-"""What running a batch or procedure produces, in order: the contract between the interpreter and the wire.
+"""The events of a running batch or procedure, in order: the contract between the interpreter and the wire.
 
 ``Session.run_*`` yields these lazily; the connection encodes each as it comes, so that results stream.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong on demand: the faults that are active now. They live until they are cleared or the server stops.
+"""Faults on demand: those that are active now. They live until they are cleared or the server stops.
 
 Owns the list. ``control.statement_faults`` does what a client's session meets; the agent and its jobs
 ask ``of_capture``.

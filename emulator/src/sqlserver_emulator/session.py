@@ -75,7 +75,7 @@ class Session(Protocol):
 
 
 class SessionFactory(Protocol):
-    """What the server needs from the engine: check a login, open a session."""
+    """The engine as the server sees it: check a login, open a session."""
 
     def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
         """``database`` '' means the login's default.

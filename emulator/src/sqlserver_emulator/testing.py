@@ -1,6 +1,6 @@
 """For tests, also those of other projects: a running emulator, as a context manager and as a pytest fixture.
 
-In the conftest.py beside your tests: ``pytest_plugins = ["sqlserver_emulator.testing"]``; a test then asks for
+In the conftest.py next to your tests: ``pytest_plugins = ["sqlserver_emulator.testing"]``; a test then asks for
 ``sqlserver_emulator``. The emulator runs in a process of its own, never in the test's: the bulk interfaces of some
 drivers hold Python's lock while they wait for the network. Its processes end with the test run, also a killed one.
 """

@@ -135,7 +135,7 @@ def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Sho
     try:
         wait_until(lambda: len(shop.changes()) >= 4)
         for captured in (8, 10):
-            assert process.report({"delay_seconds": 0}, 60)  # which also ends the waiting
+            assert process.send_settings({"delay_seconds": 0}, 60)  # which also ends the waiting
             assert len(shop.changes()) == captured
     finally:
         process.ask_to_end()
@@ -161,7 +161,7 @@ class _EndingProcess:
         return False
 
 
-def test_job_is_told_while_that_of_a_dropped_database_with_its_number_still_ends(
+def test_job_gets_settings_while_that_of_a_dropped_database_with_its_number_still_ends(
     shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = find_job(runner(shop.sql), shop.database_id, CAPTURE)
@@ -174,7 +174,7 @@ def test_job_is_told_while_that_of_a_dropped_database_with_its_number_still_ends
         shop.run("EXEC sys.sp_cdc_start_job")
         wait_until(lambda: job.job_id in running)
         shop.run("EXEC emulator.delay_capture @seconds = 3600", "INSERT dbo.t VALUES (1, 'a')")
-        assert running[job.job_id].report({}, 60)  # a scan is over
+        assert running[job.job_id].send_settings({}, 60)  # a scan is over
         assert shop.changes() == []
     shop.run("EXEC emulator.clear_faults")
     wait_until(lambda: shop.changes() == [(2, 1, "a")])

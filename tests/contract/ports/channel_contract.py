@@ -50,8 +50,8 @@ class ChannelContract:
         rig.channel.send(MESSAGE)
         rig.channel.send(ENDED)
         raised, ended = rig.received()
-        assert "over: run failed: shop" in ended
-        assert "over: run failed: shop" not in raised
+        assert "ended: run failed: shop" in ended
+        assert "ended: run failed: shop" not in raised
 
     def test_message_that_is_sent_again_arrives_again(self, rig: ChannelRig) -> None:
         for _ in range(2):

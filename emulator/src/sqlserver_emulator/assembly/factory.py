@@ -50,7 +50,7 @@ def open_engine(
 
 
 class Engine:
-    """``capture_interval_seconds``: how often capture jobs look at the log; None leaves it to the jobs."""
+    """``capture_interval_seconds``: how often capture jobs read the log; None leaves it to the jobs."""
 
     def __init__(
         self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
@@ -100,7 +100,7 @@ class Engine:
             raise
 
     def engine_session(self, database: str, login: str = "sa") -> PostgresEngineSession:
-        """A session without interpreter, for what runs beside clients."""
+        """A session without interpreter, for what runs next to clients."""
         return self._engine_session(login, database, self._session_ids.take(), "engine")
 
     def _engine_session(self, login: str, database: str, session_id: int, application: str) -> PostgresEngineSession:

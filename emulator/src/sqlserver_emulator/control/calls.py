@@ -22,7 +22,7 @@ def refusal(text: str) -> SqlServerError:
 
 
 def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) -> SystemProcedure:
-    """``run`` for a sysadmin; anybody else is told what SQL Server says of a procedure one may not execute."""
+    """``run`` for a sysadmin; any other login gets what SQL Server says of a procedure one may not execute."""
 
     def run_for_sysadmin(call: ProcedureCall) -> Iterator[Event]:
         # SQL Server's own error for a procedure that one may not execute.

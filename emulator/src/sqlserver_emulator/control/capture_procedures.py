@@ -80,7 +80,7 @@ class CaptureControl:
     def _capture(self, call: ProcedureCall, database: CdcDatabase) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         # A job that runs does the scan itself: only one process can read a database's log.
-        while not self._host.supervisor.tell(database.database_id, {"scan": True}):
+        while not self._host.supervisor.send_settings(database.database_id, {"scan": True}):
             try:
                 capture_everything(self._host.conninfo, database.database_id)
                 break

@@ -135,7 +135,7 @@ class FaultControl:
 
 
 def _row(fault: Fault) -> tuple[object, ...]:
-    """NULL stands for what the fault does not ask or have; times_left NULL: until it is cleared."""
+    """NULL represents what the fault does not ask or have; times_left NULL: until it is cleared."""
     match = fault.match
     words = (match.database, match.login, match.table, match.text)
     numbers = (fault.number or None, fault.value, fault.times or None)

@@ -1,4 +1,4 @@
-"""Why the log of a database cannot be reused, as far as somebody has to say so (see ``sql/control.sql``)."""
+"""Why the log of a database cannot be reused, as far as a client sets it (see ``sql/control.sql``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of tracked tables as they were at an LSN, told from what their change tables hold after it.
+"""The rows of tracked tables as they were at an LSN, computed from what their change tables hold after it.
 
 As bags of rows: rows then = rows now + old images - new images. That needs every column of a table in the change table,
 and every value; where one is missing, RestoreError says so. Works in the caller's transaction, during which nobody else
@@ -66,7 +66,7 @@ def _take_back(run: Run, table: TrackedTable, lsn: bytes) -> bool:
     ((now, then),) = run(_COUNTS.replace(":source", str(source)).replace(":changes", changes), (lsn,))
     # A row too many or too few means that the change table does not have the whole history.
     if now != then:
-        raise RestoreError(f"the rows of {source} are not those that its change table tells of")
+        raise RestoreError(f"the rows of {source} do not agree with its change table")
     names = ", ".join(quote(str(column.source_name)) for column in columns)
     # Everything is replaced: a bag of rows does not say which row is which.
     run(f"DELETE FROM {source}", ())  # noqa: S608
@@ -106,7 +106,7 @@ def _check_values(run: Run, instance: CaptureInstance, columns: Sequence[Capture
 
 
 def _rows_then(instance: CaptureInstance, columns: Sequence[CapturedColumn], source: str) -> str:
-    """CREATE TABLE rows_then. Moments are equal whatever their offsets are, so offsets are compared beside them."""
+    """CREATE TABLE rows_then. Moments are equal whatever their offsets are, so offsets are compared next to them."""
     now, old, new = [], [], []
     for column in columns:
         stored, name = quote(instance.stored[column.ordinal - 1].name), quote(str(column.source_name))

@@ -1,4 +1,4 @@
-"""Which databases a statement is in, told from its text: the session's, and those that its three-part names begin with.
+"""Which databases a statement is in, as its text shows: the session's, and those that its three-part names begin with.
 
 Faults ask. It reads names, not statements: one in a string or a comment counts too.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 _NAME: Final = r'(?:\[[^\]]+\]|"[^"]+"|[^\W\d][\w@#$]*)'
 _IN_DATABASE: Final = rf"(?P<database>{_NAME})\s*\.\s*{_NAME}?\s*\.\s*{_NAME}"
-# The look-behind keeps the middle of a longer name from being read as its beginning.
+# The lookbehind keeps the middle of a longer name from being read as its beginning.
 _NAMED: Final = re.compile(rf"(?<![\w@#$.\]\"]){_IN_DATABASE}")
 _TOP: Final = r"(?:\s+TOP\s*\([^)]*\))?"
 _WRITTEN: Final = re.compile(

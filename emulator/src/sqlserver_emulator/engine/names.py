@@ -19,7 +19,7 @@ BLANKS_PREFIX = "~blanks."
 
 
 def postgres_name(name: str) -> str:
-    """The identifier that stands for ``name`` in PostgreSQL: itself where it fits, else cut and hashed."""
+    """The identifier that represents ``name`` in PostgreSQL: itself where it fits, else cut and hashed."""
     encoded = name.encode()
     if len(encoded) <= _POSTGRES_NAME_BYTES:
         return name

@@ -65,7 +65,7 @@ class InlineFunction:
     parameters: tuple[tuple[str, TsqlType], ...]
     body: str
     columns: tuple[CatalogColumn, ...] = ()
-    """As declared or described when it was made; empty where the body alone tells."""
+    """As declared or described when it was made; empty where the body alone decides."""
     defaults: tuple[str | None, ...] = ()
     """PostgreSQL SQL of each parameter's default; None: it has none."""
 
@@ -129,7 +129,7 @@ class CatalogReader(Protocol):
         """The system type of an alias type, or None."""
 
     def synonym(self, database: str, schema: str | None, name: str) -> Synonym | None:
-        """``table`` does not look through synonyms; functions are found through them."""
+        """``table`` does not follow synonyms; functions are found through them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class StatementTranslator(Protocol):
     def undeclared_types(
         self, statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
     ) -> dict[str, TsqlType | None]:
-        """What the parameters that are not in ``variable_types`` should be, by lower-case name; None: nothing tells."""
+        """Return the types of parameters that ``variable_types`` lacks, by lower-case name; None: nothing shows it."""
 
     def postgres_type(self, type: TsqlType) -> str:
         """The storage type: nvarchar(20) -> varchar(20), money -> numeric(19,4), …"""

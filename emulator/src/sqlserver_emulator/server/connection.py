@@ -78,7 +78,7 @@ class ClientConnection:
         # Read once: the connection's own thread changes both.
         deadline, interruption = self._login_deadline, self._interruption
         if interruption is not None:
-            interruption.look()
+            interruption.check()
         elif deadline is not None and time.monotonic() > deadline:
             _LOG.warning("%s: closed: no login in time", self._peer)
             # Once is enough: the thread ends by the shutdown.

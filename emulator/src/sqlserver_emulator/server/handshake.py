@@ -77,7 +77,7 @@ def _answer_prelogin(channel: Channel) -> Encryption | None:
 
 
 def log_in(channel: Channel, factory: SessionFactory, capacity: Capacity) -> Session | None:
-    """Check the login and open its session. None: refused (the client has been told), or the client left.
+    """Check the login and open its session. None: refused (the client has the error), or the client left.
 
     A session counts in ``capacity.sessions`` until the caller gives it back.
     """

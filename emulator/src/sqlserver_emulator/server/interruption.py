@@ -10,7 +10,7 @@ from sqlserver_emulator.session import Session
 
 
 class Interruption:
-    """Entered around each request. ``look`` may be called by any thread at any time.
+    """Entered around each request. ``check`` may be called by any thread at any time.
 
     The lock makes sure that a cancel never hits the request after the one it was meant for.
     """
@@ -44,7 +44,7 @@ class Interruption:
         with self._lock:
             self._watching, self._requested = False, False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Cancel the running request when the client has sent an attention or hung up."""
         with self._lock:
             if not self._watching:

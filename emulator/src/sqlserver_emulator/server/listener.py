@@ -43,7 +43,7 @@ class EmulatorServer:
         self._listener = listener
         self.port: int = listener.getsockname()[1]
         self._stopping = threading.Event()
-        self._somebody = threading.Condition()
+        self._client_left_or_came = threading.Condition()
         self._clients: dict[ClientConnection, threading.Thread] = {}
         self._threads = [
             threading.Thread(target=self._accept, name="accept", daemon=True),
@@ -63,10 +63,10 @@ class EmulatorServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
-        with self._somebody:
+        with self._client_left_or_came:
             # A copy: the clients' threads remove themselves from the dictionary.
             clients = dict(self._clients)
-            self._somebody.notify_all()
+            self._client_left_or_came.notify_all()
         for client in clients:
             client.shut_down()
         for thread in (*self._threads, *clients.values()):
@@ -100,13 +100,13 @@ class EmulatorServer:
         thread = threading.Thread(target=self._run, args=(connection,), name=peer, daemon=True)
         most = self._capacity.limits.clients
         # Counting and adding happen under one lock, or two clients could take the last place.
-        with self._somebody:
+        with self._client_left_or_came:
             is_one_too_many = len(self._clients) >= most
             if self._stopping.is_set() or is_one_too_many:
                 client.close()
             else:
                 self._clients[connection] = thread
-                self._somebody.notify_all()
+                self._client_left_or_came.notify_all()
                 # Started under the lock: ``stop`` must find either no thread or one that runs.
                 self._start(thread, connection)
         if is_one_too_many:
@@ -125,14 +125,14 @@ class EmulatorServer:
             connection.run()
         finally:
             # Whatever ended the connection, its place becomes free.
-            with self._somebody:
+            with self._client_left_or_came:
                 self._clients.pop(connection, None)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            with self._somebody:
+            with self._client_left_or_came:
                 # Without clients there is nothing to watch: the thread sleeps until one comes.
-                self._somebody.wait_for(lambda: self._clients or self._stopping.is_set())
+                self._client_left_or_came.wait_for(lambda: self._clients or self._stopping.is_set())
                 clients = list(self._clients)
             # Outside the lock: watching one client may wait for its session's cancel.
             for connection in clients:

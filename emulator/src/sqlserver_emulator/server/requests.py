@@ -191,7 +191,7 @@ class RequestRunner:
             for data in encoder.encode(event):
                 if self._channel.write(data):
                     # An attention is noticed between two sends here, without waiting for the watching thread.
-                    self._interruption.look()
+                    self._interruption.check()
                 if self._interruption.requested:
                     # Cursors and streams of the engine end before the answer does.
                     _close(events)

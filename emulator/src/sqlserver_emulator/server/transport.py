@@ -95,7 +95,7 @@ class Transport:
         return InputState.ATTENTION if first_byte == PacketType.ATTENTION else InputState.OTHER
 
     def first_byte(self) -> int | None:
-        """Wait for it, and leave it there: it tells how the client begins. None: the client has gone."""
+        """Wait for it, and leave it there: it shows how the client begins. None: the client has gone."""
         first = self._socket.recv(1, socket.MSG_PEEK)
         return first[0] if first else None
 

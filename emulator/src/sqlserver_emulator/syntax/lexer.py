@@ -5,7 +5,7 @@ Cost is about one microsecond a token, because clients that inline their literal
 
 Everyone compares ``Token.word``: for a NAME it is the upper-cased text, for every other kind the text itself. A
 bracketed, quoted or string token keeps its delimiters in ``word``, so ``token.word == "SELECT"`` and
-``token.word == "("`` need no look at the kind. ``"..."`` is an identifier
+``token.word == "("`` need no check of the kind. ``"..."`` is an identifier
 (QUOTED_IDENTIFIER ON is the only mode; the interpreter refuses OFF).
 """
 
@@ -171,12 +171,12 @@ def _invalid(text: str, start: int) -> SqlServerError:
 
 
 def line_of(text: str, offset: int) -> int:
-    """The line, from 1, on which the character at ``offset`` stands."""
+    """The line, from 1, on which the character at ``offset`` is."""
     return text.count("\n", 0, offset) + 1
 
 
 def identifier_value(token: Token) -> str:
-    """The name that an identifier token stands for, without its delimiters."""
+    """The name that an identifier token represents, without its delimiters."""
     if token.kind == BRACKETED:
         return token.text[1:-1].replace("]]", "]")
     if token.kind == QUOTED:

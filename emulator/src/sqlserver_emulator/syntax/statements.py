@@ -1,4 +1,4 @@
-"""What a batch consists of: the nodes that the parser makes and the interpreter runs.
+"""The parts of a batch: the nodes that the parser makes and the interpreter runs.
 
 Owns the shape of a parsed batch. Everything that is SQL proper (queries, DML, DDL) stays text in ``Sql`` and belongs to
 the engine. Variable names are lower-case with their @; ``line`` counts from 1 within the batch or procedure.

@@ -1,4 +1,4 @@
-"""What an Arrow column becomes before rows are made of it, and how parts are joined into rows.
+"""The parts of an Arrow column before rows are made of it, and how parts are joined into rows.
 
 A column is a list of parts. A ``FixedPart`` is a few numbers of fixed width per row, of which a NULL row keeps only
 the first bytes; neighbouring fixed parts of all columns become one record array. A ``VariablePart`` is text or bytes.

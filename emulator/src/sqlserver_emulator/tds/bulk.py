@@ -19,7 +19,7 @@ _COLUMN_METADATA = 0x81
 _BATCH_BYTES = 1 << 20
 _LARGEST_ROW_BYTES = 256 << 20
 _MOST_COLUMNS = 1024
-"""Of a table; they are looked at again with every packet until all are there."""
+"""Of a table; they are parsed again with every packet until all are there."""
 _FIXED_BYTES = {type.wire.fixed_token: type.wire.size for type in SYSTEM_TYPES if type.wire.fixed_token is not None}
 _SHORT = frozenset(type.wire.token for type in SYSTEM_TYPES if type.wire.form is Form.SHORT)
 _POINTER = frozenset(type.wire.token for type in SYSTEM_TYPES if type.wire.form is Form.LONG)
@@ -58,7 +58,7 @@ class BulkReader:
                 return
             if found.end == 0 and not self._gather(len(self._data) + 1):
                 raise ProtocolError("a bulk load ends inside a row")
-            # A row larger than what was gathered is looked at again only when there is twice as much of it.
+            # A row larger than what was gathered is parsed again only when there is twice as much of it.
             wanted = max(_BATCH_BYTES, 2 * len(self._data))
             if len(self._data) > _LARGEST_ROW_BYTES:
                 raise ProtocolError(f"a bulk-loaded row of more than {_LARGEST_ROW_BYTES} bytes")

@@ -38,7 +38,7 @@ class Length(IntEnum):
 
 
 _FIXED, _BYTE, _SHORT = int(Length.FIXED), int(Length.BYTE), int(Length.SHORT)
-"""Plain integers for the one loop in which it tells."""
+"""Plain integers for the one loop in which it matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Layout:
 class CellMap:
     """Rows found in ``data``. ``positions``: a row for each, a column for each cell; -1 is NULL.
 
-    A cell of POINTER or CHUNKS has its value in ``blobs``, at the index that stands for its position. ``end``: where
-    what is no complete row begins. ``is_done``: there the DONE token stands.
+    A cell of POINTER or CHUNKS has its value in ``blobs``, at the index that represents its position. ``end``: where
+    what is no complete row begins. ``is_done``: there the DONE token is.
     """
 
     data: bytes

@@ -196,7 +196,7 @@ def _days(cells: Cells, offset: int) -> Positions:
 
 
 def _microseconds(cells: Cells) -> tuple[Positions, int]:
-    """Of the day; and how many bytes they took."""
+    """Return the microseconds of the day, and how many bytes they took."""
     scale = cells.column.type.scale
     size = time_bytes(scale)
     ticks = cells.number(size)

@@ -64,7 +64,7 @@ def parse_header(data: Buffer) -> PacketHeader:
 
 
 def negotiate_packet_bytes(requested: int, *, tls: bool) -> int:
-    """What the server grants; 0 asks for the server's default."""
+    """Return the size that the server grants; 0 asks for the server's default."""
     if requested == 0:
         return DEFAULT_PACKET_BYTES
     largest = LARGEST_TLS_PACKET_BYTES if tls else LARGEST_PACKET_BYTES

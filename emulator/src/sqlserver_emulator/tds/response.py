@@ -128,6 +128,6 @@ class ResponseEncoder:
         """The DONE or DONEPROC that ends the response."""
         if not self._procedure:
             return self._release(DoneStatus.FINAL)
-        # mssql-python's Rust driver counts on RPC_IN_BATCH to tell the calls of a message apart.
+        # mssql-python's Rust driver counts on RPC_IN_BATCH to distinguish the calls of a message.
         more = DoneStatus.MORE | DoneStatus.RPC_IN_BATCH if self._more_follows else DoneStatus.FINAL
         return tokens.done(DoneToken.DONEPROC, self._status(self._failed, None) | more, Command.EXECUTE.value)

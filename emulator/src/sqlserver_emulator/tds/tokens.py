@@ -152,7 +152,7 @@ def column_metadata(columns: Sequence[Column]) -> bytes:
 
 
 def _column_information(columns: Sequence[Column]) -> bytes:
-    """COLINFO, by which results of server cursors tell what is hidden. No column is said to be a table's."""
+    """COLINFO, by which results of server cursors mark what is hidden. No column is said to be a table's."""
     body = b"".join(
         bytes((number, 0, _EXPRESSION | (_HIDDEN if column.hidden else 0))) for number, column in enumerate(columns, 1)
     )

@@ -1,7 +1,7 @@
 """Python values to the bytes of a ROW token, one column at a time.
 
 ``cell_encoder`` gives the function for one value that is not NULL, ``column_encoder`` the one for a whole column; the
-same bytes for Arrow columns are made by ``arrow_columns``. What a value must look like is said at ``events.Rows``;
+same bytes for Arrow columns are made by ``arrow_columns``. The form of each value is stated at ``events.Rows``;
 rounding to the declared type is the engine's work, here digits beyond the declared scale are cut.
 """
 
@@ -166,7 +166,7 @@ def _encode_smalldatetime(value: datetime) -> bytes:
 
 
 def _encode_unicode(text: str) -> bytes:
-    return utf_16_le_encode(text)[0]  # without the look-up of str.encode
+    return utf_16_le_encode(text)[0]  # without the lookup of str.encode
 
 
 _CONTENT: dict[Packing, CellEncoder] = {

@@ -21,7 +21,7 @@ _USER_ERROR: Final = 50000
 _LARGEST_INFO: Final = 10
 _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
 # How often WAITFOR TIME reads the clock: procedures of schema `emulator` may move it meanwhile.
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.:](\d{1,3})\d*)?)?\s*$")
 
 
@@ -157,7 +157,7 @@ class Verbs:
         now = self._now()
         reached = now + datetime.timedelta(seconds=_seconds_until(time_of_day, now))
         while now < reached:
-            if not self._is_over(min((reached - now).total_seconds(), _LOOK_SECONDS)):
+            if not self._is_over(min((reached - now).total_seconds(), _POLL_SECONDS)):
                 return False
             now = self._now()
         return True

@@ -16,13 +16,13 @@ from typing import IO
 
 from sqlserver_emulator.cdc.jobs import Job
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class JobProcess:
-    """A running capture job. ``stopping``: it was asked to end. ``tell`` may be called by any thread."""
+    """A running capture job. ``stopping``: it was asked to end. ``send_settings`` may be called by any thread."""
 
-    def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, told: Mapping[str, object]) -> None:
+    def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, settings: Mapping[str, object]) -> None:
         command = [
             sys.executable,
             "-m",
@@ -31,8 +31,8 @@ class JobProcess:
             conninfo,
             "--database-id",
             str(job.database_id),
-            "--told",
-            json.dumps(told),
+            "--settings",
+            json.dumps(settings),
         ]
         if interval_seconds is not None:
             command += ["--interval", str(interval_seconds)]
@@ -46,12 +46,12 @@ class JobProcess:
         self._input, self._output = _opened(self.process.stdin), _opened(self.process.stdout)
         self._lock = threading.Lock()
 
-    def tell(self, told: Mapping[str, object], limit_seconds: float) -> bool:
+    def send_settings(self, settings: Mapping[str, object], limit_seconds: float) -> bool:
         """Notify the job and wait until that is done; False when it ended instead. Raises TimeoutError."""
         # One at a time: an answer does not say which line it answers.
         with self._lock:
             try:
-                self._input.write(json.dumps(told).encode() + b"\n")
+                self._input.write(json.dumps(settings).encode() + b"\n")
             except (OSError, ValueError):
                 return False
             return self._await_answer(time.monotonic() + limit_seconds)
@@ -70,7 +70,7 @@ class JobProcess:
         while time.monotonic() < deadline:
             try:
                 # In short waits: `forget` may close the pipe in another thread meanwhile.
-                readable, _, _ = select.select([self._output], [], [], _LOOK_SECONDS)
+                readable, _, _ = select.select([self._output], [], [], _POLL_SECONDS)
                 if readable:
                     # An empty line is the end of the pipe: the process has ended.
                     return bool(self._output.readline())

@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--conninfo", required=True, help="libpq connection string of the emulator's PostgreSQL")
     parser.add_argument("--database-id", required=True, type=int)
     parser.add_argument("--interval", type=float, help="seconds between scans; default: the job's polling interval")
-    parser.add_argument("--told", type=json.loads, default={}, help="what it is told at the start")
+    parser.add_argument("--settings", type=json.loads, default={}, help="settings of the job at its start")
     parsed = parser.parse_args(arguments)
     job = CaptureJob(parsed.conninfo, parsed.database_id, parsed.interval)
-    job.take_told(parsed.told)
+    job.take_settings(parsed.settings)
     return job.run()
 
 
@@ -160,13 +160,13 @@ class CaptureJob:
         self._has_ended_input = not data
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            self.take_told(json.loads(line))
+            self.take_settings(json.loads(line))
             self._unanswered += 1
 
-    def take_told(self, told: Mapping[str, Any]) -> None:
-        self._delay_seconds = float(told.get("delay_seconds", self._delay_seconds))
-        self._scan_seconds = float(told.get("scan_seconds", self._scan_seconds))
-        self._is_scan_wanted = self._is_scan_wanted or bool(told.get("scan"))
+    def take_settings(self, settings: Mapping[str, Any]) -> None:
+        self._delay_seconds = float(settings.get("delay_seconds", self._delay_seconds))
+        self._scan_seconds = float(settings.get("scan_seconds", self._scan_seconds))
+        self._is_scan_wanted = self._is_scan_wanted or bool(settings.get("scan"))
 
     def _answer(self, count: int) -> None:
         self._unanswered -= count

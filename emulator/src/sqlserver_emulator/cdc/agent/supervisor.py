@@ -31,7 +31,7 @@ from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.faults import CaptureFaults, FaultBoard
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _RESTART_SECONDS = 1.0
 _UPKEEP_SECONDS = 10.0
 _STOP_SECONDS = 10.0
@@ -103,17 +103,17 @@ class CaptureSupervisor:
         """Apply changed faults of the database's capture; return when its job does as they say."""
         faults = self._faults.of_capture(database_id)
         if faults.failure is None:
-            self.tell(database_id, told_of(faults))
+            self.send_settings(database_id, capture_settings(faults))
             return
         job_id = self._capture_job_id(database_id)
         deadline = time.monotonic() + _STOP_SECONDS
         while self._find(job_id) is not None and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
 
-    def tell(self, database_id: int, told: Mapping[str, object]) -> bool:
+    def send_settings(self, database_id: int, settings: Mapping[str, object]) -> bool:
         """Notify the database's capture job and wait until it has done so; False when it does not run."""
         running = self._find(self._capture_job_id(database_id))
-        return running is not None and running.tell(told, _ANSWER_SECONDS)
+        return running is not None and running.send_settings(settings, _ANSWER_SECONDS)
 
     def _capture_job_id(self, database_id: int) -> str | None:
         """Return the job that the database has: the process of one that was dropped may take a while to end, and its
@@ -132,10 +132,10 @@ class CaptureSupervisor:
     def _supervise(self) -> None:
         try:
             while not self._ended.is_set():
-                self._try_to_look()
+                self._try_to_check()
                 # A request wakes the loop at once. The timeout is for what sends no notification: processes that end,
                 # faults, the hour of cleanup.
-                for _ in self._connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
+                for _ in self._connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
                     break
         except psycopg.OperationalError as error:
             if not self._ended.is_set():
@@ -143,17 +143,17 @@ class CaptureSupervisor:
         finally:
             self._end_all()
 
-    def _try_to_look(self) -> None:
+    def _try_to_check(self) -> None:
         """Run one round. A failure that may pass must not end the agent: all jobs would stop without a sign."""
         try:
-            self._look()
+            self._check()
         except (psycopg.Error, OSError) as error:
             if self._connection.closed:
                 raise
             print(f"the agent will try again: {error}", file=sys.stderr, flush=True)
             self._ended.wait(_RESTART_SECONDS)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Start and end processes until they are the requested ones."""
         wanted = {job.job_id: job for job in self._requested(CAPTURE)}
         for job in list(wanted.values()):
@@ -182,8 +182,8 @@ class CaptureSupervisor:
         with self._starting:
             # Read under the lock that `_find` takes: a change of the faults is either in these arguments or finds the
             # process.
-            told = told_of(self._faults.of_capture(job.database_id))
-            self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, told)
+            settings = capture_settings(self._faults.of_capture(job.database_id))
+            self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, settings)
         self._run(
             "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL"
             " WHERE job_id = $1::uuid",
@@ -287,7 +287,7 @@ def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
         )
 
 
-def told_of(faults: CaptureFaults) -> dict[str, object]:
+def capture_settings(faults: CaptureFaults) -> dict[str, object]:
     """Return the notification of its faults that a capture job gets (see ``process``)."""
     return {"delay_seconds": faults.delay_seconds, "scan_seconds": faults.scan_seconds}
 

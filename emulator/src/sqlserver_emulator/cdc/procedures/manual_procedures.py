@@ -53,7 +53,7 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
     )
     check_scan_settings(settings)
     run = sql_of(call)
-    with contextlib.closing(_open_capture(call, database)) as capture, _failures_told(run, database):
+    with contextlib.closing(_open_capture(call, database)) as capture, _reported_failures(run, database):
         while True:
             for _ in range(settings.maxscans):
                 if capture.scan(settings.maxtrans).drained:
@@ -66,7 +66,7 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
 
 
 @contextlib.contextmanager
-def _failures_told(run: Run, database: CdcDatabase) -> Iterator[None]:
+def _reported_failures(run: Run, database: CdcDatabase) -> Iterator[None]:
     """Record failures of the log's reader in sys.dm_cdc_errors, and raise them as the caller's error."""
     try:
         yield

@@ -157,7 +157,7 @@ class RowChanges:
         for target in shape.targets:
             if start := self._start_of(target):
                 self.command_id += 1
-                # docs/reference/sqlserver_cdc.md, "Order of changes": the counter goes over all instances, so each has
+                # docs/reference/sqlserver_cdc.md, "Order of changes": the counter covers all instances, so each has
                 # another number for one change.
                 write = target.rows.insert if kind == pgoutput.INSERT else target.rows.delete
                 self._append(target, write(start, sequence, self.command_id, row))

@@ -2,7 +2,7 @@
 
 A variable that goes out of scope leaves its PostgreSQL table behind, under a name that its declaration gives; the next
 scope at the same depth with the same declaration empties it and has it. A rollback may have taken the table away: that
-is looked at whenever one is used again.
+is checked whenever one is used again.
 """
 
 from __future__ import annotations

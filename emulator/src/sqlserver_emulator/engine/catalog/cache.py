@@ -137,7 +137,7 @@ class Relation:
 
 
 class CatalogCache:
-    """Looks up names through ``fetch`` and remembers the answers, also that there is none."""
+    """Finds names through ``fetch`` and remembers the answers, also that there is none."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch

@@ -68,7 +68,7 @@ def result_columns(
 
 
 def unscaled_columns(result: PGresult, columns: Sequence[Column]) -> list[int]:
-    """The columns whose scale only the values tell."""
+    """The columns whose scale only the values show."""
     # A modifier below zero says that PostgreSQL does not know precision and scale.
     return [
         i

@@ -75,7 +75,7 @@ class SessionCatalog:
         self._own_version: int | None = None
         self._temporary: dict[str, Relation] = {}
         self._own_names: tuple[Hashable, ...] | None = None
-        """What tells the session's own tables apart from other ones; None: to be made."""
+        """What distinguishes the session's own tables from other ones; None: to be made."""
         self._versions: dict[Hashable, int] = {}
         self.default_schema = "dbo"
         self._scope_depth = 0

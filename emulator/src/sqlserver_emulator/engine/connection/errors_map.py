@@ -1,7 +1,7 @@
 """PostgreSQL's errors as SQL Server words them: one map by SQLSTATE.
 
 Functions of the emulator raise SQL Server's own errors with SQLSTATE 'MSSQL' (message text in MESSAGE, the rest as JSON
-in DETAIL). Names of constraints and columns are looked up in the catalog through ``ErrorContext``.
+in DETAIL). Names of constraints and columns are searched in the catalog through ``ErrorContext``.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError
 Parameters = Sequence[bytes | None]
 _T = TypeVar("_T")
 
-_LOOK_SECONDS = 0.1
-"""How long to sleep for an answer before a look at the connection: psycopg's own default is not to sleep at all."""
+_POLL_SECONDS = 0.1
+"""How long to sleep for an answer before the connection is checked: psycopg's own default is not to sleep at all."""
 # A statement that comes only once is not worth a PREPARE.
 _PREPARE_AT_USE = 2
 _PREPARED_MAX = 300
@@ -294,7 +294,7 @@ class PipelinedConnection:
         self._wait(generators.send(self._pgconn))
 
     def _wait(self, generator: PQGen[_T]) -> _T:
-        value: _T = wait(generator, self._pgconn.socket, interval=_LOOK_SECONDS)
+        value: _T = wait(generator, self._pgconn.socket, interval=_POLL_SECONDS)
         return value
 
     # -- receiving --------------------------------------------------------------------------------------------------

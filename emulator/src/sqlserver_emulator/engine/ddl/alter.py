@@ -135,7 +135,7 @@ FROM pg_constraint c WHERE c.conrelid = $1::oid AND c.conname = $2
 
 
 def _switch_check(scope: DdlScope, table: CatalogObject, constraint: str, change: ConstraintSwitch) -> None:
-    """PostgreSQL switches only foreign keys; a CHECK constraint is made anew."""
+    """PostgreSQL switches only foreign keys; a CHECK constraint is made again."""
     target, name = qualified(table.postgres_schema, table.postgres_name), quote(constraint)
     definition = scope.fetch(_CHECK_SQL, [table.object_id, constraint])[0][0]
     # NOT VALID checks new rows only, as WITH NOCHECK does.

@@ -34,7 +34,7 @@ _FIRST_USER_DATABASE_ID = 5
 
 
 _NUMBERS_LOCK = 0x44424E52
-"""Key of the advisory lock of whoever gives a new database its number."""
+"""Key of the advisory lock of the session that gives a new database its number."""
 
 
 def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, system: bool = False) -> int:

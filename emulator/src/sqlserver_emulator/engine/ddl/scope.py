@@ -65,7 +65,7 @@ class DdlScope:
         self.statement = statement
         self.changes_catalog = True
         """False when only the session's own temp tables changed: nobody else's names are stale then."""
-        self.told_of: set[int] = set()
+        self.logged_tables: set[int] = set()
         """Ids of the tables that the log has a message of this statement about."""
         self._translator = translator
 

@@ -183,7 +183,7 @@ class BulkLoader:
         return {int(str(column_id)): str(definition) for column_id, definition in rows}
 
     def _statement(self, target: PostgresBulkTarget) -> Translated:
-        """The INSERT that this load stands for, for what follows one: the identity counter, the log."""
+        """The INSERT that this load represents, for what follows one: the identity counter, the log."""
         explicit = any(column.identity for column in target.table_columns)
         table = target.table if explicit else None
         return Translated(Command.INSERT, "OVERRIDING SYSTEM VALUE" if explicit else "", identity_of=table)

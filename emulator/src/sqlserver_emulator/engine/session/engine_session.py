@@ -237,7 +237,7 @@ class PostgresEngineSession:
             # Only the run shows whether an enabled trigger was met, so the change is undone and the error raised after
             # it.
             self._connection.undo_statement()
-            raise _output_beside_triggers(self.triggers.take_changes()[0].table.name)
+            raise _output_with_triggers(self.triggers.take_changes()[0].table.name)
         count = result.command_tuples
         self._identity.note(translated, count or 0)
         if not translated.returns_rows:
@@ -413,7 +413,7 @@ class PostgresEngineSession:
             raise SqlServerError(596, message, severity=21) from lost
 
 
-def _output_beside_triggers(table: str) -> SqlServerError:
+def _output_with_triggers(table: str) -> SqlServerError:
     message = (
         f"The target table '{table}' of the DML statement cannot have any enabled triggers if the statement contains "
         "an OUTPUT clause without INTO clause."

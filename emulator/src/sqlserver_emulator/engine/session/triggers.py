@@ -63,7 +63,7 @@ class SessionTriggers:
 
     def __init__(self, access: SessionAccess) -> None:
         self._access = access
-        self._told: list[dict[str, Any]] = []
+        self._notices: list[dict[str, Any]] = []
         self._depth = 0
         self._running: list[tuple[int, int]] = []
         self._texts_of = 0
@@ -75,7 +75,7 @@ class SessionTriggers:
 
     def _notice(self, notice: Diagnostic) -> None:
         if notice.message_primary == _CHANGE and notice.message_detail:
-            self._told.append(json.loads(notice.message_detail))
+            self._notices.append(json.loads(notice.message_detail))
 
     @property
     def may_fire(self) -> bool:
@@ -84,28 +84,28 @@ class SessionTriggers:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._told)
+        return bool(self._notices)
 
     def forget(self) -> None:
-        self._told.clear()
+        self._notices.clear()
 
     def take_changes(self) -> list[Change]:
         """Return what the last statement did, for tables with triggers, in the order it happened."""
-        told, self._told = self._told, []
-        return [change for item in told if (change := self._change(item)) is not None]
+        notices, self._notices = self._notices, []
+        return [change for item in notices if (change := self._change(item)) is not None]
 
-    def _change(self, told: dict[str, Any]) -> Change | None:
-        table = self._access.catalog.table_by_id(told["table"])
+    def _change(self, notice: dict[str, Any]) -> Change | None:
+        table = self._access.catalog.table_by_id(notice["table"])
         if table is None:
             return None
         images = (
-            _image(table, told["inserted_id"], "inserted", told["inserted"]),
-            _image(table, told["deleted_id"], "deleted", told["deleted"]),
+            _image(table, notice["inserted_id"], "inserted", notice["inserted"]),
+            _image(table, notice["deleted_id"], "deleted", notice["deleted"]),
         )
-        event = told["event"]
+        event = notice["event"]
         # UPDATE() is true for every column in an INSERT trigger and for none in a DELETE trigger.
         updated = self.assigned if event == "UPDATE" else None if event == "INSERT" else frozenset[str]()
-        return Change(table, event, told["instead"], told["rows"], images, updated)
+        return Change(table, event, notice["instead"], notice["rows"], images, updated)
 
     def triggers(self, change: Change) -> list[TriggerText]:
         """Return the triggers that fire; a trigger's own change does not fire it again (RECURSIVE_TRIGGERS is OFF)."""
@@ -133,16 +133,16 @@ class SessionTriggers:
         self._running.append((trigger.object_id, instead_of))
         relations = [_relation(image) for image in change.images]
         try:
-            self._tell_depth()
+            self._send_depth()
             with self._access.catalog.images(relations):
                 yield
         finally:
             self._running.pop()
             # On a broken connection the session ends anyway, and a setting could not be sent.
             if not connection.pipeline.is_broken:
-                self._tell_depth()
+                self._send_depth()
 
-    def _tell_depth(self) -> None:
+    def _send_depth(self) -> None:
         connection = self._access.connection
         connection.set_context("emulator.trigger_depth", str(len(self._running)))
         instead_of = self._running[-1][1] if self._running else 0

@@ -1,7 +1,7 @@
 """Error 2628: which column a value was too long for. PostgreSQL says only how long the column is.
 
-The column is one of the statement's table with that length; where there are several, the values tell: drivers bind one
-for each column. Where nothing tells them apart, the error is the older 8152, which names none.
+The column is one of the statement's table with that length; where there are several, the values decide: drivers bind
+one for each column. Where nothing distinguishes them, the error is the older 8152, which names none.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""T-SQL statement text to PostgreSQL: parse with sqlglot, resolve names, rewrite. No I/O but catalog look-ups."""
+"""T-SQL statement text to PostgreSQL: parse with sqlglot, resolve names, rewrite. No I/O but catalog lookups."""

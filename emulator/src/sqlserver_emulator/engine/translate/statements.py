@@ -1,4 +1,4 @@
-"""What kind of statement a text is, and who translates it.
+"""The kinds of statements, and the translator of each.
 
 DDL is parsed and handed over as a tree; everything that is neither a query, DML nor DDL is a syntax error here, because
 the interpreter keeps control flow, EXEC and SET to itself.

@@ -1,4 +1,4 @@
-"""The types of parameters that nobody declared, from what stands beside them (sp_describe_undeclared_parameters).
+"""The types of parameters that nobody declared, from what is next to them (sp_describe_undeclared_parameters).
 
 The statement is translated once with such parameters as NULLs that listen: what they would be converted to, or compared
 with, is their type. Rules: "Parameter selection algorithm" of Microsoft's page on the procedure.

@@ -17,7 +17,7 @@ from sqlserver_emulator.types import TsqlType
 
 
 class VariableTypes(Mapping[str, TsqlType]):
-    """The types of variables, looked at only where a statement names them: there are dozens of @@ variables."""
+    """The types of variables, read only where a statement names them: there are dozens of @@ variables."""
 
     def __init__(self, variables: Variables) -> None:
         self._variables = variables

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sqlserver_emulator.engine.translation import CatalogColumn
 
-# COPY's text format writes a backslash as two, so no value can look like these.
+# COPY's text format writes a backslash as two, so no value can equal these.
 NULL, DEFAULT = "\\N", "\\D"
 _PIECE_BYTES = 128 << 10
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))

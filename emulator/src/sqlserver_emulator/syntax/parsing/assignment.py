@@ -54,7 +54,7 @@ def _assignment(cursor: Cursor, start: int, end: int) -> SetVariable:
 
 
 def assigned(cursor: Cursor, name_at: int, operator: str, start: int, end: int) -> Expression:
-    """What `@x op expression` assigns: for `+=` and its like, with the variable's own value."""
+    """Return what `@x op expression` assigns: for `+=` and its like, with the variable's own value."""
     expression = expression_of(cursor, start, end)
     if operator == "=":
         return expression

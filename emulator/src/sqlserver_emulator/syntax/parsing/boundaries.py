@@ -1,7 +1,7 @@
 """Where a statement or an expression ends: T-SQL batches have no semicolons as a rule.
 
 A statement ends at a semicolon, at the end of the batch, at END or ELSE of an enclosing block, or where a word that
-starts a statement stands outside parentheses and CASE, unless the grammar of the running statement wants that word
+starts a statement is outside parentheses and CASE, unless the grammar of the running statement wants that word
 there (`UNION SELECT`, `WHEN MATCHED THEN UPDATE SET`, `ON DELETE CASCADE`, `ALTER TABLE … DROP`, `GRANT SELECT ON`, …).
 """
 
@@ -90,7 +90,7 @@ class SqlScan:
             word = tokens[at].word
             if word in _STOPS:
                 if word == "(":
-                    self._look_inside(at)
+                    self._check_inside(at)
                     at = skip_parentheses(tokens, at)
                     continue
                 if not self._belongs(word, at):
@@ -100,7 +100,7 @@ class SqlScan:
                 self.has_source = True
             at += 1
 
-    def _look_inside(self, at: int) -> None:
+    def _check_inside(self, at: int) -> None:
         if self.verb == "INSERT" and not self.has_source and self.tokens[at + 1].word in ("SELECT", "WITH", "("):
             self.has_source = True
 

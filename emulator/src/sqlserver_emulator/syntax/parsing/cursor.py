@@ -14,7 +14,7 @@ END: str = "end"
 
 
 class Cursor:
-    """``tokens`` ends with a token of kind END, so that looking one ahead is always possible.
+    """``tokens`` ends with a token of kind END, so that peeking one ahead is always possible.
 
     ``declarations``: the scalar variables declared so far; ``known``: those, the table variables and the parameters.
     ``loops``, ``catches``: how many WHILE and CATCH are open around the cursor.

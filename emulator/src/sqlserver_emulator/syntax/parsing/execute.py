@@ -143,7 +143,7 @@ def _take_argument(cursor: Cursor, *, named: bool, position: int = 1) -> Argumen
 
 
 def _take_value(cursor: Cursor) -> Expression | None:
-    """A constant, a variable, DEFAULT, or a bare word, which stands for a string."""
+    """A constant, a variable, DEFAULT, or a bare word, which represents a string."""
     if cursor.accept("DEFAULT"):
         return None
     start, token = cursor.at, cursor.token

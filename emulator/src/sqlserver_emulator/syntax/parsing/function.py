@@ -122,7 +122,7 @@ def _take_body(cursor: Cursor, take_batch: TakeBatch) -> Batch:
 
 
 def _refuse_effects(statement: Statement) -> None:
-    """What has an effect outside the function is an error of the function's own text."""
+    """Raise for a statement with an effect outside the function: an error of the function's own text."""
     match statement:
         case Block(statements=inner):
             parts = list(inner)

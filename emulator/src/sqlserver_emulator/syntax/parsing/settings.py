@@ -1,4 +1,4 @@
-"""DECLARE and SET: variables, and the session options, whose grammar tells where a SET ends."""
+"""DECLARE and SET: variables, and the session options, whose grammar decides where a SET ends."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class ServerCursor:
         return len(self.captured.rows)
 
     @property
-    def told_row_count(self) -> int:
+    def reported_row_count(self) -> int:
         """The number of rows that the client learns; a real server does not know it of a forward-only cursor."""
         return self.row_count if self.scrolls else _UNKNOWN
 
@@ -188,17 +188,17 @@ class ServerCursors:
         cursor = ServerCursor(kind, bool(asked & _AUTO_CLOSE), captured)
         number = next(self._numbers)
         self._open[number] = cursor
-        told, status = cursor.told_row_count, 0
+        reported, status = cursor.reported_row_count, 0
         size = 0
         # The rows come with the opening, which saves the driver its first sp_cursorfetch.
         if asked & _AUTO_FETCH:
             size = opening.number("@rowcount") or _DEFAULT_ROWS
             cursor.window = cursor.window.moved(FetchType.NEXT, 0, size, cursor.row_count)
-            told = min(size, cursor.row_count)
+            reported = min(size, cursor.row_count)
         yield from _rows_of(cursor)
         if size:
             status = self._close_at_end(number, cursor)
-        return opening.result(status, cursor=number, scrollopt=kind, ccopt=_READ_ONLY, rowcount=told)
+        return opening.result(status, cursor=number, scrollopt=kind, ccopt=_READ_ONLY, rowcount=reported)
 
     def _run_directly(self, opening: _Arguments, template: Template, rest: Sequence[RpcArgument]) -> Call:
         yield Info(16954, "Executing SQL directly; no cursor.", severity=10)
@@ -220,7 +220,7 @@ class ServerCursors:
         fetch = _fetch_type(fetching.number("@fetchtype", FetchType.NEXT))
         if fetch is FetchType.INFO:
             position = cursor.window.position(cursor.row_count)
-            return fetching.result(rownum=position, nrows=cursor.told_row_count)
+            return fetching.result(rownum=position, nrows=cursor.reported_row_count)
         if not cursor.scrolls and fetch not in FORWARD:
             message = f"fetch: The fetch type {fetch.name} cannot be used with forward only cursors."
             raise SqlServerError(16911, message, procedure="sp_cursorfetch")
@@ -252,10 +252,14 @@ class ServerCursors:
         option = _Arguments(("@cursor", "@code", "@value"), arguments)
         cursor = self._find("sp_cursoroption", option.number("@cursor"))
         code = option.number("@code")
-        told = {_SCROLL_OPTION: cursor.kind, _CONCURRENCY_OPTION: _READ_ONLY, _ROW_COUNT_OPTION: cursor.told_row_count}
+        options = {
+            _SCROLL_OPTION: cursor.kind,
+            _CONCURRENCY_OPTION: _READ_ONLY,
+            _ROW_COUNT_OPTION: cursor.reported_row_count,
+        }
         yield from ()
-        if code in told:
-            return option.result(value=told[code])
+        if code in options:
+            return option.result(value=options[code])
         if code not in _NAME_OPTIONS:
             raise NotSupportedByEmulatorError(f"option {code} of sp_cursoroption")
         return CallResult()

@@ -141,7 +141,7 @@ class FunctionCompiler:
         self._lines.append("NULL;")
 
     def _declare_table(self, statement: nodes.DeclareTable) -> None:
-        """A template beside the emulator's own tables, and a name of the function's own for the copy it works on."""
+        """A template next to the emulator's own tables, and a name of the function's own for the copy it works on."""
         scope = self._scope
         cursor = Cursor(statement.text)
         cursor.expect("CREATE", "TABLE")

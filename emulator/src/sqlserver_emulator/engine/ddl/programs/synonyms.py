@@ -1,6 +1,6 @@
 """CREATE and DROP SYNONYM: other names of tables, views, procedures and functions, which need not exist yet.
 
-The session's catalog finds what a synonym is for when it is used. DDL does not look through synonyms.
+The session's catalog finds what a synonym is for when it is used. DDL does not follow synonyms.
 """
 
 from __future__ import annotations

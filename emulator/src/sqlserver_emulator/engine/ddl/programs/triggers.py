@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP, ENABLE and DISABLE TRIGGER: the catalog's rows, and PostgreSQL's triggers that tell of changes.
+"""CREATE, ALTER, DROP, ENABLE and DISABLE TRIGGER: the catalog's rows, and PostgreSQL's triggers that report changes.
 
 A table has one PostgreSQL trigger for each event that any of its T-SQL triggers wants, whatever their number.
 """

@@ -74,7 +74,7 @@ def deny(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, ...], *, state: str) -> Command:
-    """``verb``: what PostgreSQL is told. ``state``: what is kept, '' for nothing."""
+    """``verb``: what PostgreSQL runs. ``state``: what is kept, '' for nothing."""
     if not scope.access.security.caller_is("db_owner", scope.database):
         message = "Cannot find the object, because it does not exist or you do not have permission."
         raise SqlServerError(15151, message)

@@ -1,8 +1,8 @@
 """Unique keys to which 'abc' and 'abc ' are one, as they are to SQL Server.
 
-PostgreSQL's varchar tells them apart. A key with such a column therefore has a second unique index, over the column as
-bpchar, which ignores blanks at the end. It is named by the index that it stands beside, so that renaming that one
-leaves it alone, and an error of it can be told as the other's.
+PostgreSQL's varchar distinguishes them. A key with such a column therefore has a second unique index, over the column
+as bpchar, which ignores blanks at the end. It is named by the index that it is next to, so that renaming that one
+leaves it alone, and an error of it can be reported as the other's.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def generated_name(prefix: str, table: CatalogObject, unique: int, column: str =
     """A name in SQL Server's style: PK__Orders__3213E83F…"""
     middle = f"{table.name[:9]}__{column[:5]}" if column else table.name[:9]
     return (
-        # 2654435761 is the multiplier of Knuth's hash: the digits look random, and the number makes them unique.
+        # 2654435761 is the multiplier of Knuth's hash: the digits seem random, and the number makes them unique.
         f"{prefix}__{middle}__{unique * 2654435761 % 2**64:016X}"
         if prefix in ("PK", "UQ")
         else (f"{prefix}__{middle}__{unique * 2654435761 % 2**32:08X}")

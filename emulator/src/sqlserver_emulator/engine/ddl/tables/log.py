@@ -18,7 +18,7 @@ def table_changed(
 ) -> None:
     """``kind``: add_column, drop_column, alter_column, drop_table, rename_table, other. Temp tables are not logged.
 
-    A statement about several columns is told once for each, and is one row of the DDL history.
+    A statement about several columns is logged once for each, and is one row of the DDL history.
     """
     if table.name.startswith(("#", "@")):
         return
@@ -31,7 +31,7 @@ def table_changed(
         "kind": kind,
         "column_id": column_id,
         "required_column_update": required_column_update,
-        "is_first": table.object_id not in scope.told_of,
+        "is_first": table.object_id not in scope.logged_tables,
     }
-    scope.told_of.add(table.object_id)
+    scope.logged_tables.add(table.object_id)
     scope.fetch("SELECT pg_logical_emit_message(true, 'ddl', $1)", [json.dumps(content, ensure_ascii=False)])

@@ -156,7 +156,7 @@ def _over_rows(value: exp.Expression, names: list[str], item: int, read: list[ex
             return exp.column(name, table=_new(place) if place < item else _STATE, quoted=True)
         return node
 
-    # The functions' bare-word arguments (DATEPART's part) look like columns; they are left alone.
+    # The functions' bare-word arguments (DATEPART's part) have the form of columns; they are left alone.
     for call in value.find_all(exp.Anonymous):
         if call.name.lower().startswith("date") and call.expressions:
             raise NotSupportedByEmulatorError("a date function in an assignment of a variable from itself")

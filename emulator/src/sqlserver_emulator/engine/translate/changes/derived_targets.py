@@ -1,6 +1,6 @@
 """UPDATE and DELETE through a common table expression or a derived table (`DELETE FROM d WHERE rn > 1`).
 
-The query behind the name is made to give the address of the row that it stands on, as one more column; the statement
+The query behind the name is made to give the address of the row that it is on, as one more column; the statement
 then changes the table below, joined to the query by that address. So the query may number its rows, choose some by TOP,
 or join.
 """

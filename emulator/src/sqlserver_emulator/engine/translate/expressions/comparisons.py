@@ -2,7 +2,7 @@
 
 Strings are compared as the server does: the shorter counts as filled with blanks, so 'abc' equals 'abc '. PostgreSQL's
 type bpchar (without a length) compares so, and a varchar is cast to it without a change of the stored bytes; the blanks
-stay there for LEN's sake. An index on a varchar column knows blanks, though: beside a constant the comparison is
+stay there for LEN's sake. An index on a varchar column knows blanks, though: next to a constant the comparison is
 therefore also said as a range in the order of bytes ('abc' and everything behind it up to, not including, 'abc!').
 """
 
@@ -89,7 +89,7 @@ def has_blanks_at_end(value: Value) -> bool:
 
 
 def distinct_key(value: Value) -> str:
-    """The value as it is told apart by GROUP BY, DISTINCT and PARTITION BY."""
+    """The value as it is distinguished by GROUP BY, DISTINCT and PARTITION BY."""
     return padded(value) if has_blanks_at_end(value) else value.sql
 
 
@@ -156,7 +156,7 @@ def _compares_alone(type: TsqlType) -> bool:
 def _padded_binaries(left: Value, right: Value) -> tuple[Value, Value]:
     """Binaries are compared as if the shorter had zeros behind it: 0x00 equals an LSN of ten zeros.
 
-    Beside a binary(n) the other side is filled to n, so that an index on the column is used.
+    Next to a binary(n) the other side is filled to n, so that an index on the column is used.
     """
     lengths = [_fixed_length(value) for value in (left, right)]
     if lengths == [None, None]:

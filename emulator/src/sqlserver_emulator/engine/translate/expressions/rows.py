@@ -1,5 +1,5 @@
-"""A translated query, and what its rows become in DISTINCT and in set operations: of one type, and told apart as the
-server tells them apart.
+"""A translated query, and what its rows become in DISTINCT and in set operations: of one type, and distinguished as the
+server distinguishes them.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
     return SourceColumn(left.name, left.sql, type, nullable, direct)
 
 
-def aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str:
+def aligned(query: Query, columns: list[SourceColumn], is_distinct: bool) -> str:
     """One side of a set operation, converted where its types differ from the common ones.
 
-    tells_apart: the operation compares rows, and blanks at the end of a string shall not count.
+    is_distinct: the operation compares rows, and blanks at the end of a string shall not count.
     """
     conversions = []
     changed = False
@@ -105,7 +105,7 @@ def aligned(query: Query, columns: list[SourceColumn], tells_apart: bool) -> str
         if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
             sql = _as_type(sql, own, common)
             changed = True
-        elif tells_apart and ignores_blanks_at_end(common):
+        elif is_distinct and ignores_blanks_at_end(common):
             sql = f"{sql}::bpchar"
             changed = True
         conversions.append(f"{sql} AS {common.sql}")

@@ -154,7 +154,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     def _parse_json_constructor(self, name: str, parse_item: Any) -> exp.Expression:
         """JSON_OBJECT(name : value, …) and JSON_ARRAY(value, …) [NULL ON NULL | ABSENT ON NULL].
 
-        A call whose arguments are the names and values in turn; what its clause says stands behind its name.
+        A call whose arguments are the names and values in turn; what its clause says is behind its name.
         """
         is_empty = self._match(TokenType.R_PAREN, advance=False) or self._at_json_nulls()
         items = [] if is_empty else self._parse_csv(parse_item)

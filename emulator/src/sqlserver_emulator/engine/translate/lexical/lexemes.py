@@ -1,4 +1,4 @@
-"""What of a statement's text are literals, and what is left when they are taken out: the shape that the cache knows.
+"""The literals of a statement's text, and what is left without them: the shape that the cache knows.
 
 Drivers without parameters (pymssql) send a new text for every row; the shape of those texts is one and the same. This
 module only cuts text by one regular expression; it does not know the grammar. A multi-row `INSERT … VALUES` whose
@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 
-# The look-behind keeps an N that ends a name from being read as the prefix of a national string.
+# The lookbehind keeps an N that ends a name from being read as the prefix of a national string.
 _STRING = r"(?:(?<![\w@#$])[nN])?'[^']*(?:''[^']*)*'"
 _NUMBER = (
     r"(?<![\w@#$])0[xX][0-9a-fA-F]*"

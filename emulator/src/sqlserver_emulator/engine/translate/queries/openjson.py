@@ -25,7 +25,7 @@ _ROW = "~row"
 def openjson_rows(
     expressions: ExpressionTranslator, arguments: str, definitions: list[exp.Expression]
 ) -> tuple[str, tuple[SourceColumn, ...]]:
-    """The SQL that stands behind LATERAL, and its columns."""
+    """The SQL that is behind LATERAL, and its columns."""
     items: list[str] = []
     columns: list[SourceColumn] = []
     for definition in definitions:

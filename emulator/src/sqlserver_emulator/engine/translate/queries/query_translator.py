@@ -319,13 +319,13 @@ class QueryTranslator:
         columns = [merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
         # Padded strings are also put in the order that takes 'a' and 'a ' for equal.
-        tells_apart = not word.endswith(" ALL") or (node.args.get("order") is not None and _ties_matter(node))
-        sql = f"{aligned(left, columns, tells_apart)} {word} {aligned(right, columns, tells_apart)}"
+        is_distinct = not word.endswith(" ALL") or (node.args.get("order") is not None and _ties_matter(node))
+        sql = f"{aligned(left, columns, is_distinct)} {word} {aligned(right, columns, is_distinct)}"
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
         values = [Value("", column.type) for column in columns]
         order = self._set_order(node, columns)
         sql = f"{with_}{sql}{order}{self._limit(node, expressions, sql)}"
-        if tells_apart and any(ignores_blanks_at_end(column) for column in columns):
+        if is_distinct and any(ignores_blanks_at_end(column) for column in columns):
             return kept_blanks(sql, columns, [ignores_blanks_at_end(column) for column in columns])
         return Query(sql, columns, values)
 

@@ -120,7 +120,7 @@ def _check_member(member: exp.Expression, name: str) -> None:
 
 
 def _is_in_expression(reference: exp.Expression, member: exp.Expression) -> bool:
-    """Whether the reference stands in a subquery of an expression, not of the FROM clause."""
+    """Whether the reference is in a subquery of an expression, not of the FROM clause."""
     node = reference
     while node is not member:
         parent = node.parent

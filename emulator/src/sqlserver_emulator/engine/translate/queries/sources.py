@@ -1,6 +1,6 @@
 """The FROM clause: tables by their T-SQL names, joins, APPLY, derived tables, table-valued functions.
 
-Every source gets an explicit alias, and columns are always written with it, so that PostgreSQL never looks a name up by
+Every source gets an explicit alias, and columns are always written with it, so that PostgreSQL never resolves a name by
 rules of its own.
 """
 
@@ -383,7 +383,7 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
 
 
 def _through_synonym(catalog: CatalogReader, database: str, schema: str | None, name: str) -> CatalogObject | None:
-    """The table that a synonym stands for, under the synonym's name. Raises 5313 when there is none."""
+    """The table that a synonym represents, under the synonym's name. Raises 5313 when there is none."""
     synonym = catalog.synonym(database, schema, name)
     if synonym is None:
         return None

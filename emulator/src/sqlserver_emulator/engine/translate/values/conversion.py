@@ -1,4 +1,4 @@
-"""Conversions between T-SQL types: CAST and CONVERT, implicit ones beside an operator, and those of an assignment.
+"""Conversions between T-SQL types: CAST and CONVERT, implicit ones next to an operator, and those of an assignment.
 
 PostgreSQL's own casts are used where they mean the same; the rest are functions of schema tsql (functions.sql), which
 also raise the server's own errors (245, 8114, 241, 8115 …).
@@ -33,7 +33,7 @@ from sqlserver_emulator.types import NVARCHAR_4000, TsqlType
 EXPLICIT = "explicit"
 """CAST and CONVERT: strings are cut to the length."""
 IMPLICIT = "implicit"
-"""Beside an operator or as an argument: lengths do not matter."""
+"""Next to an operator or as an argument: lengths do not matter."""
 ASSIGN = "assign"
 """Into a column: too long is an error, which PostgreSQL's assignment raises."""
 TRY = "try"
@@ -164,7 +164,7 @@ def _to_decimal(value: Value, to: TsqlType, mode: str, _style: str | None) -> st
         raise _refuse(value, to, explicit=True)
     elif value.kind == FLOAT:
         sql = f"({sql})::float8::text::numeric"  # Seventeen digits; PostgreSQL's own cast keeps fifteen.
-    # Beside another number the value keeps its own precision.
+    # Next to another number the value keeps its own precision.
     if mode == IMPLICIT and value.kind in (INTEGER, DECIMAL):
         return sql
     if mode == TRY:

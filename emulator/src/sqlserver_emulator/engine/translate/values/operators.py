@@ -108,7 +108,7 @@ def _concatenate(left: Value, right: Value) -> Value:
 
 
 def _as_number(value: Value, other: Value) -> Value:
-    """A string beside a number becomes a number of that very type, precision and scale included."""
+    """A string next to a number becomes a number of that very type, precision and scale included."""
     if value.kind in NUMBERS:
         return value
     to = other.type if other.kind in NUMBERS else INT
@@ -200,7 +200,7 @@ def _float(value: Value) -> str:
 
 
 def arithmetic_type(operator: str, left: Value, right: Value) -> TsqlType | None:
-    """The result's type; an integer literal beside a decimal counts only the digits it has."""
+    """The result's type; an integer literal next to a decimal counts only the digits it has."""
     left_type, right_type = left.type, right.type
     if left_type is None or right_type is None:
         return None

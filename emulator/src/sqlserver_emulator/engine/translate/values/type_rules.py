@@ -112,7 +112,7 @@ def decimal(precision: int, scale: int) -> TsqlType:
 
 
 def as_decimal(type: TsqlType) -> TsqlType:
-    """The decimal that an exact number is converted to beside a decimal."""
+    """The decimal that an exact number is converted to next to a decimal."""
     if family(type) == INTEGER or is_money(type):
         facets = BY_NAME[type.name].facets
         return TsqlType("decimal", precision=facets.precision, scale=facets.scale)
@@ -120,7 +120,7 @@ def as_decimal(type: TsqlType) -> TsqlType:
 
 
 def widest(type: TsqlType) -> TsqlType:
-    """The type that a parameter without one is given beside a value of this type, where its length does not matter."""
+    """The type that a parameter without one is given next to a value of this type, where its length does not matter."""
     record = BY_NAME[type.name]
     if record.varying:
         return TsqlType(record.varying, MAX_LENGTH if record.is_legacy_lob else _longest(record.varying))

@@ -1,6 +1,6 @@
 """A translated scalar: PostgreSQL text, and the T-SQL type it has where that is known.
 
-A literal is not text yet: how it is written depends on what it meets (a string beside a date is converted by the rules
+A literal is not text yet: how it is written depends on what it meets (a string next to a date is converted by the rules
 of dates), so it stays a ``LiteralValue`` until someone asks for its SQL.
 """
 
@@ -18,12 +18,12 @@ TypeOrThunk = TsqlType | None | Callable[[], TsqlType | None]
 
 
 class Value:
-    """``sql`` is atomic: it can be followed by a cast or stand beside any operator.
+    """``sql`` is atomic: it can be followed by a cast or stand next to any operator.
 
     The type may be given as a function: it is asked only where the type leaves the statement, because to ask for the
     exact type of a string literal makes its length a part of the cache key.
     direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
-    variable, which PostgreSQL knows before it looks at a row.
+    variable, which PostgreSQL knows before it reads a row.
     """
 
     __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "nullable")
@@ -115,7 +115,7 @@ class VariantValue(Value):
 
 
 class UndeclaredValue(Value):
-    """A parameter without a type, as an untyped NULL. ``learn``: is told the types that it should have."""
+    """A parameter without a type, as an untyped NULL. ``learn`` receives the types that it should have."""
 
     __slots__ = ("learn",)
 
@@ -125,15 +125,15 @@ class UndeclaredValue(Value):
 
 
 def suggest(value: Value, type: TsqlType | None) -> None:
-    """Tell an undeclared parameter its type: that of what it is assigned to or is equal to."""
+    """Give an undeclared parameter its type: that of what it is assigned to or is equal to."""
     if isinstance(value, UndeclaredValue) and type is not None:
         value.learn(type)
 
 
-def suggest_general(value: Value, beside: Value) -> None:
-    """Tell an undeclared parameter the widest type of the kind that it stands beside."""
-    if isinstance(value, UndeclaredValue) and not beside.is_null and beside.type is not None:
-        value.learn(type_rules.widest(beside.type))
+def suggest_general(value: Value, neighbour: Value) -> None:
+    """Give an undeclared parameter the widest type of the kind that it is next to."""
+    if isinstance(value, UndeclaredValue) and not neighbour.is_null and neighbour.type is not None:
+        value.learn(type_rules.widest(neighbour.type))
 
 
 def exact_type(value: Value) -> TsqlType:

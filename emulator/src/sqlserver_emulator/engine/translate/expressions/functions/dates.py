@@ -49,7 +49,7 @@ def date_part(node: exp.Expression, function: str) -> str:
 
 
 def _moment(self: Expressions, node: exp.Expression) -> Value:
-    """An argument that is a date, or a string or number that stands for one."""
+    """An argument that is a date, or a string or number that represents one."""
     value = self.value(node)
     if value.kind == TEMPORAL:
         return value

@@ -59,7 +59,7 @@ _SYSTEM_FUNCTIONS: dict[str, tuple[TsqlType, tuple[TsqlType, ...]]] = {
     "fn_cdc_is_bit_set": (BIT, (INT, _MASK)),
     "fn_cdc_has_column_changed": (BIT, (SYSNAME, SYSNAME, _MASK)),
 }
-"""Result and parameter types of system functions, which PostgreSQL's types do not tell (binary(10) is bytea there)."""
+"""Result and parameter types of system functions, which PostgreSQL's types do not show (binary(10) is bytea there)."""
 
 
 def scalar_function(self: Expressions, postgres: str, call: exp.Anonymous) -> Value:
@@ -82,7 +82,7 @@ def scalar_function(self: Expressions, postgres: str, call: exp.Anonymous) -> Va
 
 
 def user_function(self: Expressions, function: ScalarFunction, name: str, nodes: list[exp.Expression]) -> Value:
-    """A call of a user's scalar function; DEFAULT stands for a parameter's default. Raises 313 and 8144."""
+    """A call of a user's scalar function; DEFAULT represents a parameter's default. Raises 313 and 8144."""
     self.emission.read_only = self.emission.read_only and not function.is_volatile
     arguments = user_arguments(self, name, function.parameters, function.defaults, nodes)
     result = storage_type(function.returns)

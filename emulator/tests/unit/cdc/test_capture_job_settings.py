@@ -1,4 +1,4 @@
-"""What a capture job is told in the middle of a scan."""
+"""Settings that a capture job receives in the middle of a scan."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONG_SECONDS = 60.0
 
 
 @dataclass
-class ToldCapture:
-    """Of one transaction. When it has looked whether it is to stop, as the real one does, it pauses."""
+class InformedCapture:
+    """A capture of one transaction. It pauses after it has checked whether it is to stop, as the real one does."""
 
-    tell: Callable[[], object]
+    send_settings: Callable[[], object]
     is_stopped: Callable[[], bool] = lambda: False
     waited_seconds: list[float] = field(default_factory=list)
 
@@ -30,7 +30,7 @@ class ToldCapture:
         return True
 
     def scan(self, _most: int, *, delay_seconds: float, pause: Callable[[], object]) -> ScanResult:
-        self.tell()
+        self.send_settings()
         self.is_stopped()
         began = time.monotonic()
         pause()
@@ -42,31 +42,31 @@ class ToldCapture:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[IO[bytes]]:
-    """What is written to it is told to a job that is made after it."""
+def job_input(monkeypatch: pytest.MonkeyPatch) -> Iterator[IO[bytes]]:
+    """The input of a job that is made after it."""
     ours, theirs = os.pipe()
     with closing(os.fdopen(ours, "rb")) as read, closing(os.fdopen(theirs, "wb", buffering=0)) as write:
         monkeypatch.setattr("sys.stdin", read)
         yield write
 
 
-def scan(told: IO[bytes], at_first: dict[str, Any], line: bytes) -> float:
-    """How long the scan pauses that is told the line in its middle."""
+def scan(job_input: IO[bytes], at_first: dict[str, Any], line: bytes) -> float:
+    """Return how long a scan pauses that receives the line in its middle."""
     job = CaptureJob("", 5, None)
-    job.take_told(at_first)
-    capture = ToldCapture(lambda: told.write(line + b"\n"), job._is_stopped)
+    job.take_settings(at_first)
+    capture = InformedCapture(lambda: job_input.write(line + b"\n"), job._is_stopped)
     job._scan(cast("Capture", capture), DEFAULTS[CAPTURE], everything=False)
     (seconds,) = capture.waited_seconds
     return seconds
 
 
-def test_scan_that_hears_how_slow_scans_are_to_be_is_not_slow_itself(told: IO[bytes]) -> None:
-    assert scan(told, {}, b'{"scan_seconds": 60}') < _LONG_SECONDS / 2
+def test_scan_that_hears_how_slow_scans_are_to_be_is_not_slow_itself(job_input: IO[bytes]) -> None:
+    assert scan(job_input, {}, b'{"scan_seconds": 60}') < _LONG_SECONDS / 2
 
 
-def test_slow_scan_that_hears_that_scans_are_not_slow_any_more_goes_on(told: IO[bytes]) -> None:
-    assert scan(told, {"scan_seconds": _LONG_SECONDS}, b'{"scan_seconds": 0}') < _LONG_SECONDS / 2
+def test_slow_scan_that_hears_that_scans_are_not_slow_any_more_goes_on(job_input: IO[bytes]) -> None:
+    assert scan(job_input, {"scan_seconds": _LONG_SECONDS}, b'{"scan_seconds": 0}') < _LONG_SECONDS / 2
 
 
-def test_scan_is_as_slow_as_was_said_before_it(told: IO[bytes]) -> None:
-    assert scan(told, {"scan_seconds": 0.2}, b'{"delay_seconds": 0}') >= 0.2
+def test_scan_is_as_slow_as_was_said_before_it(job_input: IO[bytes]) -> None:
+    assert scan(job_input, {"scan_seconds": 0.2}, b'{"delay_seconds": 0}') >= 0.2
