@@ -31,6 +31,11 @@ _PROCESSES: dict[str, tuple[str, ...]] = {
 }
 """The command line of each process, in the order in which they are stopped."""
 _READY_SECONDS = 120.0
+_ANSWER_SECONDS = 30.0
+
+
+class AirflowBusyError(LaptopError):
+    """Airflow's API server did not answer in time."""
 
 
 @dataclass
@@ -148,9 +153,12 @@ class Airflow:
         self.wait_for(healthy, "Airflow to become healthy", _READY_SECONDS)
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout_seconds: float) -> None:
-        """Poll a condition. Raises LaptopError when a process ends meanwhile, and at the limit."""
+        """Poll a condition. Raises LaptopError when a process ends meanwhile, and at the limit.
+
+        A condition that gets no answer from Airflow in time does not hold yet.
+        """
         deadline = time.monotonic() + timeout_seconds
-        while not condition():
+        while not _holds(condition):
             for child in self.children:
                 child.check()
             if time.monotonic() > deadline:
@@ -177,18 +185,27 @@ class Airflow:
             self._client = None
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Make one REST call to ``/api/v2/…``. Raises LaptopError with the server's answer."""
-        if self._client is None:
-            self._client = httpx.Client(base_url=self.url, timeout=30)
-            login = self._client.post("/auth/token", json={"username": USER, "password": self.password})
-            if login.status_code >= httpx.codes.BAD_REQUEST:
-                raise LaptopError(f"Airflow refused the login of {USER}: {login.text}")
-            self._client.headers["Authorization"] = f"Bearer {login.json()['access_token']}"
-        answer = self._client.request(method, f"/api/v2{path}", json=body)
+        """Make one REST call to ``/api/v2/…``. Raises LaptopError; AirflowBusyError without an answer."""
+        try:
+            if self._client is None:
+                self._client = self._log_in()
+            answer = self._client.request(method, f"/api/v2{path}", json=body)
+        except httpx.TimeoutException as error:
+            raise AirflowBusyError(f"Airflow gave no answer to {method} {path} in {_ANSWER_SECONDS:.0f} s") from error
+        except httpx.TransportError as error:
+            raise LaptopError(f"Airflow could not be asked for {method} {path}: {error}") from error
         if answer.status_code >= httpx.codes.BAD_REQUEST:
             raise LaptopError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text}")
         result: dict[str, Any] = answer.json() if answer.content else {}
         return result
+
+    def _log_in(self) -> httpx.Client:
+        client = httpx.Client(base_url=self.url, timeout=_ANSWER_SECONDS)
+        login = client.post("/auth/token", json={"username": USER, "password": self.password})
+        if login.status_code >= httpx.codes.BAD_REQUEST:
+            raise LaptopError(f"Airflow refused the login of {USER}: {login.text}")
+        client.headers["Authorization"] = f"Bearer {login.json()['access_token']}"
+        return client
 
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has found the DAG. Raises LaptopError with the text of an import error."""
@@ -235,6 +252,13 @@ class Airflow:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_private(path, make())
         return path.read_text(encoding="ascii")
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except AirflowBusyError:
+        return False
 
 
 def _write_private(path: Path, text: str) -> None:
