@@ -172,6 +172,8 @@ class Stack:
             for database in ("warehouse", "airflow"):
                 name = sql.Identifier(database)
                 connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, role))
+            # The workers of a killed scheduler keep its connection open, with the locks of its last transaction.
+            connection.execute("ALTER DATABASE airflow SET idle_in_transaction_session_timeout = '60s'")
         self.say(f"warehouse: PostgreSQL on 127.0.0.1:{self.warehouse.port}, database warehouse")
 
     def _start_emulator(self) -> None:

@@ -30,7 +30,7 @@ SELECT 'order' FROM shop.orders WHERE "Status" = 'spoilt'
 UNION ALL SELECT 'customer' FROM shop.customers WHERE "Name" = 'spoilt'
 """
 
-pytestmark = pytest.mark.timeout(600 + KILLS * (150 if WITH_SPARK else 60))
+pytestmark = pytest.mark.timeout(900 + KILLS * (150 if WITH_SPARK else 60))
 
 
 def kill_in_first_load(rig: AirflowRig) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -236,6 +239,8 @@ class AirflowRig:
             return
         name = "scheduler" if victim == "machine" else victim
         child = self.airflow.child(name)
+        if name == "scheduler":
+            self._stop_inside_transaction(child.process)
         child.process.kill()
         child.process.wait()
         if victim == "machine":
@@ -243,6 +248,26 @@ class AirflowRig:
         self.airflow.start_again(name)
         if name == "api-server":
             self.airflow.wait_until_ready()
+
+    def _stop_inside_transaction(self, scheduler: subprocess.Popen[bytes]) -> None:
+        """Stop the scheduler while it holds locks of runs: its workers keep the connection, with these locks."""
+        locks = (
+            "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE state = 'idle in transaction' AND mode = 'RowShareLock' AND client_port IN ({})"
+        )
+
+        def stopped_inside() -> bool:
+            scheduler.send_signal(signal.SIGSTOP)
+            ports = [str(each.laddr.port) for each in psutil.Process(scheduler.pid).net_connections() if each.raddr]
+            if ports and self.warehouse(locks.format(", ".join(ports))):
+                return True
+            scheduler.send_signal(signal.SIGCONT)
+            return False
+
+        deadline = time.monotonic() + _LIMIT_SECONDS
+        while not stopped_inside():
+            assert time.monotonic() < deadline, "the scheduler was never seen inside a transaction"
+            time.sleep(random.uniform(0.01, 0.1))
 
     def _kill_of(self, pid: int, victim: str) -> None:
         """It may have ended by itself, and its worker before it: then its parent is nobody of ours."""
