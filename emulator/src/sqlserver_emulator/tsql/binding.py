@@ -59,6 +59,7 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
         if index is None or argument is None or argument.default:
             values[formal.name] = _default(procedure, formal, convert)
             continue
+        # The reverse is allowed: a parameter declared OUTPUT may be passed without it, and gives nothing back.
         if argument.output:
             if not formal.output:
                 raise _not_output(formal)
@@ -84,6 +85,7 @@ def given_to(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcA
             if name not in names:
                 message = f"{argument.name} is not a parameter for procedure {procedure}."
                 raise SqlServerError(8145, message, procedure=procedure)
+        # An RPC may mix both kinds: an argument without a name counts by its own place.
         elif index >= len(formals):
             message = f"Procedure or function {procedure} has too many arguments specified."
             raise SqlServerError(8144, message, state=2, procedure=procedure)
@@ -145,6 +147,7 @@ def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[lis
     for position, argument in enumerate(arguments[: len(names)]):
         name = argument.name.lower()
         name = _OTHER_NAMES.get(name, name)
+        # From the first unknown name on, arguments belong to the statement and not to the procedure.
         if name and name not in names:
             break
         found[names.index(name) if name else position] = argument

@@ -59,6 +59,7 @@ class BulkLoads:
         if target is None:
             message = "The incoming tabular data stream (TDS) protocol stream is incorrect: no INSERT BULK before it."
             raise SqlServerError(4002, message)
+        # A client may describe other columns than it announced; rows cannot be assigned then.
         if len(types) != len(target.columns):
             message = f"Invalid number of columns from bcp client: {len(types)} instead of {len(target.columns)}."
             raise SqlServerError(4816, message)
@@ -67,6 +68,7 @@ class BulkLoads:
         if state.transactions.is_doomed:
             raise doomed_error()
         load = partial(state.engine.load_bulk, target, types, batches)
+        # Triggers stay silent by default in a bulk load; the hint FIRE_TRIGGERS turns them on.
         if self._fires and state.engine.triggers.may_fire:
             count = yield from self.triggers.around(load, scope, 1)
         else:

@@ -33,6 +33,7 @@ class Execution:
 
     def _execute(self, statement: nodes.Execute, scope: Scope) -> Steps:
         result = yield from self._call(statement, scope)
+        # Only the client's own EXEC ends with a return status on the wire; a nested call's goes to its caller.
         if scope.depth == 0:
             yield ReturnStatus(result.status)
             yield StatementDone(Command.EXECUTE)
@@ -69,8 +70,10 @@ class Execution:
         if isinstance(name, str):
             value = scope.variables[name].value
             name = parse_name("" if value is None else str(value))
+        # All arguments are evaluated before the call, in the caller's scope and database.
         arguments = [self._actual(argument, scope) for argument in statement.arguments]
         result = yield from self._calls.call(name, arguments, scope, statement.line)
+        # Assigned before the return variable: a variable that is both ends with the return status.
         self._assign(statement.arguments, result, scope)
         if statement.return_variable:
             variable = scope.variables[statement.return_variable]
@@ -85,6 +88,7 @@ class Execution:
     def _actual(self, argument: nodes.Argument, scope: Scope) -> RpcArgument:
         expression = argument.value
         if expression is None:
+            # The keyword DEFAULT. The type is never read, as the parameter's own default takes its place.
             return RpcArgument(argument.name, INT, None, default=True)
         variable = scope.variables.get(expression.variable)
         if variable is not None:

@@ -19,6 +19,7 @@ def format_message(template: str, arguments: Sequence[object]) -> str:
     """Return the message. Raises 2786 when an argument's type does not fit; missing arguments read "(null)"."""
     remaining = iter(enumerate(arguments, start=1))
     text = _SPECIFICATION.sub(lambda found: _substitute(found, remaining), template)
+    # The limit of a message in characters; the server cuts and ends with an ellipsis as well.
     return text if len(text) <= _LIMIT else text[: _LIMIT - 3] + "..."
 
 
@@ -31,6 +32,7 @@ def _substitute(found: re.Match[str], remaining: Iterator[tuple[int, object]]) -
     width = _size(found["width"], remaining)
     precision = _size(found["precision"], remaining)
     position, value = next(remaining, (0, None))
+    # A missing argument and NULL read the same.
     if value is None:
         return _pad("(null)", found["flags"], width)
     layout = _Layout(kind, found["flags"], width, precision)

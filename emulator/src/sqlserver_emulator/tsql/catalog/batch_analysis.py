@@ -39,6 +39,7 @@ def analyze(text: object, parameters: object) -> AnalyzedBatch:
     """Parse a batch with the declarations of its parameters, as sp_executesql takes them. Raises compile errors."""
     given = "" if text is None else str(text)
     tokens = tokenize(given)
+    # A temp table would have to be created for its columns to be known, and a batch is not run here.
     if any(token.word.startswith("#") for token in tokens):
         shown = " ".join(given.split())[:100]
         raise SqlServerError(
@@ -46,6 +47,7 @@ def analyze(text: object, parameters: object) -> AnalyzedBatch:
         )
     names = [token.text.lower() for token in tokens if token.kind == VARIABLE]
     formals = parse_parameters("" if parameters is None else str(parameters))
+    # The parser refuses unknown variables (137): here the undeclared ones are what is asked for.
     batch = parse_batch(given, frozenset(names) - _declared(tokens))
     for formal in _named_arguments(batch):
         names.remove(formal)

@@ -97,10 +97,12 @@ def _row(database: str, found: Row, is_odbc_3: bool) -> Row:
         default,
     ) = found
     odbc = describe_column(str(base), int(str(max_length)), int(str(precision)), int(str(scale)))
+    # ODBC 2 numbered dates and times otherwise; drivers say which version they speak.
     code = odbc.code if is_odbc_3 or odbc.code_before_3 is None else odbc.code_before_3
     name = f"{shown}() identity" if identity and base in ("decimal", "numeric") else shown
     if identity and name == shown:
         name = f"{shown} identity"
+    # Fixed-length types have two numbers on the wire, of which the NOT NULL one is the older.
     ss = odbc.ss if nullable or odbc.ss_fixed is None else odbc.ss_fixed
     return (
         *(database, owner, table, column, code, name, odbc.precision, odbc.length, odbc.scale, odbc.radix),

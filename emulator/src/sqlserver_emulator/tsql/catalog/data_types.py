@@ -39,6 +39,7 @@ def _data_types(call: ProcedureCall) -> Iterator[Event]:
     is_odbc_3 = isinstance(version, int) and version >= 3
     rows = [row for record in SYSTEM_TYPES for row in _rows(record, is_odbc_3)]
     rows = [row for row in rows if wanted in (0, None, row[1])]
+    # ODBC wants the list by type code; the row of an identity column comes after that of its type.
     rows.sort(key=lambda row: (int(str(row[1])), row[11] or 0, str(row[0])))
     yield from result_set(_COLUMNS, rows)
 
@@ -57,6 +58,7 @@ def _row(record: SystemType, is_odbc_3: bool, *, identity: bool) -> Row:
     parentheses = "()" if scaled else ""
     shown = f"{record.catalog_name}{parentheses} identity" if identity else record.catalog_name
     suffix = "'" if record.family in _QUOTED else None
+    # The server fills both columns itself, so they are never NULL.
     nullable = 0 if identity or record is ROWVERSION else 1
     unsigned = int(record.wire.number_format.isupper()) if number else None
     return (

@@ -102,6 +102,7 @@ def _constant(argument: str, evaluate: Evaluate) -> object:
     try:
         return evaluate(argument)
     except SqlServerError as error:
+        # CROSS APPLY would pass a column: its value is different for each row, and here the text is needed at once.
         if error.number in (207, 4104):
             raise NotSupportedByEmulatorError(f"sys.{NAME} of a column") from None
         raise

@@ -86,6 +86,7 @@ def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column
     """Return the columns of the first result set that the batch may give; none where it gives none."""
     for step in steps(engine, analyzed):
         statement = step.statement
+        # The text exists only when the batch runs, so its columns cannot be known before; the server refuses too.
         if isinstance(statement, nodes.ExecuteText):
             raise SqlServerError(
                 11513, "The metadata could not be determined because the statement contains dynamic SQL."
@@ -101,6 +102,7 @@ def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column
 def result_row(ordinal: int, column: Column) -> Row:
     """Return the description of a column, in the order of RESULT_COLUMNS."""
     type = column.type
+    # Columns that the server fills: a driver that builds an UPDATE from the description leaves them out.
     updatable = not (column.identity or column.computed or type.name == "rowversion")
     return (
         *(False, ordinal, column.name or None, column.nullable, *_facts(type)),
@@ -118,6 +120,7 @@ def _facts(type: TsqlType) -> Row:
 
 
 def _user_type(type: TsqlType) -> Row:
+    # sysname is the only alias type that a result can show: aliases of users end as their system type.
     own = (SYSNAME_TYPE_ID, None, "sys", "sysname") if type.name == "sysname" else (None,) * 4
     return (*own, *(None,) * 5, False, is_character(type), False)
 
@@ -126,6 +129,7 @@ def _undeclared_parameters(call: ProcedureCall) -> Iterator[Event]:
     analyzed = analyze(call.arguments["@tsql"], call.arguments["@params"])
     wanted = analyzed.undeclared
     for name, times in Counter(analyzed.names).items():
+        # Two places may want two types; the server does not choose between them.
         if times > 1 and name in wanted:
             message = f"The undeclared parameter '{name}' is used more than once in the batch being analyzed."
             raise SqlServerError(11508, message)
@@ -156,11 +160,13 @@ def _suggested_by_call(
 ) -> dict[str, tuple[TsqlType, nodes.ParameterDeclaration | None, bool]]:
     procedure = called_procedure(call.engine, statement)
     found: dict[str, tuple[TsqlType, nodes.ParameterDeclaration | None, bool]] = {}
+    # `EXEC @x = p`: the return status is an int, whatever the procedure is.
     if statement.return_variable:
         found[statement.return_variable] = (TsqlType("int"), None, True)
     if procedure is None:
         return found
     by_name = {formal.name: formal for formal in procedure.parameters}
+    # A call may give too many arguments: binding reports that when it runs, not when it is described.
     for argument, positional in zip(statement.arguments, procedure.parameters, strict=False):
         formal = by_name.get(argument.name.lower(), positional) if argument.name else positional
         if argument.value is not None and argument.value.variable:

@@ -125,6 +125,7 @@ _INDEX_COLUMNS: Final = [
 
 
 def _help(call: ProcedureCall) -> Iterator[Event]:
+    # Without a name sp_help lists all objects of the database.
     if call.arguments["@objname"] is None:
         columns = [*names("Name Owner"), Column("Object_type", TsqlType("nvarchar", 31))]
         found = [(name, owner, _kind(kind)) for name, owner, kind in query(call, _OBJECTS)]
@@ -195,6 +196,7 @@ def _indexes(call: ProcedureCall, object_id: object, name: str) -> Iterator[Even
     if found:
         yield from result_set(_INDEX_COLUMNS, found)
     else:
+        # The server prints a message where there is nothing, and no empty result set.
         yield Info(15472, f"The object '{name}' does not have any indexes, or you do not have permissions.")
 
 
@@ -209,9 +211,11 @@ def _constraints(call: ProcedureCall, object_id: object, name: str) -> Iterator[
     for key, deletes, updates, disabled, schema, table, to_schema, to, columns, to_columns in query(
         call, _FOREIGN_KEYS, id=(INT, object_id)
     ):
+        # A table that references itself is listed on both sides.
         if table == name:
             actions = (_action(deletes), _action(updates), "Disabled" if disabled else "Enabled")
             own.append(("FOREIGN KEY", key, *actions, "Is_For_Replication", columns))
+            # A foreign key takes two rows; the second one has only the table that it references.
             own.append((*(" ",) * 6, f"REFERENCES {database}.{to_schema}.{to} ({to_columns})"))
         if to == name:
             referencing.append((f"{database}.{schema}.{table}: {key}",))

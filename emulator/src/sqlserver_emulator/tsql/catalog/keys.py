@@ -56,6 +56,7 @@ WHERE ro.name LIKE @pk_name AND rs.name LIKE @pk_owner AND o.name LIKE @fk_name 
 """
 _ODBC_RULES: Final = {0: 3, 1: 0, 2: 2, 3: 4}
 """sys.foreign_keys' NO ACTION, CASCADE, SET NULL, SET DEFAULT as ODBC numbers them."""
+# SQL Server checks foreign keys at the end of the statement, never at the commit.
 _NOT_DEFERRABLE: Final = 7
 
 
@@ -68,6 +69,7 @@ def _primary_keys(call: ProcedureCall) -> Iterator[Event]:
         name=pattern(arguments["@table_name"], use_pattern=False),
         owner=pattern(arguments["@table_owner"], use_pattern=False),
     )
+    # ODBC's SQLPrimaryKeys takes names, never patterns: an underscore in a name is no wildcard.
     yield from result_set(_PRIMARY_COLUMNS, [(call.engine.database, *row) for row in found])
 
 

@@ -53,6 +53,7 @@ def _table_privileges(call: ProcedureCall) -> Iterator[Event]:
         (database, *table, _OWNER, _OWNER, privilege, "YES") for table in tables.values() for privilege in _OF_TABLES
     ]
     for object_id, column, grantee, privilege, grantable in _granted(call, tables):
+        # PostgreSQL has privileges without a counterpart, such as TRUNCATE: they are no rights of SQL Server.
         if not column and privilege in _OF_TABLES:
             rows.append((database, *tables[object_id], _OWNER, grantee, privilege, grantable))
     rows.sort(key=lambda row: tuple(map(str, (row[1], row[2], row[5], row[4]))))

@@ -92,6 +92,7 @@ def _parameter_rows(call: ProcedureCall) -> list[Row]:
     rows: list[Row] = []
     for owner, name, source in _found(call, arguments["@procedure_name"], arguments["@procedure_owner"]):
         home = (call.engine.database, owner, f"{name};1")
+        # Every procedure has a return status, which ODBC counts as its parameter 0.
         rows.append((*home, "@RETURN_VALUE", _RETURNED, *_described(INT, is_odbc_3, 0, "NO")))
         for position, parameter in enumerate(parse_procedure(str(source)).parameters, 1):
             rows.append((*home, parameter.shown, _direction(parameter), *_of(parameter, is_odbc_3, position)))

@@ -52,6 +52,7 @@ def ints(text: str) -> list[Column]:
 
 def check_qualifier(call: ProcedureCall, qualifier: object) -> None:
     """Raise 15250 for another database: catalog procedures read the current one only."""
+    # ODBC drivers pass '' and '%' for "any database", which means the current one.
     if qualifier is not None and str(qualifier).lower() not in ("", "%", call.engine.database.lower()):
         message = "The database name component of the object qualifier must be the name of the current database."
         raise SqlServerError(15250, message)

@@ -71,6 +71,7 @@ def _special_columns(call: ProcedureCall) -> Iterator[Event]:
     if str(arguments["@col_type"]).upper() == "V":
         found = query(call, _VERSION, name=name, owner=owner)
     else:
+        # Anything but C asks for the transaction's scope, the default.
         scope = _SCOPES.get(str(arguments["@scope"]).upper(), 1)
         nullable = (INT, int(str(arguments["@nullable"]).upper() == "U"))
         found = query(call, _BEST_KEY, name=name, owner=owner, nullable=nullable)

@@ -63,6 +63,7 @@ def _statistics(call: ProcedureCall) -> Iterator[Event]:
         for row in query(call, _INDEXES, name=name, owner=owner, index=pattern(arguments["@index_name"]))
         if row[2] or not unique_only
     ]
+    # ODBC's order: unique indexes before others, then by kind and name, then the columns of each.
     found.sort(key=lambda row: (row[3], row[6], str(row[5]), row[7]))
     yield from result_set(_COLUMNS, rows + found)
 

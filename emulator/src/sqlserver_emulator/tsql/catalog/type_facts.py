@@ -40,6 +40,7 @@ def _facets(type: TsqlType) -> tuple[int, int, int]:
     record = BY_NAME[type.name]
     if record.declared is Declared.PRECISION_SCALE:
         return decimal_bytes(type.precision), type.precision, type.scale
+    # The precision of a date or time is the width of its text; a fraction adds its digits and the point.
     if record.moment is not None:
         width = record.moment.text_width + (type.scale + 1 if type.scale else 0)
         return time_bytes(type.scale) + record.moment.more_bytes, width, type.scale

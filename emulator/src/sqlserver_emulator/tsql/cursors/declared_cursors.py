@@ -67,6 +67,7 @@ class Cursors:
             raise SqlServerError(16924, f"{message} columns.")
         cursor.position = self._position(statement, cursor, len(captured.rows), scope)
         found = 1 <= cursor.position <= len(captured.rows)
+        # Outside the result there is no row, and @@FETCH_STATUS says so: that is no error.
         rows = captured.rows[cursor.position - 1 : cursor.position] if found else []
         system = self._state.system
         if not statement.into:

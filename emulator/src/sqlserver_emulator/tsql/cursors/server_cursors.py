@@ -201,6 +201,7 @@ class ServerCursors:
         return opening.result(status, cursor=number, scrollopt=kind, ccopt=_READ_ONLY, rowcount=reported)
 
     def _run_directly(self, opening: _Arguments, template: Template, rest: Sequence[RpcArgument]) -> Call:
+        # With ALLOW_DIRECT a driver opens any text as a cursor first; what is no query simply runs.
         yield Info(16954, "Executing SQL directly; no cursor.", severity=10)
         result = yield from self._dynamic.run(template, rest, 0)
         return opening.result(result.status, cursor=0, rowcount=0)
@@ -282,6 +283,7 @@ class ServerCursors:
     def _find(self, procedure: str, number: int) -> ServerCursor:
         cursor = self._open.get(number)
         if cursor is None:
+            # The server shows the handle as unsigned hexadecimal, also where a client sends a negative one.
             message = f"{procedure}: The cursor identifier value provided ({number & 0xFFFFFFFF:x}) is not valid."
             raise SqlServerError(16909, message, procedure=procedure)
         return cursor

@@ -80,6 +80,7 @@ def _arrow_rows(batch: object, columns: Sequence[Column]) -> list[tuple[object, 
 
 
 def _column_values(array: pa.Array, column: Column) -> list[object]:
+    # Arrow carries decimals and GUIDs as text or bytes where the engine reads in bulk.
     values: list[object] = array.to_pylist()
     make: Callable[[object], object] | None = None
     if column.type.name in _DECIMALS:

@@ -83,6 +83,7 @@ class Options:
                 self.nocount = on
             case "XACT_ABORT":
                 self.xact_abort = on
+            # SET ANSI_DEFAULTS ON turns implicit transactions on among the others.
             case "IMPLICIT_TRANSACTIONS" | "ANSI_DEFAULTS":
                 self.implicit_transactions = on
             case "FMTONLY":
@@ -106,6 +107,7 @@ class Options:
             case "DATEFORMAT":
                 if str(value).lower() != "mdy":
                     raise NotSupportedByEmulatorError(f"SET DATEFORMAT {value} (only mdy)")
+            # Options that change no result are kept only, so that a scope's end can restore them.
             case _:
                 self.remembered[option] = value
 

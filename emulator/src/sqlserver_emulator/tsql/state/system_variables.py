@@ -26,6 +26,7 @@ class SystemVariables:
         self.xact_state = Variable(SMALLINT, 0)
         self.nestlevel = Variable(INT, 0)
         self.procid = Variable(INT, 0)
+        # -1 waits without a limit, the server's default.
         self.lock_timeout = Variable(INT, -1)
         self.datefirst = Variable(_TINYINT, 7)
         self.textsize = Variable(INT, 2147483647)
@@ -66,6 +67,7 @@ def _constants(session_id: int) -> dict[str, Variable]:
         "@@servicename": Variable(_NAME, server_facts.SERVICE_NAME),
         "@@microsoftversion": Variable(INT, server_facts.MICROSOFT_VERSION),
         "@@language": Variable(_NAME, server_facts.LANGUAGE),
+        # us_english, the only language here.
         "@@langid": Variable(SMALLINT, 0),
         "@@max_precision": Variable(_TINYINT, 38),
         "@@max_connections": Variable(INT, 32767),

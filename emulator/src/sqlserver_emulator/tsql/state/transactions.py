@@ -42,6 +42,7 @@ class Transactions:
 
     def begin(self, name: str = "") -> Iterator[Event]:
         """Begin a transaction, or count one more. Raises 3930."""
+        # A doomed transaction cannot be nested: only ROLLBACK is left.
         if self.is_doomed:
             raise doomed_error()
         if self.count == 0:
@@ -86,6 +87,7 @@ class Transactions:
             return
         try:
             self._engine.commit()
+        # A commit that fails (a conflict of snapshots, a lost connection) has rolled back.
         except SqlServerError:
             yield from self._ended(TransactionAction.ROLLED_BACK)
             raise
