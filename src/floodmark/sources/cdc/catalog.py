@@ -13,7 +13,8 @@ from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableNa
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 
 COMMAND_ID = "__$command_id"
-_OWN_COLUMN_PREFIX = "__$"
+_OWN_COLUMNS = frozenset({"__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask", COMMAND_ID})
+"""Exactly these: a column of a user may begin with ``__$`` too (docs/reference/sqlserver_cdc.md, "Row shapes")."""
 _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
@@ -148,7 +149,7 @@ def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[Sourc
     these NULLs must not overwrite the target's values.
     """
     source_column = {row[1]: row for row in source}
-    names = [row for row in captured if not row[1].startswith(_OWN_COLUMN_PREFIX)]
+    names = [row for row in captured if row[1] not in _OWN_COLUMNS]
     return tuple(
         _read_column(row, source_column[row[1]], ordinal)
         for ordinal, row in enumerate(names, 1)

@@ -92,6 +92,20 @@ def test_catalog_reads_columns_in_mask_order_with_the_source_tables_facts() -> N
     assert found.instance.start_lsn == Lsn(START)
 
 
+def test_catalog_keeps_a_users_column_whose_name_begins_like_the_servers_own() -> None:
+    names = ("Id", "__$tenant", "Note")
+    captured = [(name, "nvarchar", -1) for name in names]
+    catalog = build_catalog(
+        tables=[("dbo", "Orders", 100, True)],
+        instances=[_help()],
+        change_tables=[(200, "dbo_Orders", START, 1)],
+        columns=_columns(100, *captured) + _columns(200, *OWN, *captured, ("__$command_id", "int", 4)),
+        primary_keys=[(100, "Id")],
+    )
+    found = _instance(catalog).instance.table.columns
+    assert [(column.name, column.ordinal) for column in found] == [("Id", 1), ("__$tenant", 2), ("Note", 3)]
+
+
 def test_catalog_leaves_out_a_captured_column_that_the_source_has_dropped() -> None:
     source = _columns(100, CAPTURED[0], *CAPTURED[3:])
     assert [(c.name, c.ordinal) for c in _instance(_catalog(source=source)).instance.table.columns] == [
