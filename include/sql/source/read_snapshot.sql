@@ -81,7 +81,7 @@ BEGIN
     WHERE t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT';
 
     SELECT c.object_id, c.name AS column_name, y.name AS type_name, c.max_length, c.precision, c.scale, c.is_nullable,
-        c.is_computed
+        c.is_computed, c.collation_name
     FROM sys.columns AS c
     JOIN sys.tables AS t ON t.object_id = c.object_id
     -- The system type below an alias type; CLR types (hierarchyid, geography) share number 240 and keep their own.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_LENGTH = -1
 _BARE = re.compile(r"[^\s.\[\]](?:[^.\[\]]*[^\s.\[\]])?")
 _PART = rf"\s*(?:\[((?:[^\]]|\]\])+)\]|({_BARE.pattern}))\s*"
 _TWO_PARTS = re.compile(rf"{_PART}\.{_PART}")
 _LOB_WITH_MAX = frozenset({"nvarchar", "varchar", "varbinary"})
+_FIXED_TEXT = frozenset({"char", "nchar"})
+_PADDED = frozenset({"varchar", "nvarchar", "sysname", "varbinary"})
+_BINARY_COLLATION = re.compile(r".*_BIN2?(_UTF8)?", re.IGNORECASE)
 _LOB_ALWAYS = frozenset({"text", "ntext", "image", "xml"})
 
 
@@ -64,6 +67,19 @@ class SourceColumn:
     nullable: bool = True
     """Of the source column."""
     is_computed: bool = False
+    collation: str = field(default="", compare=False)
+    """The collation of a text column in the change table, "" where it was not read. It is no part of a shape."""
+
+    @property
+    def is_compared_by_bytes(self) -> bool:
+        """Return whether no two different values are equal for the server.
+
+        A comparison pads the shorter text with blanks, the shorter binary value with zeros, whatever the collation is
+        (docs/reference/sqlserver_cdc.md, "Net changes").
+        """
+        if self.type_name in _FIXED_TEXT:
+            return _BINARY_COLLATION.fullmatch(self.collation) is not None
+        return self.type_name not in _PADDED
 
     @property
     def is_lob(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.server_facts import ServerFacts
-from floodmark.core.errors import FloodmarkError, NoKeyError
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.settings import TableSettings
@@ -14,6 +14,7 @@ from floodmark.core.source.scripts import bracket, disable_instance, enable_tabl
 from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.types import warehouse_type
+from floodmark.core.window.net_source import check_net
 from floodmark.core.window.planning import with_key
 
 
@@ -88,7 +89,9 @@ def _key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding
 
 def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
     subject, name = str(settings.source), instance.identity.name
-    if instance.supports_net_changes:
+    if instance.supports_net_changes and (refused := _refused_net(settings, instance)):
+        yield Finding(Grade.PROBLEM, "net changes", subject, refused.message, refused.hint)
+    elif instance.supports_net_changes:
         yield Finding(Grade.GOOD, "net changes", subject, f"{name} supports them; computed by {settings.net.value}.")
     elif settings.net is NetSource.SERVER:
         yield Finding(
@@ -101,6 +104,16 @@ def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding
         )
     else:
         yield Finding(Grade.GOOD, "net changes", subject, "computed in Spark; the server has no index for them.")
+
+
+def _refused_net(settings: TableSettings, instance: CaptureInstance) -> FloodmarkError | None:
+    try:
+        check_net(settings, with_key(settings, instance), instance.table.key)
+    except NoKeyError:  # found by _key
+        return None
+    except ConfigError as error:
+        return error
+    return None
 
 
 def _columns(settings: TableSettings, instance: CaptureInstance, facts: ServerFacts) -> Iterator[Finding]:

@@ -143,6 +143,7 @@ def _column_to_json(column: SourceColumn) -> dict[str, Any]:
         "scale": column.scale,
         "nullable": column.nullable,
         "is_computed": column.is_computed,
+        "collation": column.collation,
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.errors import FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
@@ -26,6 +26,7 @@ from floodmark.core.source.snapshot import (
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS, INCIDENTS, classify, incident, is_quiet
 from floodmark.core.types import warehouse_type
+from floodmark.core.window.net_source import check_net
 from floodmark.core.window.plan import LoadKind, TablePlan
 
 
@@ -150,7 +151,7 @@ def plan_table(
     assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     instance = with_key(settings, table_snapshot.instance)
-    _check_net(settings, instance, table_snapshot.instance.table.key)
+    check_net(settings, instance, table_snapshot.instance.table.key)
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
     return TablePlan(
@@ -240,28 +241,6 @@ def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInsta
             "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
         )
     return replace(instance, table=replace(instance.table, key=tuple(key)))
-
-
-def _check_net(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
-    """Raise ConfigError where the server's net changes cannot be merged.
-
-    server_key: the key by which the server computes net changes, and so the only one by which they can be merged.
-    """
-    if settings.net is not NetSource.SERVER:
-        return
-    if not instance.supports_net_changes:
-        raise ConfigError(
-            str(settings.source),
-            f"net: server, but capture instance {instance.identity.name} has no net changes.",
-            "Use net: spark, or enable the instance with @supports_net_changes = 1.",
-        )
-    if set(instance.table.key) != set(server_key):
-        raise ConfigError(
-            str(settings.source),
-            f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
-            f"instance {instance.identity.name} has net changes by ({', '.join(server_key)}).",
-            "Use net: spark, or enable an instance whose @index_name is an index of the key.",
-        )
 
 
 def _reason(validities: tuple[Validity, ...]) -> str:

@@ -158,17 +158,17 @@ def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[Sourc
 
 
 def _read_column(captured: Row, source: Row, ordinal: int) -> SourceColumn:
-    _, name, type_name, max_length, precision, scale, _, _ = captured
-    _, _, source_type, _, _, _, nullable, computed = source
+    _, name, type_name, max_length, precision, scale, _, _, *collation = captured
+    _, _, source_type, _, _, _, nullable, computed, *_ = source
     if source_type == _ROWVERSION:  # binary(8) in the change table
         type_name = source_type
-    return read_source_column((name, ordinal, type_name, max_length, precision, scale, nullable, computed))
+    return read_source_column((name, ordinal, type_name, max_length, precision, scale, nullable, computed, *collation))
 
 
 def read_source_column(row: Row) -> SourceColumn:
     """Return the column of a row: name, ordinal, type name, and of ``sys.columns`` max_length, precision, scale,
-    is_nullable, is_computed."""
-    name, ordinal, type_name, max_length, precision, scale, nullable, computed = row
+    is_nullable, is_computed, and collation_name where it was read."""
+    name, ordinal, type_name, max_length, precision, scale, nullable, computed, *collation = row
     length = 0
     if type_name in _LENGTH_TYPES:
         length = max_length // 2 if type_name in _TWO_BYTE_TYPES and max_length != MAX_LENGTH else max_length
@@ -181,6 +181,7 @@ def read_source_column(row: Row) -> SourceColumn:
         scale=scale,
         nullable=bool(nullable),
         is_computed=bool(computed),
+        collation=(collation[0] or "") if collation else "",
     )
 
 

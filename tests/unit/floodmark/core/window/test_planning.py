@@ -118,6 +118,33 @@ def test_net_changes_of_the_server_are_refused_by_another_key_than_its_own() -> 
         decided(settings(ORDERS, net=NetSource.SERVER, key=("amount",)), served)
 
 
+@pytest.mark.parametrize(
+    ("column", "is_refused"),
+    [
+        (SourceColumn("Id", "varchar", 1, 20, collation="SQL_Latin1_General_CP1_CI_AS"), True),
+        (SourceColumn("Id", "nchar", 1, 20, collation="Latin1_General_100_CS_AS"), True),
+        (SourceColumn("Id", "char", 1, 20), True),
+        (SourceColumn("Id", "char", 1, 20, collation="Latin1_General_BIN"), False),
+        (SourceColumn("Id", "nchar", 1, 20, collation="Latin1_General_100_BIN2"), False),
+        # 'abc' and 'abc ' are one key under every collation, 0x01 and 0x0100 too.
+        (SourceColumn("Id", "nvarchar", 1, 20, collation="Latin1_General_100_BIN2"), True),
+        (SourceColumn("Id", "varbinary", 1, 20), True),
+        (SourceColumn("Id", "binary", 1, 20), False),
+        (SourceColumn("Id", "uniqueidentifier", 1), False),
+    ],
+)
+def test_net_changes_of_the_server_are_refused_where_it_takes_different_keys_for_one(
+    column: SourceColumn, is_refused: bool
+) -> None:
+    table = replace(instance().table, columns=(column, *instance().table.columns[1:]))
+    served = snapshot(table_seen(instance=instance(table=table, supports_net_changes=True)))
+    if not is_refused:
+        assert isinstance(decided(settings(ORDERS, net=NetSource.SERVER), served), Open)
+        return
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: net: server, but .*\(Id .*Use net: spark"):
+        decided(settings(ORDERS, net=NetSource.SERVER), served)
+
+
 def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
     pipeline = settings(ORDERS, ITEMS)
     pinned = replace(pipeline.tables[0], capture_instance="orders_v2")
