@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
-from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load, instance, lsn
+from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance, lsn
 
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.interval import Interval
-from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.lane import load_lane, replay_lane
@@ -118,6 +118,31 @@ def test_verdicts_of_a_ledger_of_version_5_get_their_new_name(shop: Shop) -> Non
     assert status.tables == {}
     with session(shop) as opened:
         assert opened.execute("SELECT verdict FROM floodmark.verdicts").fetchall() == [("not_captured_yet",)]
+
+
+def test_tombstones_of_a_ledger_of_version_6_are_kept_and_still_win(shop: Shop) -> None:
+    shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10)])
+    shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, DELETE, 20)])
+    with session(shop) as opened:
+        opened.execute("DROP INDEX floodmark.one_tombstone_per_key")
+        opened.execute("DROP INDEX floodmark.quarantine_by_key_hash")
+        opened.execute("ALTER TABLE floodmark.tombstones ADD PRIMARY KEY (target_schema, target_name, key)")
+        opened.execute("CREATE INDEX quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key)")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 6")
+    shop.ledger.ensure_schema()
+    shop.set_watermark(10)
+    assert shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, UPDATE, 15)]).inserted_rows == 0
+    shop.set_watermark(20)
+    shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, DELETE, 30)])
+    with session(shop) as opened:
+        assert opened.execute("SELECT key, lsn FROM floodmark.tombstones").fetchall() == [([1], lsn(30).value)]
+        indexes = "SELECT indexname FROM pg_indexes WHERE tablename IN ('tombstones', 'quarantine') ORDER BY 1"
+        assert opened.execute(indexes).fetchall() == [
+            ("one_tombstone_per_key",),
+            ("quarantine_by_key_hash",),
+            ("quarantine_pkey",),
+            ("tombstones_by_lsn",),
+        ]
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:

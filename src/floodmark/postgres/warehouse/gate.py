@@ -20,6 +20,7 @@ from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import (
     Merge,
+    equal_keys,
     is_delete,
     same_key,
     staged,
@@ -169,10 +170,10 @@ def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Express
         "target_schema": exp.Literal.string(planned.target.schema),
         "target_name": exp.Literal.string(planned.target.name),
         "rule": exp.Literal.string(rule.name),
-        "key": tombstone_key(merge),
         "lsn": staged(LSN_COLUMN),
     }
-    return exp.and_(*(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
+    same = equal_keys(exp.column("key", "q"), tombstone_key(merge))
+    return exp.and_(same, *(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
 
 
 def _stopped(

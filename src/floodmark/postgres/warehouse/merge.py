@@ -128,6 +128,13 @@ def tombstone_key(merge: Merge) -> exp.Expression:
     return exp.func("JSONB_BUILD_ARRAY", *(staged(name) for name in merge.key))
 
 
+def equal_keys(stored: exp.Expression, key: exp.Expression) -> exp.Expression:
+    """Return the condition that a key in a table of the ledger, where its hash is indexed, is equal to another."""
+    hashes = (exp.func("JSONB_HASH_EXTENDED", each.copy(), exp.Literal.number(0)) for each in (stored, key))
+    stored_hash, key_hash = hashes
+    return exp.and_(exp.EQ(this=stored_hash, expression=key_hash), exp.EQ(this=stored, expression=key))
+
+
 def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
     """Return ``rows`` of staging with the tombstone of each row's key, if it has one, as ``d``."""
     names = (exp.Literal.string(merge.target.schema), exp.Literal.string(merge.target.name))
@@ -136,7 +143,7 @@ def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
         on=exp.and_(
             exp.EQ(this=_tombstone("target_schema"), expression=names[0]),
             exp.EQ(this=_tombstone("target_name"), expression=names[1]),
-            exp.EQ(this=_tombstone("key"), expression=tombstone_key(merge)),
+            equal_keys(_tombstone("key"), tombstone_key(merge)),
         ),
         join_type="left",
     )

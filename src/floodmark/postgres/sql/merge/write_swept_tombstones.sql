@@ -5,7 +5,8 @@ FROM {target}
 WHERE NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
   AND NOT EXISTS (
       SELECT FROM floodmark.quarantine AS q
-      WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.key = {key}
-        AND q.window_id = %(window_id)s
+      WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.window_id = %(window_id)s
+        AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended({key}, 0) AND q.key = {key}
   )
-ON CONFLICT (target_schema, target_name, key) DO UPDATE SET lsn = excluded.lsn WHERE excluded.lsn > old.lsn
+ON CONFLICT (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1))
+DO UPDATE SET lsn = excluded.lsn WHERE excluded.lsn > old.lsn

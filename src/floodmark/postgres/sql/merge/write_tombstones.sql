@@ -3,4 +3,5 @@ INSERT INTO floodmark.tombstones AS old (target_schema, target_name, key, lsn)
 SELECT %(target_schema)s, %(target_name)s, {key}, s.__lsn
 FROM {staging}
 WHERE s.__op = 1
-ON CONFLICT (target_schema, target_name, key) DO UPDATE SET lsn = excluded.lsn WHERE excluded.lsn > old.lsn
+ON CONFLICT (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1))
+DO UPDATE SET lsn = excluded.lsn WHERE excluded.lsn > old.lsn

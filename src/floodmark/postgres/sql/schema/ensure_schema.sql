@@ -148,9 +148,14 @@ CREATE TABLE IF NOT EXISTS floodmark.tombstones (
     target_schema text          NOT NULL,
     target_name   text          NOT NULL,
     key           jsonb         NOT NULL,
-    lsn           floodmark.lsn NOT NULL,
-    PRIMARY KEY (target_schema, target_name, key)
+    lsn           floodmark.lsn NOT NULL
 );
+-- Version 7: hashes of the key are indexed, because an entry of an index holds 2,704 bytes, and a binary key as JSON
+-- has two digits for each of its up to 1,700 bytes. Two hashes with different seeds identify a key; both respect the
+-- equality of jsonb.
+ALTER TABLE floodmark.tombstones DROP CONSTRAINT IF EXISTS tombstones_pkey;
+CREATE UNIQUE INDEX IF NOT EXISTS one_tombstone_per_key ON floodmark.tombstones
+    (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1));
 CREATE INDEX IF NOT EXISTS tombstones_by_lsn ON floodmark.tombstones (target_schema, target_name, lsn);
 COMMENT ON TABLE floodmark.tombstones IS
     'Keys that a hard delete removed, so that replaying an older window cannot bring the row back';
@@ -169,7 +174,9 @@ CREATE TABLE IF NOT EXISTS floodmark.quarantine (
     row_data      jsonb         NOT NULL,
     at            timestamptz   NOT NULL DEFAULT now()
 );
-CREATE INDEX IF NOT EXISTS quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key);
+DROP INDEX IF EXISTS floodmark.quarantine_by_key;
+CREATE INDEX IF NOT EXISTS quarantine_by_key_hash
+    ON floodmark.quarantine (target_schema, target_name, jsonb_hash_extended(key, 0));
 
 CREATE TABLE IF NOT EXISTS floodmark.alerts (
     alert_id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
