@@ -205,7 +205,7 @@ def test_rule_that_stops_the_run_can_be_changed_and_the_same_window_goes_on(runn
     strict = (Rule("small", "Amount < 100", OnFailure.STOP),)
     runner.run(rules=strict)
     runner.source.write(5, 500)
-    with pytest.raises(DataQualityError, match=r"broke rule small \(Amount < 100\), such as key 5"):
+    with pytest.raises(DataQualityError, match=r"broke rule small \(Amount < 100\)"):
         runner.run(rules=strict)
     assert runner.watermark() == START + 3
     resumed = runner.run(rules=(Rule("small", "Amount < 100", OnFailure.QUARANTINE),))

@@ -13,6 +13,8 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.core.errors import DataQualityError
+from floodmark.orchestration.pages import content
 from floodmark.orchestration.pages.content import read_page
 from floodmark.orchestration.pages.status import STATUS_PATH, status_app
 from floodmark.postgres.connection import WarehouseConnection
@@ -85,6 +87,17 @@ def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
         assert "Traceback" not in text
         assert "s3cret" not in text
         assert emulator.password not in text
+
+
+def test_page_shows_no_value_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise DataQualityError("dbo.Orders", "rows broke rule r.", "Correct them.", "such as key 4711")
+
+    monkeypatch.setattr(content, "read_status", refuse)
+    page, code = read_page(live=False)
+    assert code == 503
+    assert "rows broke rule r." in page
+    assert "4711" not in page
 
 
 @pytest.mark.filterwarnings("ignore:Using `httpx` with")  # Airflow imports a test client of its own

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from floodmark.core.alert import Alert
 from floodmark.core.durations import format_duration
 from floodmark.core.errors import (
-    DataQualityError,
     FloodmarkError,
     InstanceReplacedError,
     SourceRewoundError,
@@ -55,11 +54,7 @@ class RunFailure:
     @classmethod
     def of(cls, error: FloodmarkError) -> RunFailure:
         """Return the failure for an error."""
-        message = error.message
-        if isinstance(error, DataQualityError):
-            # The message of the error contains keys and values.
-            message = "a rule or an expectation is broken; the log of the task contains the details."
-        return cls(type(error).__name__, error.subject, message, error.hint)
+        return cls(type(error).__name__, error.subject, error.message, error.hint)
 
     @classmethod
     def parse(cls, value: object) -> RunFailure | None:

@@ -25,7 +25,7 @@ def read_page(*, live: bool) -> tuple[str, int]:
         app = open_app(config_path())
         parts: list[Any] = [_read_part(app, pipeline, live=live) for pipeline in app.config.pipelines]
     except FloodmarkError as error:
-        parts = [error.in_full]
+        parts = [str(error)]
     page = status_html(parts, live=live, read_at=datetime.now(UTC))
     return page, _UNAVAILABLE if any(isinstance(part, str) for part in parts) else 200
 
@@ -35,4 +35,4 @@ def _read_part(app: AppContext, pipeline: str, *, live: bool) -> Any:
     try:
         return status_table(read_status(app, pipeline, live=live))
     except FloodmarkError as error:
-        return f"pipeline {pipeline}: {error.in_full}"
+        return f"pipeline {pipeline}: {error}"

@@ -7,6 +7,7 @@ is in quarantine, with the value from there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import psycopg
@@ -128,11 +129,21 @@ def _count_broken(
     try:
         found = session.execute(rows.sql(dialect="postgres")).fetchone()
     except (psycopg.ProgrammingError, psycopg.DataError) as error:
-        names = ", ".join(rule.name for rule in broken)
-        raise ConfigError(
-            str(planned.source), f"one of its rules ({names}) cannot be evaluated: {error.diag.message_primary}."
-        ) from error
+        raise _not_evaluated(planned, broken, error) from error
     return dict(zip(broken, found or (), strict=True))
+
+
+def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Error) -> ConfigError:
+    what = f"one of its rules ({', '.join(rule.name for rule in rules)}) cannot be evaluated"
+    words = (error.diag.message_primary or "").rstrip(".")
+    if isinstance(error, psycopg.DataError):  # its message may quote the value that could not be converted
+        return ConfigError(
+            str(planned.source),
+            f"{what} on a value of the window ({type(error).__name__}).",
+            "The log of the task has the message.",
+            words,
+        )
+    return ConfigError(str(planned.source), f"{what}: {words}.")
 
 
 def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
@@ -184,8 +195,10 @@ def _stopped(
     keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)
     return DataQualityError(
         str(planned.source),
-        f"rows of the window broke rule {rule.name} ({rule.sql}), such as key {keys}.",
-        "Nothing was merged. Change the rule (or its on_failure), or correct the data, and run again.",
+        f"rows of the window broke rule {rule.name} ({rule.sql}).",
+        "Nothing was merged; the log of the task names some of their keys. Change the rule (or its on_failure), or "
+        "correct the data, and run again.",
+        f"such as key {keys}",
     )
 
 
