@@ -163,7 +163,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
     columns = value_columns(table.feed.table, table.temporal)
     warehouse = warehouse_connection(stack)
-    reader = CdcReader(table, source)
+    reader = CdcReader(table, source, plan.end)
     batches = [staging_batch(batch, columns, 0) for batch in collapse_changes(reader.read(interval), reader.shape)]
     schema = staging_schema(table, columns)
     with stack.connect_warehouse() as connection:

@@ -77,7 +77,7 @@ def rows_of(keys: list[int]) -> pa.RecordBatch:
 def write(shop: Shop, plan: WindowPlan, packed: Iterator[pa.RecordBatch]) -> list[int]:
     """By the writer of the Spark job, without Spark; the rows of each chunk."""
     table = plan.tables[0]
-    shape = CdcReader(table, SqlServerConnection("unused", 0, "", "")).shape
+    shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
     writer = StageWriter(shape, table.kind, table.net, plan.to_lsn, shop.warehouse.sink(plan, 0))
     return [batch["staged_rows"][0].as_py() for batch in writer.write_chunks(packed)]
 

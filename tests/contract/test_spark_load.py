@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_database import CdcDatabase, cdc_database
-from change_histories import assert_net_is_true, change_batch, histories_plan, random_history
+from change_histories import assert_net_is_true, change_batch, histories_plan, random_history, shape_of
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, DataQualityError
 from floodmark.core.job_variables import SOURCE_VARIABLE
@@ -33,7 +33,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.rows.change_reader import CdcReader, open_cdc_reader
+from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
@@ -158,7 +158,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     frame = spark.createDataFrame(
         [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
     ).repartition(5)
-    shape = CdcReader(plan, SqlServerConnection("unused", 0, "", "")).shape
+    shape = shape_of(plan)
     writer = StageWriter(
         shape, plan.kind, plan.net, Lsn(b"\x01" * 10), PostgresSink(plan, TableName("unused", "unused"), database)
     )
@@ -260,7 +260,7 @@ def writer_of(pipeline: Pipeline, plan: WindowPlan) -> StageWriter:
     """Into the sink of changes, whatever the kind of the load: it keeps no record of chunks."""
     table = plan.tables[0]
     sink = PostgresSink(table, staging_table(plan, 0), pipeline.warehouse)
-    return StageWriter(CdcReader(table, pipeline.at).shape, table.kind, table.net, plan.to_lsn, sink)
+    return StageWriter(shape_of(table), table.kind, table.net, plan.to_lsn, sink)
 
 
 def test_part_that_is_written_again_replaces_what_it_wrote(source: CdcDatabase, make_pipeline: Any) -> None:

@@ -14,6 +14,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.rows.change_reader import CdcReader
@@ -56,7 +57,11 @@ def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SP
 
 
 def histories_shape(*, has_command_id: bool = True) -> RowShape:
-    return CdcReader(histories_plan(has_command_id=has_command_id), SqlServerConnection("unused", 0, "", "")).shape
+    return shape_of(histories_plan(has_command_id=has_command_id))
+
+
+def shape_of(plan: TablePlan) -> RowShape:
+    return CdcReader(plan, SqlServerConnection("unused", 0, "", ""), LogEntry(TO_LSN, None)).shape
 
 
 @dataclass(frozen=True)

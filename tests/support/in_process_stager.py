@@ -25,7 +25,7 @@ class InProcessStager:
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         table = plan.tables[index]
         assert table.interval is not None
-        batches = list(self.open_reader(table).read(table.interval))
+        batches = list(self.open_reader(table, plan.end).read(table.interval))
         if not batches:
             return StagedRows(0, 0)
         # All changes of a key in one batch.
@@ -34,16 +34,16 @@ class InProcessStager:
         return StagedRows(whole.num_rows, staged.rows, (staged,))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        return self.open_reader(plan.tables[index]).read_chunk_bounds()
+        return self.open_reader(plan.tables[index], plan.end).read_chunk_bounds()
 
     def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
-        return self.open_reader(plan.tables[index]).find_double_key()
+        return self.open_reader(plan.tables[index], plan.end).find_double_key()
 
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
         table = plan.tables[index]
-        reader = PackedReader(table, self.open_reader(table), parallel_reads, chunks)
+        reader = PackedReader(table, self.open_reader(table, plan.end), parallel_reads, chunks)
         writer, staged = self._writer(plan, index, sink), []
         with _recovered():
             for part in reader.partitions():
@@ -53,7 +53,7 @@ class InProcessStager:
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
-        return StageWriter(self.open_reader(table).shape, table.kind, table.net, plan.to_lsn, sink)
+        return StageWriter(self.open_reader(table, plan.end).shape, table.kind, table.net, plan.to_lsn, sink)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from floodmark.sync.status import verify
 
 
 def reading(source: SqlServerConnection) -> OpenReader:
-    return lambda plan: CdcReader(plan, source)
+    return lambda plan, end: CdcReader(plan, source, end)
 
 
 def verify_tables(

@@ -19,6 +19,7 @@ FloodmarkError
 ├── DataQualityError       the owner of the data
 ├── TransientError         no one: it is retried
 │   ├── SourceUnavailableError
+│   ├── SourceBehindError      the copy of the database that answered does not have what was planned
 │   ├── WarehouseUnavailableError
 │   ├── LoadKilledError        the load job was stopped before it reported its result
 │   ├── WindowBusyError        another load of the window is running
@@ -135,6 +136,10 @@ class TransientError(FloodmarkError):
 
 class SourceUnavailableError(TransientError):
     """The source cannot be reached or cut the connection."""
+
+
+class SourceBehindError(TransientError):
+    """The copy of the database that answered does not have what was planned."""
 
 
 class WarehouseUnavailableError(TransientError):

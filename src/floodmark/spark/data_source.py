@@ -66,9 +66,11 @@ class TableRows(DataSource):  # type: ignore[misc]
         return PACKED_SCHEMA
 
     def reader(self, schema: spark.StructType) -> PackedReader:
-        plan = plan_from_json(json.loads(self.options[PLAN_OPTION])).tables[int(self.options[INDEX_OPTION])]
+        window = plan_from_json(json.loads(self.options[PLAN_OPTION]))
+        plan = window.tables[int(self.options[INDEX_OPTION])]
         chunks = [chunk_from_json(chunk) for chunk in json.loads(self.options.get(CHUNKS_OPTION, "[]"))]
-        return PackedReader(plan, type(self).open_reader(plan), int(self.options.get(PARTS_OPTION, "1")), chunks)
+        reader = type(self).open_reader(plan, window.end)
+        return PackedReader(plan, reader, int(self.options.get(PARTS_OPTION, "1")), chunks)
 
 
 def table_rows(open_reader: OpenReader) -> type[TableRows]:

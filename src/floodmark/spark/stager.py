@@ -70,7 +70,7 @@ class SparkStager:
         return [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
 
     def _reader(self, plan: WindowPlan, index: int) -> TableReader:
-        return self._open_reader(plan.tables[index])
+        return self._open_reader(plan.tables[index], plan.end)
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]

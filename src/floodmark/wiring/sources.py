@@ -44,7 +44,7 @@ class CdcSourceWiring:
         from floodmark.sources.cdc.rows.change_reader import CdcReader
 
         connection = self.connection()
-        return lambda plan: CdcReader(plan, connection)
+        return lambda plan, end: CdcReader(plan, connection, end)
 
     def replays(self) -> ReplaySource:
         from floodmark.sources.cdc.replay import SqlServerReplaySource

@@ -5,21 +5,24 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from floodmark.core.errors import SourceBehindError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import SourceSnapshot
 from floodmark.core.window.chunks import plan_chunks
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sync.ports.arrow import arrow_type
-from floodmark.sync.ports.reader import TableReader
+from floodmark.sync.ports.reader import OpenReader, TableReader
 from floodmark.sync.ports.source import Source
 
 ORDERS, PLAIN, NOWHERE = (TableName("dbo", name) for name in ("Orders", "Plain", "Nowhere"))
@@ -33,7 +36,7 @@ class SourceRig:
     """A source with its tables, made anew for each test."""
 
     source: Source
-    open_reader: Callable[[TablePlan], TableReader]
+    open_reader: OpenReader
     write: Callable[[str], None]
     """Runs statements, one commit each, and returns when their changes are captured."""
 
@@ -42,6 +45,10 @@ class SourceRig:
         found = self.source.read_snapshot([ORDERS]).max_lsn
         assert isinstance(found, Lsn)
         return found
+
+    def reader(self, plan: TablePlan) -> TableReader:
+        """Return the reader of a plan that ends at the newest position."""
+        return self.open_reader(plan, LogEntry(self.position(), None))
 
     def insert(self, *keys: int) -> None:
         for key in keys:
@@ -67,7 +74,7 @@ class SourceRig:
     def changes(self, after: Lsn) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
         interval = Interval(after, self.position())
-        return self.open_reader(self.plan(interval)), interval
+        return self.reader(self.plan(interval)), interval
 
 
 def keys_of(batches: Iterable[pa.RecordBatch]) -> list[int]:
@@ -149,7 +156,7 @@ class TableReaderContract:
 
     def test_batches_of_rows_have_the_values_alone(self, rig: SourceRig) -> None:
         rig.insert(1)
-        reader = rig.open_reader(rig.plan())
+        reader = rig.reader(rig.plan())
         (batch,) = reader.read_chunk(plan_chunks([])[0])
         assert batch.schema.names == [column.name for column in reader.shape.values]
 
@@ -159,7 +166,7 @@ class TableReaderContract:
         rig.insert(2)
         second = rig.position()
         rig.insert(3)
-        reader = rig.open_reader(rig.plan(Interval(first, second)))
+        reader = rig.reader(rig.plan(Interval(first, second)))
         assert keys_of(reader.read(Interval(first, second))) == [2]
 
     def test_every_change_of_a_key_is_read(self, rig: SourceRig) -> None:
@@ -187,7 +194,7 @@ class TableReaderContract:
 
     def test_chunks_hold_every_row_once(self, rig: SourceRig) -> None:
         rig.insert(*range(1, 8))
-        reader = rig.open_reader(rig.plan())
+        reader = rig.reader(rig.plan())
         chunks = plan_chunks(reader.read_chunk_bounds())
         assert len(chunks) > 1
         read = [keys_of(reader.read_chunk(chunk)) for chunk in chunks]
@@ -195,7 +202,7 @@ class TableReaderContract:
         assert [key for keys in read for key in keys] == [1, 2, 3, 4, 5, 6, 7]
 
     def test_empty_table_has_no_bounds_and_no_rows(self, rig: SourceRig) -> None:
-        reader = rig.open_reader(rig.plan())
+        reader = rig.reader(rig.plan())
         assert list(reader.read_chunk_bounds()) == []
         assert keys_of(reader.read_chunk(plan_chunks([])[0])) == []
 
@@ -203,11 +210,29 @@ class TableReaderContract:
         rig.insert(1, 2)
         rig.write("INSERT INTO dbo.Orders VALUES (3, 20, 'again')")
         plan = rig.plan()
-        assert rig.open_reader(plan).find_double_key() is None
+        assert rig.reader(plan).find_double_key() is None
         declared = replace(plan.feed, table=replace(plan.feed.table, key=("Amount",)))
-        found = rig.open_reader(replace(plan, feed=declared)).find_double_key()
+        found = rig.reader(replace(plan, feed=declared)).find_double_key()
         assert found is not None
         assert found[1] == 2
+
+    def test_rows_are_not_read_before_the_source_has_the_end_of_the_window(self, rig: SourceRig) -> None:
+        rig.insert(1)
+        reader = rig.open_reader(rig.plan(), LogEntry(rig.position().next(), None))
+        with pytest.raises(SourceBehindError, match="behind") as caught:
+            keys_of(reader.read_chunk(plan_chunks([])[0]))
+        assert caught.value.retryable
+
+    def test_rows_are_not_read_where_the_end_of_the_window_has_another_time(self, rig: SourceRig) -> None:
+        rig.insert(1)
+        snapshot = rig.source.read_snapshot([ORDERS])
+        assert snapshot.max_lsn_at is not None
+        for seconds in (-1, 1):
+            end = LogEntry(rig.position(), snapshot.max_lsn_at + timedelta(seconds=seconds))
+            with pytest.raises(SourceBehindError, match="another log"):
+                rig.open_reader(rig.plan(), end).read_chunk_bounds()
+        end = LogEntry(rig.position(), snapshot.max_lsn_at)
+        assert list(rig.open_reader(rig.plan(), end).read_chunk_bounds()) == []
 
     def test_reader_travels_to_a_worker(self, rig: SourceRig) -> None:
         after = rig.position()

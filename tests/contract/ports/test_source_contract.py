@@ -35,7 +35,7 @@ def rig(emulator: Emulator) -> Iterator[SourceRig]:
 
         write("INSERT INTO dbo.Orders VALUES (0, 0, NULL)")
         write("DELETE FROM dbo.Orders")
-        yield SourceRig(SqlServerSource(at), lambda plan: CdcReader(plan, at), write)
+        yield SourceRig(SqlServerSource(at), lambda plan, end: CdcReader(plan, at, end), write)
 
 
 class TestSource(SourceContract):

@@ -27,7 +27,13 @@ from floodmark.core.source.verdicts import classify, describe_low_end, incident
 from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.core.window.planning import plan_table
 
-_REFUSED = (Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE)
+_REFUSED = (
+    Verdict.REPLICA_BEHIND,
+    Verdict.NO_PERMISSION,
+    Verdict.INSTANCE_MISSING,
+    Verdict.INSTANCE_REPLACED,
+    Verdict.AHEAD_OF_SOURCE,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,45 @@ with an earlier time of the same entry.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.source.snapshot import SourceSnapshot
 
 _ROUNDING = timedelta(milliseconds=10)
 """A datetime counts in 1/300 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry of ``cdc.lsn_time_mapping``."""
+
+    lsn: Lsn
+    committed_at: datetime | None
+    """The commit time, local time of the source; None where it is not known."""
+
+
+def same_time(first: datetime, second: datetime) -> bool:
+    """Return whether two values of ``datetime`` are the same moment at the source, however drivers rounded them."""
+    return abs(first - second) < _ROUNDING
+
+
+def explain_other_copy(needed: LogEntry, max_lsn: Lsn | LsnAbsence, found_at: datetime | None) -> str | None:
+    """Return a sentence on why rows up to ``needed`` cannot be read where the source answered this; None if they can.
+
+    max_lsn: the newest LSN there. found_at: the commit time that the log has there for exactly ``needed.lsn``.
+    """
+    if not isinstance(max_lsn, Lsn) or max_lsn < needed.lsn:
+        newest = max_lsn if isinstance(max_lsn, Lsn) else "none"
+        return f"this copy of the database is behind: its newest LSN is {newest}, and the window ends at {needed.lsn}."
+    if needed.committed_at is None or (found_at is not None and same_time(found_at, needed.committed_at)):
+        return None
+    found = f"an entry of {found_at}" if found_at else "no entry"
+    return (
+        f"this copy of the database has another log: at {needed.lsn}, where the window ends, it has {found}, and not "
+        f"that of {needed.committed_at}."
+    )
 
 
 def explain_rewind(position: Lsn, committed_at: datetime | None, low_end: Lsn, snapshot: SourceSnapshot) -> str | None:
@@ -43,7 +75,7 @@ def explain_rewind(position: Lsn, committed_at: datetime | None, low_end: Lsn, s
         if position <= low_end or snapshot.max_lsn_at is None:
             return None
         now = f"now has nothing there, and reaches from {low_end} to {snapshot.max_lsn} ({snapshot.max_lsn_at})"
-    elif abs(found_at - committed_at) < _ROUNDING:
+    elif same_time(found_at, committed_at):
         return None
     else:
         now = f"now has another one there, committed at {found_at}"

@@ -113,6 +113,8 @@ class Verdict(Enum):
     NOT_CAPTURED_YET = "not_captured_yet"
     INSTANCE_MISSING = "instance_missing"
     INSTANCE_REPLACED = "instance_replaced"
+    REPLICA_BEHIND = "replica_behind"
+    """A readable replica answered that does not have what was read before."""
     NO_PERMISSION = "no_permission"
     CAPTURE_STOPPED = "capture_stopped"
     CAPTURE_LAGGING = "capture_lagging"

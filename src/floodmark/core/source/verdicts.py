@@ -18,6 +18,7 @@ from floodmark.core.errors import (
     FloodmarkError,
     InstanceReplacedError,
     NotCapturedYetError,
+    SourceBehindError,
     SourcePermissionError,
     SourceRewoundError,
     WindowExpiredError,
@@ -25,8 +26,9 @@ from floodmark.core.errors import (
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.copies import explain_behind
 from floodmark.core.source.feed import Feed
-from floodmark.core.source.history import explain_rewind
+from floodmark.core.source.history import LogEntry, explain_rewind
 from floodmark.core.source.liveness import Evidence
 from floodmark.core.source.scripts import literal
 from floodmark.core.source.snapshot import (
@@ -42,6 +44,7 @@ from floodmark.core.source.state import TableState
 DEFAULT_LAG_LIMIT_SECONDS = 900.0
 
 INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
+    Verdict.REPLICA_BEHIND: SourceBehindError,
     Verdict.NO_PERMISSION: SourcePermissionError,
     Verdict.INSTANCE_MISSING: CdcNotEnabledError,
     Verdict.INSTANCE_REPLACED: InstanceReplacedError,
@@ -68,7 +71,12 @@ def classify(
     """
     known = state or TableState(table_snapshot.table, None, None, consistent=False)
     check = TableCheck(table_snapshot, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
-    verdict = check.unreadable() or check.rewound(known.watermark, known.watermark_at)
+    verdict = (
+        check.behind(known.watermark, known.watermark_at)
+        or (None if known.consistent else check.behind(known.read_lsn, known.read_lsn_at))
+        or check.unreadable()
+        or check.rewound(known.watermark, known.watermark_at)
+    )
     if verdict is None and not known.consistent:
         # The rows of a load may be ahead of the watermark; a source that was taken back to between the two lacks them.
         verdict = check.rewound(known.read_lsn, known.read_lsn_at)
@@ -93,7 +101,12 @@ def classify_read(
     """
     state = TableState(table_snapshot.table, after_lsn, instance.identity, consistent=False)
     check = TableCheck(table_snapshot, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS, pipeline=pipeline)
-    return check.unreadable() or check.rewound(to_lsn, to_lsn_at) or check.readable()
+    return (
+        check.behind(to_lsn or after_lsn, to_lsn_at)
+        or check.unreadable()
+        or check.rewound(to_lsn, to_lsn_at)
+        or check.readable()
+    )
 
 
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
@@ -163,6 +176,18 @@ class TableCheck:
     def max_lsn(self) -> Lsn | None:
         """Return the source's newest LSN, None where it has none."""
         return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
+
+    def behind(self, position: Lsn | None, committed_at: datetime | None) -> Validity | None:
+        """Return a verdict where a replica answered that does not have a position yet: nothing it shows is current."""
+        cause = explain_behind(LogEntry(position, committed_at), self.snapshot) if position else None
+        if cause is None:
+            return None
+        return self._verdict(
+            Verdict.REPLICA_BEHIND,
+            cause,
+            "It is retried automatically. Where it persists, check the synchronisation of the replica, or name another "
+            "server in the connection.",
+        )
 
     def unreadable(self) -> Validity | None:
         """Return a verdict where the table cannot be read at all."""

@@ -83,12 +83,13 @@ def judge(
     verdict.
     """
     is_resolved = verdict is Verdict.REPAIRING or repairs_itself
-    if not is_resolved and (verdict in INCIDENTS or verdict is Verdict.HELD):
+    is_retried = verdict in INCIDENTS and INCIDENTS[verdict].retryable
+    if not is_resolved and not is_retried and (verdict in INCIDENTS or verdict is Verdict.HELD):
         return Standing.INCIDENT, verdict.value
     # A reload does not need the changes that cleanup deletes.
     if not is_resolved and headroom == 0.0:
         return Standing.INCIDENT, "cleanup may have passed the watermark"
-    if verdict and (is_resolved or verdict in (Verdict.NOT_CAPTURED_YET, Verdict.CAPTURE_LAGGING)):
+    if verdict and (is_resolved or is_retried or verdict in (Verdict.NOT_CAPTURED_YET, Verdict.CAPTURE_LAGGING)):
         return Standing.ATTENTION, verdict.value
     if headroom is not None and retention_minutes and headroom < retention_minutes * 60 * _SHORT_OF_RETENTION:
         return Standing.ATTENTION, f"only {format_duration(headroom)} until cleanup passes the watermark"

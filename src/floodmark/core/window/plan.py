@@ -11,6 +11,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.source.feed import Feed
+from floodmark.core.source.history import LogEntry
 from floodmark.core.window.lane import is_replay_lane
 
 
@@ -76,6 +77,11 @@ class WindowPlan:
     """See ``core.window.lane``; "" is the main one."""
     to_lsn_at: datetime | None = None
     """The commit time of to_lsn, local time of the source; None where it was not asked for."""
+
+    @property
+    def end(self) -> LogEntry:
+        """Return the entry of the log at which the window ends. Every copy of the source that is read must have it."""
+        return LogEntry(self.to_lsn, self.to_lsn_at)
 
     def moves_watermark(self, table: TablePlan) -> bool:
         """Return whether the table's watermark is ``to_lsn`` when the window has been published."""

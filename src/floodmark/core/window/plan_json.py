@@ -32,6 +32,7 @@ def plan_to_json(plan: WindowPlan) -> dict[str, Any]:
         "pipeline": plan.pipeline,
         "lane": plan.lane,
         "to_lsn": str(plan.to_lsn),
+        "to_lsn_at": plan.to_lsn_at.isoformat() if plan.to_lsn_at else None,
         "tables": [_table_to_json(table) for table in plan.tables],
     }
 
@@ -47,6 +48,7 @@ def plan_from_json(document: Mapping[str, Any]) -> WindowPlan:
         tables=tuple(_table_from_json(table) for table in document["tables"]),
         attempt=document["attempt"],
         lane=document.get("lane", MAIN_LANE),
+        to_lsn_at=datetime.fromisoformat(ended) if (ended := document.get("to_lsn_at")) else None,
     )
 
 

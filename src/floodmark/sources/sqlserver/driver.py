@@ -123,7 +123,6 @@ class SourceSession:
         self, subject: str, text: str, parameters: Sequence[object], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Run one SELECT and stream its rows. Errors name ``subject``, also those raised while rows are read."""
-        self.limit_lock_waits()
         cursor = self._raw.cursor()
         with self._translated(subject):
             cursor.execute(text, *parameters)
@@ -161,6 +160,8 @@ def _connection_string(connection: SqlServerConnection) -> str:
         "Encrypt": connection.encrypt,
         "TrustServerCertificate": "yes" if connection.trust_server_certificate else "no",
         "KeepAlive": str(_KEEP_ALIVE_SECONDS),
+        # A session that is restored silently may be on another copy of the database.
+        "ConnectRetryCount": "0",
     }
     return "".join(f"{key}={_braced(value)};" for key, value in parts.items() if value)
 

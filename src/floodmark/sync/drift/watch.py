@@ -27,6 +27,7 @@ from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, 
 from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftLedger, DriftSource, Hold, KnownTable, newest
 from floodmark.sync.ports.drift_watch import Examined
 from floodmark.sync.ports.source import Source
+from floodmark.sync.window.origin import require_origin
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,7 +103,10 @@ class DriftWatch:
         """
         for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
             named = {table: name for table, name in pins.items() if name is not None}
-            self._compare(source.read_snapshot(list(pins), named), named, closely=True)
+            snapshot = source.read_snapshot(list(pins), named)
+            for settings in self._pipelines:
+                require_origin(settings, snapshot, states[settings.name])
+            self._compare(snapshot, named, closely=True)
         self._report()
         return [hold for settings in self._pipelines for hold in self._ledger.list_holds(settings.name).values()]
 

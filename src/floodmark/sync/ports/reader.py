@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from floodmark.core.interval import Interval
+    from floodmark.core.source.history import LogEntry
     from floodmark.core.window.chunks import Bound, LoadChunk
     from floodmark.core.window.plan import TablePlan
 
@@ -46,7 +47,10 @@ class RowShape:
 
 
 class ChangeReader(Protocol):
-    """The changes of a table. Every method raises from ``core.errors``."""
+    """The changes of a table. Every method raises from ``core.errors``.
+
+    Rows are read only from a copy of the source whose log has the end of the window; SourceBehindError for any other.
+    """
 
     @property
     def shape(self) -> RowShape:
@@ -76,5 +80,6 @@ class TableReader(ChangeReader, SnapshotReader, Protocol):
     """The changes and the rows of a table."""
 
 
-OpenReader = Callable[["TablePlan"], TableReader]
-"""The factory of the reader of a table of a plan. The engine pickles it by name: it contains no secret."""
+OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]
+"""The factory of the reader of a table of a plan, with the entry of the log that a copy of the source must have to be
+read (``WindowPlan.end``). The engine pickles it by name: it contains no secret."""

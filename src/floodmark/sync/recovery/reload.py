@@ -22,6 +22,7 @@ from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window.origin import require_origin
 from floodmark.sync.window.retry import retry_on_conflict
 from floodmark.sync.window.verify_reads import classify_reads
 
@@ -121,6 +122,7 @@ class LoadPlanner:
         states = self.ledger.read_tables(self.settings.name)
         pinned = pinned_instances(self.settings, states)
         snapshot = self.source.read_snapshot(self.settings.sources, pinned, known_positions(states))
+        require_origin(self.settings, snapshot, states, self.ledger)
         validities = classify_tables(self.settings, snapshot, states)
         examined = self.drift.examine(self.settings, snapshot, states)
         snapshot = examined.snapshot
@@ -148,6 +150,7 @@ class LoadPlanner:
     def _has_changed(self, plan: WindowPlan) -> bool:
         states = self.ledger.read_tables(self.settings.name)
         snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        require_origin(self.settings, snapshot, states, self.ledger)
         examined = self.drift.examine(self.settings, snapshot, states)
         return has_changed(plan.tables[0], examined.snapshot, self.settings)
 

@@ -27,6 +27,7 @@ from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.ledger import Ledger, OpenedWindow
 from floodmark.sync.ports.source import Source
 from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window.origin import require_origin
 from floodmark.sync.window.retry import retry_on_conflict
 from floodmark.sync.window.verify_reads import verify_reads
 
@@ -187,6 +188,7 @@ class Replay:
         snapshot = self._source.read_snapshot(
             settings.sources, pinned_instances(settings, states), known_positions(states)
         )
+        require_origin(settings, snapshot, states, self._ledger)
         examined = self._drift.examine(settings, snapshot, states)
         snapshot = examined.snapshot
         left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")

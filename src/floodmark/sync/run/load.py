@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from floodmark.core.errors import ConfigError, DataQualityError, DuplicateKeyError, FloodmarkBugError
+from floodmark.core.errors import (
+    ConfigError,
+    DataQualityError,
+    DuplicateKeyError,
+    FloodmarkBugError,
+    SourceBehindError,
+)
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
@@ -49,7 +55,12 @@ def _load(
     _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
     warehouse.prepare_window(plan)
     with progress_logged(plan, ledger):
-        staged = _stage_all(plan, ledger, warehouse, stager)
+        try:
+            staged = _stage_all(plan, ledger, warehouse, stager)
+        except SourceBehindError:
+            # Where the source itself was restored, its verdict explains more than the copy that has another log.
+            verify_reads(plan, source)
+            raise
     snapshot = verify_reads(plan, source)
     _LOG.info("The source still had all changes of the window when the read ended.")
     ledger.record_reads(

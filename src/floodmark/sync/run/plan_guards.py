@@ -21,6 +21,7 @@ from floodmark.sync.ports.drift_watch import DriftCheck, Examined
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.source import Source
 from floodmark.sync.recovery.repair import Repairs
+from floodmark.sync.window.origin import require_origin
 from floodmark.sync.window.verify_reads import classify_reads
 
 _LOG = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ class Opening:
     repairs: Repairs
 
     def examine(self, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]) -> Examined:
-        """Compare a snapshot with the recorded shapes of the tables."""
+        """Compare a snapshot with the recorded shapes of the tables. Raises the errors of ``require_origin``."""
+        require_origin(self.settings, snapshot, states, self.ledger)
         return self.drift.examine(self.settings, snapshot, states)
 
     def leave_out(self, plan: WindowPlan, tables: Sequence[TableName]) -> WindowPlan | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.lsn import Lsn
 from floodmark.core.settings import PipelineSettings
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.source.verdicts import incident
 from floodmark.core.status.verification import TableVerification
@@ -21,6 +22,7 @@ from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS, RowComparer
+from floodmark.sync.window.origin import require_origin
 
 _WHOLE_TABLE = LoadChunk(0, None, None)
 
@@ -35,16 +37,21 @@ def verify_tables(
     listed_keys: int = DEFAULT_LISTED_KEYS,
 ) -> Iterator[TableVerification]:
     """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
-    for table in _plan(settings, source, ledger):
-        yield comparer.compare_rows(table, open_reader(table).read_chunk(_WHOLE_TABLE), listed_keys)
+    end, tables = _plan(settings, source, ledger)
+    for table in tables:
+        yield comparer.compare_rows(table, open_reader(table, end).read_chunk(_WHOLE_TABLE), listed_keys)
 
 
-def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> list[TablePlan]:
-    """Plan each table as for a first load, with the columns of the capture instance that the pipeline reads: a newer
-    one may have more. Where that one is gone, the newest is taken."""
+def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[LogEntry, list[TablePlan]]:
+    """Return the newest entry of the log, and a plan of each table as for a first load.
+
+    The columns are those of the capture instance that the pipeline reads: a newer one may have more. Where that one is
+    gone, the newest is taken.
+    """
     ledger.ensure_schema()
-    pinned = pinned_instances(settings, ledger.read_tables(settings.name))
-    snapshot = source.read_snapshot(settings.sources, pinned)
+    states = ledger.read_tables(settings.name)
+    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    require_origin(settings, snapshot, states)
     if any(table.instance is None for table in snapshot.tables):
         snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, {}))
     validities = classify_tables(settings, snapshot, {})
@@ -55,4 +62,5 @@ def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> list[Ta
     if not isinstance(snapshot.max_lsn, Lsn):
         raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
     found = {table.table: table for table in snapshot.tables}
-    return [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
+    plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
+    return LogEntry(snapshot.max_lsn, snapshot.max_lsn_at), plans

@@ -1,12 +1,14 @@
 """``CdcReader``: a table of a plan, read from its change table or, for a first load, from the table itself.
 
-Each part is one statement over one connection.
+Each part is one statement over one connection. Before it, the connection proves that the copy of the database that
+answers has the end of the window: readable copies lag, and an address may lead to any of them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +20,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
+from floodmark.core.source.history import LogEntry
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.core.window.plan import TablePlan
@@ -25,9 +28,10 @@ from floodmark.sources.cdc.rows import statements
 from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds
 from floodmark.sources.cdc.rows.columns import to_transport
 from floodmark.sources.cdc.rows.feed import instance_of
+from floodmark.sources.cdc.rows.position import require_entry
 from floodmark.sources.cdc.rows.server_net import require_server_net
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import connect
+from floodmark.sources.sqlserver.driver import SourceSession, connect
 from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import RowShape
 
@@ -41,9 +45,9 @@ _NO_COMMAND_ID = (
 _OWN_ARROW_TYPES = {"binary": pa.binary(), "int": pa.int32()}
 
 
-def open_cdc_reader(plan: TablePlan) -> CdcReader:
+def open_cdc_reader(plan: TablePlan, end: LogEntry) -> CdcReader:
     """Return the reader over the connection that the environment names."""
-    return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+    return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]), end)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class CdcReader:
 
     plan: TablePlan
     source: SqlServerConnection
+    end: LogEntry
+    """The entry of the log that a copy of the database must have to be read."""
 
     @cached_property
     def shape(self) -> RowShape:
@@ -78,7 +84,7 @@ class CdcReader:
         if parts == 1:
             return [interval]
         parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
-        with connect(self.source, subject=str(self.plan.source)) as session:
+        with self._connected() as session:
             cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
         return cut_interval(interval, cuts)
 
@@ -95,15 +101,26 @@ class CdcReader:
         return self._read(text, tuple(value for bound in bounds for value in bound))
 
     def read_chunk_bounds(self) -> Sequence[Bound]:
-        return read_chunk_bounds(self.plan, self.source)
+        with self._connected() as session:
+            return read_chunk_bounds(self.plan, session)
 
     def find_double_key(self) -> tuple[Bound, int] | None:
-        return find_double_key(self.plan, self.source)
+        with self._connected() as session:
+            return find_double_key(self.plan, session)
+
+    @contextmanager
+    def _connected(self) -> Iterator[SourceSession]:
+        """Open a session with a copy of the database that has the end of the window."""
+        subject = str(self.plan.source)
+        with connect(self.source, subject=subject) as session:
+            session.limit_lock_waits()
+            require_entry(session, self.end, subject)
+            yield session
 
     def _read(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
         shape, subject = self.shape, str(self.plan.source)
         schema = arrow_schema(shape)
-        with connect(self.source, subject=subject) as session:
+        with self._connected() as session:
             for batch in session.read_batches(subject, text, parameters, batch_rows(shape.values)):
                 yield cast_batch(batch, schema, shape.values)
 

@@ -12,11 +12,10 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.window.chunks import Bound
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.cdc.rows import statements
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import SourceSession, connect
+from floodmark.sources.sqlserver.driver import SourceSession
 
 
-def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Bound]:
+def read_chunk_bounds(plan: TablePlan, session: SourceSession) -> list[Bound]:
     """Return the keys at which the server cuts the table into chunks, in its own order.
 
     Raises ConfigError for a key with a NULL: no comparison with a bound is true for NULL, so no chunk would have the
@@ -25,26 +24,22 @@ def read_chunk_bounds(plan: TablePlan, source: SqlServerConnection) -> list[Boun
     table = plan.feed.table
     if not table.key:
         return []
-    with connect(source, subject=str(plan.source)) as session:
-        session.limit_lock_waits()
-        _refuse_null_keys(session, plan)
-        rows = session.fetch(statements.select_chunk_bounds(plan), (plan.first_load_chunk_rows,))
-        return [_portable(row) for row in rows]
+    _refuse_null_keys(session, plan)
+    rows = session.fetch(statements.select_chunk_bounds(plan), (plan.first_load_chunk_rows,))
+    return [_portable(row) for row in rows]
 
 
-def find_double_key(plan: TablePlan, source: SqlServerConnection) -> tuple[Bound, int] | None:
+def find_double_key(plan: TablePlan, session: SourceSession) -> tuple[Bound, int] | None:
     """Return a key that several rows have at the source, and their number; None where each key is unique.
 
     The rows are counted twice: a scan of another index may return a row twice that moves meanwhile, but hardly in both
     counts.
     """
-    with connect(source, subject=str(plan.source)) as session:
-        session.limit_lock_waits()
-        for *key, _ in session.fetch(statements.select_double_key(plan)):
-            bound = _portable(key)
-            rows = int(session.fetch(statements.count_key(plan), bound)[0][0])
-            if rows > 1:
-                return bound, rows
+    for *key, _ in session.fetch(statements.select_double_key(plan)):
+        bound = _portable(key)
+        rows = int(session.fetch(statements.count_key(plan), bound)[0][0])
+        if rows > 1:
+            return bound, rows
     return None
 
 

@@ -139,6 +139,12 @@ def count_key(plan: TablePlan) -> str:
     return f"SELECT COUNT_BIG(*) FROM {bracket_table(table.name)} WHERE {where}"  # noqa: S608
 
 
+def select_position() -> str:
+    """Return the SELECT of the newest LSN, and of the commit time of exactly one other. Parameter: that LSN."""
+    at = "sys.fn_cdc_map_lsn_to_time(CAST(? AS binary(10)))"
+    return f"SELECT sys.fn_cdc_get_max_lsn() AS max_lsn, {at} AS committed_at"
+
+
 def select_cuts() -> str:
     """Return the SELECT of commit LSNs that divide a window into parts with equally many transactions.
 

@@ -34,6 +34,9 @@ from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+REPLICA = {"is_replica": True}
+LOADED = state(50, watermark_at=NOON - SECOND, consistent=False, read_lsn=lsn(60), read_lsn_at=NOON - SECOND)
 STOPPED = {"capture_running": False}
 UNKNOWN_AND_SILENT = {"capture_running": None, "seconds_behind": 5000.0}
 SILENT = {"seconds_behind": 5000.0}
@@ -55,6 +58,16 @@ TRUTH = [
     ({}, {"max_lsn": 50}, state(50), Verdict.CAUGHT_UP),
     ({}, {"max_lsn": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
     ({}, {"max_lsn": LsnAbsence.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
+    # A replica that lags has nothing of what came after, whatever else it shows.
+    ({}, {"max_lsn": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"max_lsn": 50, **REPLICA}, state(50), Verdict.CAUGHT_UP),
+    ({}, {"max_lsn": LsnAbsence.NULL, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({"instance": instance(identity=LATER)}, {"max_lsn": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"max_lsn": 49, "cdc_enabled": False, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"max_lsn": 49, **REPLICA}, state(50, watermark_at=NOON - DAY), Verdict.REPLICA_BEHIND),
+    ({}, {"max_lsn": 49, **REPLICA}, state(50, watermark_at=NOON - DAY - SECOND), Verdict.AHEAD_OF_SOURCE),
+    ({}, {"max_lsn": 55, **REPLICA}, LOADED, Verdict.REPLICA_BEHIND),
+    ({}, {"max_lsn": 55, **REPLICA}, replace(LOADED, consistent=True), Verdict.READY),
     # Not harvested: NULL and zero are both what real servers return.
     ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_CAPTURED_YET),
     ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),

@@ -49,7 +49,7 @@ def test_headroom_is_unknown_without_a_watermark_or_a_retention(watermark_at: No
     assert headroom_seconds(watermark_at, NOON, retention, Verdict.READY) is None
 
 
-@pytest.mark.parametrize("verdict", [*INCIDENTS])
+@pytest.mark.parametrize("verdict", [verdict for verdict, error in INCIDENTS.items() if not error.retryable])
 def test_verdict_that_ends_a_run_is_an_incident(verdict: Verdict) -> None:
     assert judge(verdict, 0.0, HOUR, lag_limit_seconds=HOUR) == (Standing.INCIDENT, verdict.value)
 
@@ -58,6 +58,7 @@ def test_verdict_that_ends_a_run_is_an_incident(verdict: Verdict) -> None:
     ("verdict", "lag", "headroom", "standing"),
     [
         (None, None, None, Standing.FINE),
+        (Verdict.REPLICA_BEHIND, 0.0, HOUR, Standing.ATTENTION),
         (Verdict.READY, 3600.0, 72 * HOUR, Standing.FINE),
         (Verdict.READY, 3601.0, 72 * HOUR, Standing.ATTENTION),
         (Verdict.CAPTURE_LAGGING, 0.0, None, Standing.ATTENTION),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -15,9 +14,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.schema import SourceColumn, SourceTable
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.rows import chunk_bounds
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-
-AT = SqlServerConnection("host", 1433, "Shop", "user", "password")
+from floodmark.sources.sqlserver.driver import SourceSession
 
 
 @dataclass
@@ -27,19 +24,14 @@ class Session:
     answers: dict[str, list[tuple[Any, ...]]]
     asked: list[str] = field(default_factory=list)
 
-    def limit_lock_waits(self) -> None:
-        self.asked.append("SET LOCK_TIMEOUT")
-
     def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         self.asked.append(text)
         return next(rows for begin, rows in self.answers.items() if text.startswith(begin))
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Session:
-    made = Session({})
-    monkeypatch.setattr(chunk_bounds, "connect", lambda at, subject: nullcontext(made))
-    return made
+def session() -> Session:
+    return Session({})
 
 
 def _plan(*, nullable: bool) -> TablePlan:
@@ -49,25 +41,26 @@ def _plan(*, nullable: bool) -> TablePlan:
     return replace(plan, kind=LoadKind.FIRST_LOAD, interval=None, feed=replace(plan.feed, table=table))
 
 
-def test_bounds_come_as_values_that_can_go_back_and_wait_for_no_lock_for_ever(session: Session) -> None:
+def test_bounds_come_as_values_that_can_go_back(session: Session) -> None:
     session.answers["SELECT [A]"] = [(1, UUID(int=1))]
-    assert chunk_bounds.read_chunk_bounds(_plan(nullable=False), AT) == [(1, str(UUID(int=1)))]
-    assert session.asked[0] == "SET LOCK_TIMEOUT"
-    assert len(session.asked) == 2
+    assert chunk_bounds.read_chunk_bounds(_plan(nullable=False), cast(SourceSession, session)) == [
+        (1, str(UUID(int=1)))
+    ]
+    assert len(session.asked) == 1
 
 
 def test_key_that_is_null_in_one_row_is_refused(session: Session) -> None:
     session.answers["SELECT COUNT_BIG"] = [(1,)]
     with pytest.raises(ConfigError, match=r"declared key \(A, B\) is NULL: B in 1 row\. "):
-        chunk_bounds.read_chunk_bounds(_plan(nullable=True), AT)
+        chunk_bounds.read_chunk_bounds(_plan(nullable=True), cast(SourceSession, session))
 
 
 @pytest.mark.parametrize(("rows", "found"), [(1, None), (3, ((1, "x"), 3))])
 def test_double_key_counts_when_it_is_found_a_second_time(session: Session, rows: int, found: object) -> None:
     session.answers |= {"SELECT TOP (1)": [(1, "x", 2)], "SELECT COUNT_BIG(*)": [(rows,)]}
-    assert chunk_bounds.find_double_key(_plan(nullable=False), AT) == found
+    assert chunk_bounds.find_double_key(_plan(nullable=False), cast(SourceSession, session)) == found
 
 
 def test_key_that_no_two_rows_have_is_not_found(session: Session) -> None:
     session.answers["SELECT TOP (1)"] = []
-    assert chunk_bounds.find_double_key(_plan(nullable=False), AT) is None
+    assert chunk_bounds.find_double_key(_plan(nullable=False), cast(SourceSession, session)) is None
