@@ -23,10 +23,12 @@ class FaultKind(Enum):
     CONNECTION_CUT = "connection cut"
     LOG_FULL = "log full"
     AGENT_STOPPED = "agent stopped"
+    LOGIN_ERROR = "login error"
 
 
 CAPTURE_KINDS = frozenset({FaultKind.CAPTURE_FAILURE, FaultKind.CAPTURE_DELAY, FaultKind.SLOW_SCAN})
 _SINGLE_KINDS = CAPTURE_KINDS | {FaultKind.AGENT_STOPPED}
+_OUTSIDE_SESSIONS = _SINGLE_KINDS | {FaultKind.LOGIN_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Fault:
     times: int = 0
     value: float = 0.0
     number: int = 0
+    state: int = 1
     detail: str = ""
     database_id: int = 0
     fault_id: int = 0
@@ -122,6 +125,14 @@ class FaultBoard:
                 self._put(tuple(f for f in rest if f is not left or left.times))
             return current is not None
 
+    def refused_login(self, login: str, database: str) -> Fault | None:
+        """Return the oldest fault that refuses this login to this database, and count it; None where there is none."""
+        for fault in self._faults:
+            fits = fault.match.fits("", frozenset([database.lower()]), login)
+            if fault.kind is FaultKind.LOGIN_ERROR and fits and self.happens(fault):
+                return fault
+        return None
+
     def of_capture(self, database_id: int) -> CaptureFaults:
         found = {f.kind: f for f in self._faults if f.kind in CAPTURE_KINDS and f.database_id == database_id}
         delay, slow = found.get(FaultKind.CAPTURE_DELAY), found.get(FaultKind.SLOW_SCAN)
@@ -132,7 +143,7 @@ class FaultBoard:
 
     def _put(self, faults: tuple[Fault, ...]) -> None:
         self._faults = faults
-        self.statement_faults = tuple(f for f in faults if f.kind not in _SINGLE_KINDS)
+        self.statement_faults = tuple(f for f in faults if f.kind not in _OUTSIDE_SESSIONS)
 
 
 def _names(table: str) -> re.Pattern[str]:

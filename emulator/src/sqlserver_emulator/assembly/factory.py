@@ -17,6 +17,7 @@ from sqlserver_emulator.assembly import cluster
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.clock import EngineClock
+from sqlserver_emulator.control.login_faults import refuse_login
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults
 from sqlserver_emulator.engine.access.security import check_login
@@ -84,8 +85,9 @@ class Engine:
         )
 
     def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
-        """Raises SqlServerError 18456 or 4060."""
+        """Raises SqlServerError 18456 or 4060, or what a fault refuses logins with."""
         default = check_login(self._owner.fetch, login, password, self._sa_password)
+        refuse_login(self.faults, login, database or default)
         entry = self._catalog.cache.database(database or default)
         if entry is None:
             raise _cannot_open(database or default)

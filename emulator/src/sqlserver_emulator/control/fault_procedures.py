@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -12,6 +12,7 @@ from sqlserver_emulator.clock import Fetch
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole
 from sqlserver_emulator.control.log_reuse import FullLogs
+from sqlserver_emulator.control.login_faults import REFUSALS
 from sqlserver_emulator.control.statement_faults import FAILURES
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
 from sqlserver_emulator.faults import CAPTURE_KINDS, Fault, FaultBoard, FaultKind, Match
@@ -27,6 +28,12 @@ _WHICH: Final = (
     Parameter("@database", SYSNAME, None),
 )
 """Which statements meet a fault, and how often it happens; 0: until it is cleared."""
+_WHOSE_LOGIN: Final = (
+    Parameter("@times", INT, 1),
+    Parameter("@state", INT, 1),
+    Parameter("@login", SYSNAME, None),
+    Parameter("@database", SYSNAME, None),
+)
 _COLUMNS: Final = (
     ("fault_id", INT),
     ("fault", SYSNAME),
@@ -62,6 +69,7 @@ class FaultControl:
             control_procedure("fail_statements", (Parameter("@error", INT), *_WHICH), self._fail),
             control_procedure("slow_statements", (Parameter("@seconds", _FLOAT), *_WHICH), self._slow),
             control_procedure("cut_connection", (Parameter("@after_rows", BIGINT), *_WHICH), self._cut_connection),
+            control_procedure("fail_logins", (Parameter("@error", INT), *_WHOSE_LOGIN), self._fail_logins),
             control_procedure("stop_agent", (), self._stop_agent),
             control_procedure("fill_log", (Parameter("@database", SYSNAME, None),), self._fill_log),
         )
@@ -96,10 +104,12 @@ class FaultControl:
         yield from ()
 
     def _fail(self, call: ProcedureCall) -> Iterator[Event]:
-        error = call.arguments["@error"]
-        if error not in FAILURES:
-            raise refusal(f"@error must be one of {', '.join(map(str, FAILURES))}, not {error}.")
-        self._add(call, Fault(FaultKind.STATEMENT_ERROR, number=int(str(error))))
+        self._add(call, Fault(FaultKind.STATEMENT_ERROR, number=_one_of(call, FAILURES)))
+        yield from ()
+
+    def _fail_logins(self, call: ProcedureCall) -> Iterator[Event]:
+        state = whole(call, "@state", 1, 255)
+        self._add(call, Fault(FaultKind.LOGIN_ERROR, number=_one_of(call, REFUSALS), state=state))
         yield from ()
 
     def _slow(self, call: ProcedureCall) -> Iterator[Event]:
@@ -114,9 +124,7 @@ class FaultControl:
         database = text(call, "@database")
         match = Match(
             existing_database(call, database) if database else "",
-            text(call, "@login"),
-            text(call, "@table"),
-            text(call, "@text"),
+            **{name: text(call, f"@{name}") for name in ("login", "table", "text") if f"@{name}" in call.arguments},
         )
         self._host.faults.add(replace(fault, match=match, times=whole(call, "@times", 0, 2**31 - 1)))
 
@@ -132,6 +140,14 @@ class FaultControl:
         # The advisory lock is held by a connection that lives as long as the server, not by the caller's session.
         self._logs.fill(self._host.faults.add(fault).database_id)
         yield from ()
+
+
+def _one_of(call: ProcedureCall, numbers: Collection[int]) -> int:
+    """Return the argument ``@error``. Raises 49998 for another number."""
+    error = call.arguments["@error"]
+    if error not in numbers:
+        raise refusal(f"@error must be one of {', '.join(map(str, numbers))}, not {error}.")
+    return int(str(error))
 
 
 def _row(fault: Fault) -> tuple[object, ...]:
