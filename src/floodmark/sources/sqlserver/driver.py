@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ _RUST_PROVIDER = "mssql-odbc"
 _CA_VARIABLE = "SSL_CERT_FILE"
 _UNTRUSTED = "certificate verify failed"
 """OpenSSL's message, which is always in English; the driver has only the general 08001 for it."""
+
+_REFUSED = ("28000", "42000")
+_MASTER = "master"
 
 CONNECT_TIMEOUT_SECONDS = 15
 CONTROL_TIMEOUT_SECONDS = 60
@@ -62,20 +66,52 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
 
     subject: the subject of later errors, by default the connection. query_timeout_seconds: 0 for no timeout.
     """
-    driver = _load_driver()
     try:
-        with _AUTHORITIES.trusted(connection.ca_file):
-            raw = driver.connect(
-                _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
-            )
+        raw = _open(connection)
         raw.timeout = query_timeout_seconds
     except _raised() as error:
-        message = _message(error)
-        if _UNTRUSTED in message:
-            raise errors.not_trusted(str(connection), message) from None
-        sqlstate = _sqlstate(error, tuple(errors.AT_CONNECT))
-        raise errors.by_sqlstate(str(connection), sqlstate, message, errors.AT_CONNECT) from None
+        raise _refusal(connection, error) from None
     return SourceSession(raw, subject or str(connection))
+
+
+def _open(connection: SqlServerConnection) -> Any:
+    driver = _load_driver()
+    with _AUTHORITIES.trusted(connection.ca_file):
+        return driver.connect(
+            _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
+        )
+
+
+def _refusal(connection: SqlServerConnection, error: Exception) -> FloodmarkError:
+    """Return the error of ``core.errors`` for a connect that failed."""
+    subject, message = str(connection), _message(error)
+    if _UNTRUSTED in message:
+        return errors.not_trusted(subject, message)
+    sqlstate = _sqlstate(error, tuple(errors.AT_CONNECT))
+    if sqlstate in _REFUSED:
+        exists = _database_exists(connection)
+        if exists is not None:
+            return (errors.database_away if exists else errors.database_missing)(subject, message)
+    return errors.by_sqlstate(subject, sqlstate, message, errors.AT_CONNECT)
+
+
+def _database_exists(connection: SqlServerConnection) -> bool | None:
+    """Return whether the server has the database; None where the login cannot open ``master`` either.
+
+    The driver reports no number at connect, and its SQLSTATE is the same for a wrong password and for a database that
+    is away. A login that opens ``master`` has the right password.
+    """
+    if connection.database.lower() in ("", _MASTER):
+        return None
+    try:
+        raw = _open(replace(connection, database=_MASTER))
+    except _raised():
+        return None
+    try:
+        with SourceSession(raw, _MASTER) as session:
+            return session.fetch("SELECT DB_ID(?)", [connection.database])[0][0] is not None
+    except FloodmarkError:
+        return None
 
 
 class SourceSession:

@@ -26,6 +26,10 @@ from floodmark.core.errors import (
 )
 
 _LOGIN_HINT = "Check user, password and database of the connection, and that the login may open the database."
+_DATABASE_HINT = (
+    "It is retried automatically, as a database is away during a failover or a restore. If it remains so, check the"
+    " database's name, that the login may open it, and that the connection leads to a readable copy."
+)
 _TRUST_HINT = "Set ca_file to the authority's certificate, or set trust_server_certificate to skip the check."
 _PERMISSION_HINT = (
     "Grant the login SELECT on the table and on its change table, and membership of the instance's gating role, if any."
@@ -45,6 +49,7 @@ _CDC: Outcome = (CdcNotEnabledError, _CDC_HINT)
 _EXPIRED: Outcome = (WindowExpiredError, _EXPIRED_HINT)
 _REPLACED: Outcome = (InstanceReplacedError, _REPLACED_HINT)
 _RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
+_DATABASE: Outcome = (SourceUnavailableError, _DATABASE_HINT)
 _ADMIN: Outcome = (SourceAdminError, _ADMIN_HINT)
 _BUG: Outcome = (FloodmarkBugError, _BUG_HINT)
 
@@ -93,6 +98,11 @@ BY_NUMBER: Mapping[int, Outcome] = {
     976: _RETRY,  # availability group: database not accessible
     978: _RETRY,  # availability group: read intent required
     983: _RETRY,  # availability group: role is resolving
+    601: _RETRY,  # a scan met rows that were being moved
+    823: _ADMIN,  # the disk could not be read
+    824: _ADMIN,  # a page is damaged
+    4221: _RETRY,  # readable secondary: transactions from before it became readable are still open
+    35250: _RETRY,  # availability group: the connection to the primary is not active
     1204: _RETRY,  # no locks left
     1205: _RETRY,  # deadlock victim
     1222: _RETRY,  # lock timeout
@@ -156,8 +166,8 @@ BY_NUMBER: Mapping[int, Outcome] = {
 }
 
 AT_CONNECT: Mapping[str, Outcome] = {
-    "28000": _LOGIN,  # 18456
-    "42000": _LOGIN,  # during connect only a refused database: 4060, 916
+    "28000": _LOGIN,  # 18456; msodbcsql18 also reports it for 4060
+    "42000": _DATABASE,  # during connect only a refused database: 4060, 916, 976, 978, 983, 40613
     "08001": _RETRY,  # the server cannot be reached, or TLS negotiation failed
     "08004": _LOGIN,
     "08S01": _RETRY,
@@ -185,6 +195,17 @@ def by_number(subject: str, number: int, message: str) -> FloodmarkError:
         # The message may quote a value, for example one that could not be converted: it goes to the log only.
         return kind(subject, f"the source reported error {number}.", hint, message)
     return kind(subject, f"the source reported error {number}: {message}.", hint)
+
+
+def database_away(subject: str, message: str) -> FloodmarkError:
+    """Return the error for a database that exists and refuses the login, which the server itself accepts."""
+    kind, hint = _DATABASE
+    return kind(subject, f"the database could not be opened: {message}.", hint)
+
+
+def database_missing(subject: str, message: str) -> FloodmarkError:
+    """Return the error for a database that the server does not have."""
+    return SourceLoginError(subject, f"the server has no database of this name: {message}.", _LOGIN_HINT)
 
 
 def not_trusted(subject: str, message: str) -> FloodmarkError:
