@@ -12,6 +12,7 @@ from sqlserver_emulator.engine.type_library import type_script
 
 LIBRARY = (
     "permissions.sql",
+    "masks.sql",
     "library.sql",
     "functions_numbers.sql",
     "functions_text.sql",

@@ -29,6 +29,8 @@ class CatalogColumn:
     computed: bool = False
     has_default: bool = False
     postgres_name: str = ""
+    mask: str = ""
+    """The masking function, where the caller may not see the values."""
 
 
 READ_ONLY = "R"

@@ -88,7 +88,7 @@ def test_what_is_no_declaration_is_a_syntax_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["t (a int MASKED WITH (FUNCTION = 'default()'))", "t (a int, PERIOD FOR SYSTEM_TIME (a, b))"]
+    "text", ["t (a int GENERATED ALWAYS AS ROW START)", "t (a int, PERIOD FOR SYSTEM_TIME (a, b))"]
 )
 def test_features_that_are_not_there_are_named(text: str) -> None:
     with pytest.raises(NotSupportedByEmulatorError):

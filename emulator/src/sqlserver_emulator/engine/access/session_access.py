@@ -29,6 +29,7 @@ class SessionAccess:
         self._shared = shared
         self.catalog = SessionCatalog(shared, self.fetch)
         self.security = SessionSecurity(self, login)
+        self.catalog.hidden.is_sysadmin = self.security.is_sysadmin
         self.table_variables = TableVariables(self)
         self.was_in_transaction = False
         """Whether the running ``atomic`` is part of the client's transaction."""

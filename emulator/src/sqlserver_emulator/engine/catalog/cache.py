@@ -51,7 +51,7 @@ WHERE s.postgres_name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V')
 """
 _COLUMNS = """
 SELECT name, column_id, type_name, length, precision, scale, is_nullable, identity_seed IS NOT NULL,
-       computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, attnum
+       computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, coalesce(masking_function, ''), attnum
 FROM emulator.columns WHERE object_id = $1 ORDER BY column_id
 """
 _KEY = """
@@ -101,6 +101,7 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3)
 """
+_MASKS = "SELECT EXISTS (SELECT 1 FROM emulator.columns WHERE masking_function IS NOT NULL)"
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
 SELECT t.type_name, t.length, t.precision, t.scale, t.user_type_id, t.is_nullable, t.table_columns, s.name, t.name
@@ -175,6 +176,10 @@ class CatalogCache:
 
     def has_triggers(self) -> bool:
         return self._remember(("triggers",), self._load_has_triggers)
+
+    def has_masks(self) -> bool:
+        """Whether any column of any database is masked."""
+        return self._remember(("masks",), self._load_has_masks)
 
     def procedure(self, database: str, schema: str, name: str) -> str | None:
         return self._remember(("procedure", database, schema, name), self._load_procedure, database, schema, name)
@@ -252,6 +257,9 @@ class CatalogCache:
     def _load_has_triggers(self) -> bool:
         return bool(self._fetch(_TRIGGERS, [])[0][0])
 
+    def _load_has_masks(self) -> bool:
+        return bool(self._fetch(_MASKS, [])[0][0])
+
     def _load_function(self, database: str, schema: str, name: str) -> ScalarFunction | None:
         rows = cast(list[tuple[Any, ...]], self._fetch(_USER_FUNCTION, [database, schema, name]))
         if not rows:
@@ -298,6 +306,7 @@ def _column(  # noqa: PLR0917  (the order of _COLUMNS)
     computed: bool,
     has_default: bool,
     postgres_name: str,
+    mask: str,
 ) -> CatalogColumn:
     type_ = TsqlType(type_name, length, precision, scale)
-    return CatalogColumn(name, column_id, type_, nullable, identity, computed, has_default, postgres_name)
+    return CatalogColumn(name, column_id, type_, nullable, identity, computed, has_default, postgres_name, mask)

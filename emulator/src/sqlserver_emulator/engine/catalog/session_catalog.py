@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from sqlserver_emulator.contract import REQUIRED, Parameter
 from sqlserver_emulator.engine.catalog.cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
+from sqlserver_emulator.engine.catalog.hidden_values import HiddenValues
 from sqlserver_emulator.engine.translation import (
     READ_ONLY,
     CatalogColumn,
@@ -78,6 +79,7 @@ class SessionCatalog:
         """What distinguishes the session's own tables from other ones; None: to be made."""
         self._versions: dict[Hashable, int] = {}
         self.default_schema = "dbo"
+        self.hidden = HiddenValues(fetch)
         self._scope_depth = 0
         self._images: list[tuple[Relation, ...]] = []
 
@@ -86,13 +88,15 @@ class SessionCatalog:
         """The same temp tables, by names and columns, give the same number again: translations are found again."""
         # Translations depend on these tables, so the number changes with them.
         shared = self.shared_version
-        if not self._temporary and not self._images:
+        # What a login without UNMASK reads is translated for its session alone.
+        is_masked = not self.hidden.is_sysadmin and self._cache.has_masks()
+        if not self._temporary and not self._images and not is_masked:
             return shared
         if self._own_names is None:
             images = self._images[-1] if self._images else ()
             temporary = tuple(_signature(relation.table) for relation in self._temporary.values())
             self._own_names = (temporary, tuple(image.table.postgres_name for image in images))
-        key = (shared, self._own_names)
+        key = (shared, self._own_names, is_masked)
         if key not in self._versions:
             # All numbers are dropped together; each costs no more than one translation that is made again.
             if len(self._versions) >= _VERSIONS_MAX:
@@ -140,13 +144,15 @@ class SessionCatalog:
         schemas = (schema,) if schema else (self.default_schema, *_IMPLIED_SCHEMAS)
         for candidate in schemas:
             if (found := self._cache.table(database, candidate, name)) is not None:
-                return found.table
+                return self.hidden.table(found.table, self.shared_version) if self._cache.has_masks() else found.table
         return None
 
     def inline_function(self, database: str, schema: str, name: str) -> InlineFunction | None:
         found = self._cache.inline_function(database, schema, name)
         if found is None and (base := self.synonym(database, schema, name)) is not None:
             found = self._cache.inline_function(base.base_database, base.base_schema or "dbo", base.base_name)
+        if found is not None and self._cache.has_masks():
+            self.hidden.refuse_function(found, self.shared_version)
         return found
 
     def scalar_function(self, database: str, schema: str, name: str) -> str | None:

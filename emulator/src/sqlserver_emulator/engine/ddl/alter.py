@@ -11,6 +11,7 @@ from sqlserver_emulator.engine.ddl.reading.read_alter import (
     Change,
     ColumnChange,
     ConstraintSwitch,
+    MaskChange,
     Removals,
     TriggerSwitch,
 )
@@ -19,6 +20,7 @@ from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.alter_column import change_column
 from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
+from sqlserver_emulator.engine.ddl.tables.masking import check_mask, set_mask
 from sqlserver_emulator.engine.ddl.tables.remove import drop_columns, drop_constraints
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.ddl.tables.tables import stamp_rowversion
@@ -38,6 +40,11 @@ def alter_table(scope: DdlScope, name: ObjectName, change: Change) -> None:
         _add(scope, name, table, change)
     elif isinstance(change, ColumnChange):
         change_column(scope, table, change)
+        if change.mask is not None:
+            set_mask(scope, table, change.column, change.mask)
+    elif isinstance(change, MaskChange):
+        set_mask(scope, table, change.column, change.mask)
+        log.table_changed(scope, table, "other")
     elif isinstance(change, Removals):
         drop_constraints(scope, table, change.constraints, if_exists=change.if_exists)
         drop_columns(scope, table, change.columns, if_exists=change.if_exists)
@@ -55,6 +62,7 @@ def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Add
     first_free = _next_column_id(scope, table)
     planned = plan_columns(scope, table, additions.columns, keys, first_free)
     for item in planned:
+        check_mask(item.column, item.declaration.mask)
         _add_column(scope, table, item)
     rows.insert_columns(scope, table.object_id, planned)
     table = with_columns(table, [*table.columns, *(p.column for p in planned)])

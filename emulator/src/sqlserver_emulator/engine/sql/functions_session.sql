@@ -38,7 +38,8 @@ CREATE OR REPLACE FUNCTION tsql.is_member(role text, current text) RETURNS int L
 CREATE OR REPLACE FUNCTION tsql.has_dbaccess(database text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
     SELECT CASE WHEN tsql.db_id($1, $1) IS NULL THEN NULL
         ELSE (tsql.is_sysadmin() OR EXISTS (SELECT FROM emulator.principals WHERE database_id = tsql.db_id($1, $1) AND login = tsql.login_name($2)))::int END $$;
-CREATE OR REPLACE FUNCTION tsql.has_perms_by_name(securable text, class text, permission text, sub_securable text, sub_class int, current text)
+DROP FUNCTION IF EXISTS tsql.has_perms_by_name(text, text, text, text, int, text);
+CREATE OR REPLACE FUNCTION tsql.has_perms_by_name(securable text, class text, permission text, sub_securable text, sub_class text, current text)
 RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE relation oid;
 BEGIN
@@ -50,11 +51,24 @@ BEGIN
             RETURN (tsql.is_member('db_ddladmin', current) = 1 OR tsql.is_member('db_owner', current) = 1
                     OR emulator.caller_holds(tsql.db_id(current, current), '{ALTER,CONTROL}', relation::int))::int;
         END IF;
+        IF upper(permission) = 'UNMASK' THEN
+            RETURN (SELECT emulator.caller_unmasks(o.database_id, o.schema_id, o.object_id, c.column_id)::int
+                    FROM emulator.objects o
+                    LEFT JOIN emulator.columns c ON c.object_id = o.object_id AND lower(c.name) = lower(sub_securable)
+                    WHERE o.object_id = relation::int AND (sub_securable IS NULL OR c.column_id IS NOT NULL));
+        END IF;
         RETURN (upper(permission) IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND has_table_privilege(relation, permission))::int;
     END IF;
     IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DATABASE STATE', 'VIEW DATABASE PERFORMANCE STATE') THEN
         RETURN (tsql.is_member('db_owner', current) = 1 OR emulator.caller_holds(
             tsql.db_id(coalesce(securable, current), current), ARRAY[upper(permission), 'VIEW DATABASE STATE', 'CONTROL']))::int;
+    END IF;
+    IF upper(class) = 'DATABASE' AND upper(permission) = 'UNMASK' THEN
+        RETURN emulator.caller_unmasks(tsql.db_id(coalesce(securable, current), current), NULL, NULL, NULL)::int;
+    END IF;
+    IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DEFINITION', 'ALTER ANY SECURITY POLICY') THEN
+        RETURN (tsql.is_member('db_owner', current) = 1 OR emulator.caller_holds(
+            tsql.db_id(coalesce(securable, current), current), ARRAY[upper(permission), 'CONTROL']))::int;
     END IF;
     RETURN 0;
 END $$;

@@ -180,8 +180,8 @@ SELECT o.database_id AS database, c.object_id, c.name::emulator.sysname AS name,
     0::emulator.tinyint AS generated_always_type, 'NOT_APPLICABLE'::varchar(60) AS generated_always_type_desc,
     NULL::int AS encryption_type, NULL::varchar(64) AS encryption_type_desc,
     NULL::emulator.sysname AS encryption_algorithm_name, NULL::int AS column_encryption_key_id,
-    NULL::emulator.sysname AS column_encryption_key_database_name, 0::emulator.bit AS is_hidden, 0::emulator.bit AS is_masked,
-    NULL::int AS graph_type, NULL::varchar(60) AS graph_type_desc, 0::emulator.bit AS is_data_deletion_filter_column,
+    NULL::emulator.sysname AS column_encryption_key_database_name, 0::emulator.bit AS is_hidden,
+    (c.masking_function IS NOT NULL)::int::emulator.bit AS is_masked, NULL::int AS graph_type, NULL::varchar(60) AS graph_type_desc, 0::emulator.bit AS is_data_deletion_filter_column,
     0 AS ledger_view_column_type, 'NOT_LEDGER_VIEW_COLUMN'::varchar(60) AS ledger_view_column_type_desc,
     0::emulator.bit AS is_dropped_ledger_column
 FROM emulator.columns c
@@ -194,6 +194,10 @@ SELECT a.* FROM emulator.described_columns a ORDER BY a.object_id, a.column_id;
 CREATE VIEW emulator_sys.columns AS
 SELECT a.* FROM emulator.described_columns a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE NOT o.is_system
 ORDER BY a.object_id, a.column_id;
+
+CREATE VIEW emulator_sys.masked_columns AS
+SELECT a.*, c.masking_function FROM emulator_sys.columns a
+JOIN emulator.columns c ON c.object_id = a.object_id AND c.column_id = a.column_id WHERE c.masking_function IS NOT NULL;
 
 CREATE VIEW emulator_sys.system_columns AS
 SELECT a.* FROM emulator_sys.all_columns a JOIN emulator.visible_objects o ON o.object_id = a.object_id WHERE o.is_system;

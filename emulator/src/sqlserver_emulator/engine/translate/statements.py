@@ -23,6 +23,7 @@ from sqlserver_emulator.engine.translate.expressions.expression_translator impor
 from sqlserver_emulator.engine.translate.expressions.rows import finished
 from sqlserver_emulator.engine.translate.expressions.scope import Scope, SourceColumn
 from sqlserver_emulator.engine.translate.lexical import dialect
+from sqlserver_emulator.engine.translate.queries.masked_results import masked, masked_value
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, SetOperation
 from sqlserver_emulator.engine.translate.queries.recursion import max_recursion
 from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
@@ -78,7 +79,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
     if isinstance(tree, exp.Select) and assigns_variables(tree):
         return translate_assignment(tree, queries)
     if isinstance(tree, (exp.Select, *SetOperation)):
-        query = queries.subquery(tree, None)
+        query = masked(queries.subquery(tree, None))
         return Translated(
             Command.SELECT,
             query.sql,
@@ -138,7 +139,8 @@ def translate_expression(text: str, emission: Emission, *, condition: bool, as_t
     value = expressions.value(tree.expressions[0])
     if as_type is not None:
         value = convert(value, as_type, EXPLICIT)
-    return _one_value(emission, finished(value), value.type)
+    sql = masked_value(finished(value), value.type) if emission.masks.is_masked else finished(value)
+    return _one_value(emission, sql, value.type)
 
 
 def _one_value(emission: Emission, sql: str, type: TsqlType | None) -> Translated:

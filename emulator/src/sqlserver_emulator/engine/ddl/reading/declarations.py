@@ -87,6 +87,8 @@ class ColumnDeclaration:
     computed: str = ""
     persisted: bool = False
     rowguidcol: bool = False
+    mask: str = ""
+    """The masking function; '' for none."""
 
 
 Constraint = KeyDeclaration | CheckDeclaration | ForeignKeyDeclaration

@@ -12,7 +12,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
     KeyDeclaration,
 )
 from sqlserver_emulator.engine.ddl.reading.read_table import TableElementReader, TypeReader
-from sqlserver_emulator.engine.ddl.reading.taking import expect_end, skip_storage_options
+from sqlserver_emulator.engine.ddl.reading.taking import expect_end, skip_storage_options, take_mask
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
@@ -36,6 +36,16 @@ class ColumnChange:
     type: TsqlType
     alias_type_id: int | None
     nullable: bool | None
+    mask: str | None = None
+    """The masking function, where one is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskChange:
+    """ALTER COLUMN … ADD MASKED and DROP MASKED. ``mask`` '': none."""
+
+    column: str
+    mask: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ class NoChange:
     """REBUILD, SET (LOCK_ESCALATION = …): how a table is stored and locked is PostgreSQL's."""
 
 
-Change = Additions | ColumnChange | Removals | ConstraintSwitch | TriggerSwitch | NoChange
+Change = Additions | ColumnChange | MaskChange | Removals | ConstraintSwitch | TriggerSwitch | NoChange
 
 
 def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
@@ -118,21 +128,27 @@ def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Ad
     return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
 
 
-def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange:
+def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange | MaskChange:
     name = cursor.take_identifier()
+    if cursor.accept("DROP", "MASKED"):
+        return MaskChange(name, "")
+    if cursor.word == "ADD" and cursor.word_after() == "MASKED":
+        cursor.take()
+        return MaskChange(name, take_mask(cursor))
     if cursor.word in ("ADD", "DROP"):
         raise NotSupportedByEmulatorError(f"ALTER COLUMN … {cursor.word} {cursor.word_after()}")
     type_, alias, _ = read_type(cursor)
     if cursor.accept("COLLATE"):
         # Collations are accepted and ignored: every database has one binary collation.
         cursor.take()
+    mask = take_mask(cursor) if cursor.word == "MASKED" else None
     nullable: bool | None = None
     if cursor.accept("NOT", "NULL"):
         nullable = False
     elif cursor.accept("NULL"):
         nullable = True
     skip_storage_options(cursor)
-    return ColumnChange(name, type_, alias, nullable)
+    return ColumnChange(name, type_, alias, nullable, mask)
 
 
 def _read_removals(cursor: Cursor) -> Removals:

@@ -22,6 +22,7 @@ from sqlserver_emulator.engine.ddl.reading.taking import (
     take_column_names,
     take_expression,
     take_index_columns,
+    take_mask,
     take_name,
     take_parenthesised,
 )
@@ -223,7 +224,9 @@ class TableElementReader:
             cursor.take()
         elif cursor.word == "INDEX":
             self._take_index()
-        elif cursor.word in ("MASKED", "GENERATED", "ENCRYPTED", "HIDDEN"):
+        elif cursor.word == "MASKED":
+            self._change(mask=take_mask(cursor))
+        elif cursor.word in ("GENERATED", "ENCRYPTED", "HIDDEN"):
             raise NotSupportedByEmulatorError(f"{cursor.word} columns")
         elif cursor.word == "COLUMN_SET":
             raise NotSupportedByEmulatorError("column sets")

@@ -13,8 +13,11 @@ from sqlserver_emulator.syntax.lexer import (
     IDENTIFIERS,
     INTEGER,
     MONEY,
+    NSTRING,
+    STRING,
     VARIABLE,
     identifier_value,
+    string_value,
     tokenize,
 )
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
@@ -147,6 +150,16 @@ def _is_parenthesised(text: str) -> bool:
         if depth == 0:
             return token.end == len(text)
     return False
+
+
+def take_mask(cursor: Cursor) -> str:
+    """The masking function of ``MASKED WITH (FUNCTION = '…')``, from the word MASKED on."""
+    cursor.expect("MASKED", "WITH", "(", "FUNCTION", "=")
+    token = cursor.take()
+    if token.kind not in (STRING, NSTRING):
+        raise cursor.syntax_error(cursor.at - 1)
+    cursor.expect(")")
+    return string_value(token)
 
 
 def skip_storage_options(cursor: Cursor) -> None:

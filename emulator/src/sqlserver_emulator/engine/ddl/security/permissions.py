@@ -38,9 +38,11 @@ _WITHOUT_EFFECT_HERE = frozenset(
         "VIEW CHANGE TRACKING",
         "VIEW ANY DATABASE",
         "ALTER ANY SCHEMA",
+        "ALTER ANY MASK",
+        "ALTER ANY SECURITY POLICY",
     )
 )
-_CHECKED_HERE = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL"))
+_CHECKED_HERE = frozenset(("VIEW DATABASE STATE", "VIEW DATABASE PERFORMANCE STATE", "ALTER", "CONTROL", "UNMASK"))
 _ON_SERVER = frozenset(
     ("VIEW SERVER STATE", "VIEW ANY DEFINITION", "VIEW ANY DATABASE", "VIEW SERVER PERFORMANCE STATE")
 )
@@ -80,6 +82,10 @@ def _change(scope: DdlScope, cursor: Cursor, verb: str, preposition: tuple[str, 
         raise SqlServerError(15151, message)
     rights = _take_rights(cursor)
     securable = _take_securable(cursor) if cursor.accept("ON") else Securable()
+    if cursor.word == "(":
+        # Columns behind the object are those of every right that names none.
+        listed = take_column_names(cursor)
+        rights = [(right, columns or listed) for right, columns in rights]
     cursor.expect_one_of(preposition)
     grantees = [cursor.take_identifier()]
     while cursor.accept(","):
@@ -120,10 +126,7 @@ def _take_securable(cursor: Cursor) -> Securable:
             return Securable(is_other=kind != "DATABASE")
         if kind != "OBJECT":
             raise NotSupportedByEmulatorError(f"rights on {kind}::")
-    name = take_name(cursor)
-    if cursor.word == "(":
-        raise NotSupportedByEmulatorError("column lists after the object in GRANT; write them after the right")
-    return Securable(table=name)
+    return Securable(table=take_name(cursor))
 
 
 def _role(scope: DdlScope, name: str) -> str:

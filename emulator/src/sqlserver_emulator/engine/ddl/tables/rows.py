@@ -16,13 +16,14 @@ from sqlserver_emulator.errors import SqlServerError
 # attnum is read from PostgreSQL: it is not always the column id.
 _INSERT_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
-    user_type_id, is_nullable, identity_seed, identity_increment, computed_definition, is_persisted, is_rowguidcol)
+    user_type_id, is_nullable, identity_seed, identity_increment, computed_definition, is_persisted, is_rowguidcol,
+    masking_function)
 SELECT $1::int, c.column_id, c.name, c.postgres_name, a.attnum, c.type_name, c.length, c.precision, c.scale,
     c.user_type_id, c.is_nullable, c.identity_seed, c.identity_increment, c.computed_definition, c.is_persisted,
-    c.is_rowguidcol
+    c.is_rowguidcol, nullif(c.masking_function, '')
 FROM jsonb_to_recordset($2::jsonb) AS c (column_id int, name text, postgres_name text, type_name text, length int,
     precision int, scale int, user_type_id int, is_nullable boolean, identity_seed numeric, identity_increment numeric,
-    computed_definition text, is_persisted boolean, is_rowguidcol boolean)
+    computed_definition text, is_persisted boolean, is_rowguidcol boolean, masking_function text)
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attname = c.postgres_name AND NOT a.attisdropped
 """
 _INSERT_OBJECT = """
@@ -69,6 +70,7 @@ def insert_columns(scope: DdlScope, object_id: int, columns: Sequence[PlannedCol
             else None,
             "is_persisted": planned.declaration.persisted,
             "is_rowguidcol": planned.declaration.rowguidcol,
+            "masking_function": planned.declaration.mask,
         }
         for planned in columns
     ]

@@ -15,10 +15,11 @@ from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
+from sqlserver_emulator.engine.ddl.tables.masking import check_mask
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
 from sqlserver_emulator.engine.translation import CatalogObject
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 _REFERENCED_BY = """
 SELECT o.name FROM emulator.foreign_keys f JOIN emulator.objects o ON o.object_id = f.object_id
@@ -40,6 +41,10 @@ def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
     empty = CatalogObject(0, home.database, home.name, name.name, "U", home.postgres_name, own_name, ())
     keys = [c for c in declaration.constraints if isinstance(c, KeyDeclaration)]
     planned = plan_columns(scope, empty, declaration.columns, keys)
+    for item in planned:
+        check_mask(item.column, item.declaration.mask)
+        if item.declaration.mask and name.is_temporary:
+            raise NotSupportedByEmulatorError("masks on columns of temporary tables")
     # Without keys: constraints follow, because their names and numbers come from the catalog.
     object_id = _create_in_postgres(scope, home, empty, planned)
     key = next((tuple(c.name for c in k.columns) for k in keys if k.primary), ())

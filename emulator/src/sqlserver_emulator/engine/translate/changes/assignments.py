@@ -13,6 +13,7 @@ from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator, variable_name
 from sqlserver_emulator.engine.translate.expressions.scope import Scope, Source, SourceColumn, quote
 from sqlserver_emulator.engine.translate.lexical.dialect import ASSIGN
+from sqlserver_emulator.engine.translate.queries.masked_results import masked
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator
 from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translate.values.type_rules import storage_type
@@ -88,7 +89,7 @@ def _last_row(tree: exp.Select, queries: QueryTranslator, targets: list[tuple[st
     tree.set(
         "expressions", [exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True)) for name, value in targets]
     )
-    return queries.subquery(tree, None).sql
+    return masked(queries.subquery(tree, None)).sql
 
 
 def _reads_own_result(targets: list[tuple[str, exp.Expression]]) -> bool:
@@ -109,7 +110,7 @@ def _row_after_row(
     values = [_over_rows(value, names, i, read) for i, (_, value) in enumerate(targets)]
     columns = [exp.Alias(this=column, alias=exp.to_identifier(f"c{i}")) for i, column in enumerate(read)]
     tree.set("expressions", columns or [exp.Alias(this=exp.Literal.number(1), alias=exp.to_identifier("c0"))])
-    query = queries.subquery(tree, None)
+    query = masked(queries.subquery(tree, None))
     state = tuple(SourceColumn(name, quote(name), type) for name, type in zip(names, types, strict=True))
     sources = [Source(quote(_ROW), _ROW, tuple(query.columns)), Source(quote(_STATE), _STATE, state)]
     assigned = [Source(quote(_new(i)), _new(i), (column,)) for i, column in enumerate(state)]

@@ -11,6 +11,7 @@ from sqlserver_emulator.engine.translate.expressions.clauses import is_default, 
 from sqlserver_emulator.engine.translate.expressions.emission import FOLDED_ROWS
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
 from sqlserver_emulator.engine.translate.expressions.scope import Scope
+from sqlserver_emulator.engine.translate.queries.masked_results import masked
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
@@ -67,7 +68,7 @@ def _rows(insert: _Insert, node: exp.Insert) -> str:
 
 
 def _query(insert: _Insert, source: exp.Expression) -> str:
-    query = insert.queries.subquery(source, insert.scope)
+    query = masked(insert.queries.subquery(source, insert.scope))
     _check_count(insert, len(query.columns), "SELECT")
     for column in insert.columns:
         modifying.check_assignable(insert.table, column, insert=True)

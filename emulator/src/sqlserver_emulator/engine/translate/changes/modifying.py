@@ -134,6 +134,9 @@ class OutputClause:
         """The whole statement: ``body`` with its WITH clause and with OUTPUT, if there is one."""
         if node is None:
             return Modification(with_ + body)
+        read = [column.mask for source in self._scope.sources for column in source.columns or ()]
+        if any(read) or any(column.mask for column in self._table.columns):
+            raise NotSupportedByEmulatorError("OUTPUT from tables with masked columns, for a login without UNMASK")
         output = self._returning(node)
         body = f"{body} {output.sql}"
         if not node.args.get("into"):

@@ -59,6 +59,13 @@ _GLOBAL_TYPES: Final = {
 }
 
 
+class MaskWatch:
+    """Whether a masked column was read. ``is_masked`` is true from then on."""
+
+    def __init__(self) -> None:
+        self.is_masked = False
+
+
 class Emission:
     """The state of one translation."""
 
@@ -84,6 +91,7 @@ class Emission:
         self.deferred_update_of: CatalogObject | None = None
         self.assigned_columns: set[str] = set()
         self.max_recursion: int | None = None
+        self.masks = MaskWatch()
         self._literals = literals
         self._folded = folded
         self._places: dict[int | str, str] = {}
@@ -102,6 +110,25 @@ class Emission:
             yield
         finally:
             self._inline -= when
+
+    @contextmanager
+    def watched_masks(self) -> Iterator[MaskWatch]:
+        """Watch what is read within; the surroundings notice it too."""
+        outside, self.masks = self.masks, MaskWatch()
+        try:
+            yield self.masks
+        finally:
+            outside.is_masked = outside.is_masked or self.masks.is_masked
+            self.masks = outside
+
+    @contextmanager
+    def unwatched_masks(self) -> Iterator[None]:
+        """Within, reading a masked column goes unnoticed."""
+        outside, self.masks = self.masks, MaskWatch()
+        try:
+            yield
+        finally:
+            self.masks = outside
 
     def shift_literals(self, by: int) -> None:
         """The text was parsed with something of this length put in front of it."""

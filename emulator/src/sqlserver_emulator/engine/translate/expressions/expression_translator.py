@@ -62,7 +62,13 @@ class ExpressionTranslator:
         if not grouped or value.constant or value.sql not in grouped:
             return value
         # PostgreSQL accepts only the expression of GROUP BY itself in the select list, i.e. the padded form.
-        return Value(comparisons.unpadded(comparisons.padded(value)), value.type, kind=TEXT, nullable=value.nullable)
+        return Value(
+            comparisons.unpadded(comparisons.padded(value)),
+            value.type,
+            kind=TEXT,
+            nullable=value.nullable,
+            mask=value.mask,
+        )
 
     def sql(self, node: exp.Expression) -> str:
         return self.value(node).sql
@@ -107,7 +113,10 @@ def _column(self: ExpressionTranslator, node: exp.Expression) -> Value:
     if is_bare_function(node):
         return functions.call(self, node.name, [])
     parts: tuple[str, ...] = tuple(part.name for part in node.parts)
-    return self.scope.resolve(parts)
+    value = self.scope.resolve(parts)
+    if value.mask:
+        self.emission.masks.is_masked = True
+    return value
 
 
 def _parameter(self: ExpressionTranslator, node: exp.Expression) -> Value:

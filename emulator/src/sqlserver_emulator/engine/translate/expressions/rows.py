@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import output_names, select_from
 from sqlserver_emulator.engine.translate.expressions.comparisons import has_blanks_at_end, padded, unpadded
 from sqlserver_emulator.engine.translate.expressions.scope import SourceColumn, quote
@@ -43,7 +44,7 @@ def finished(value: Value) -> str:
 def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[SourceColumn]:
     """The columns a query offers to the one around it, or to the client."""
     return [
-        SourceColumn(name, sql_name, value.type, value.nullable, value.direct, untyped=value.is_null)
+        SourceColumn(name, sql_name, value.type, value.nullable, value.direct, untyped=value.is_null, mask=value.mask)
         for name, sql_name, value in zip(names, output_names(names), values, strict=True)
     ]
 
@@ -82,13 +83,14 @@ def ignores_blanks_at_end(column: SourceColumn) -> bool:
 def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
     """Return the column of a set operation that two columns make."""
     nullable = left.nullable or right.nullable
+    mask = left.mask if left.mask == right.mask else DEFAULT_MASK
     if left.untyped or right.untyped:
         type = right.type if left.untyped else left.type
-        return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped)
+        return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped, mask=mask)
     type = left.type if left.type == right.type else unify(left.type, right.type)
     # A column of a table has one declared type; the union has it only where both sides agree.
     direct = left.direct and right.direct and left.type == right.type
-    return SourceColumn(left.name, left.sql, type, nullable, direct)
+    return SourceColumn(left.name, left.sql, type, nullable, direct, mask=mask)
 
 
 def aligned(query: Query, columns: list[SourceColumn], is_distinct: bool) -> str:

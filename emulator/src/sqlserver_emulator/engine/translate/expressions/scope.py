@@ -34,6 +34,8 @@ class SourceColumn:
     identity: bool = False
     untyped: bool = False
     """It is the constant NULL, whose type anything else decides."""
+    mask: str = ""
+    """The masking function that the client sees it through."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,7 @@ class Source:
             kind=family(column.type) if column.type is not None else None,
             direct=column.direct,
             nullable=column.nullable or self.optional,
+            mask=column.mask,
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import (
     column_list,
     is_percent,
@@ -46,6 +47,7 @@ from sqlserver_emulator.engine.translate.expressions.scope import (
 )
 from sqlserver_emulator.engine.translate.lexical.dialect import keyword_error, syntax_error
 from sqlserver_emulator.engine.translate.queries.grouping import GroupKeys, grouping
+from sqlserver_emulator.engine.translate.queries.masked_results import masked
 from sqlserver_emulator.engine.translate.queries.recursion import is_recursive, recursive_table
 from sqlserver_emulator.engine.translate.queries.sources import SourceTranslator
 from sqlserver_emulator.engine.translate.values.choices import unified
@@ -115,6 +117,7 @@ class QueryTranslator:
         clause = node.args.get("for_")
         if clause is None:
             return query
+        query = masked(query)
         if str(clause.args.get("kind")).upper() == "JSON":
             return for_json(query, clause, self.emission, len(scope.sources))
         return for_xml(query, clause, self.emission)
@@ -124,6 +127,14 @@ class QueryTranslator:
         return self._select(node, Scope(parent), ignores_blanks=False)
 
     def _select(self, node: exp.Select, scope: Scope, *, ignores_blanks: bool) -> Query:
+        # A query around this one sees what is selected, not what is compared.
+        with self.emission.unwatched_masks():
+            query = self._selected(node, scope, ignores_blanks=ignores_blanks)
+        if any(column.mask for column in query.columns):
+            self.emission.masks.is_masked = True
+        return query
+
+    def _selected(self, node: exp.Select, scope: Scope, *, ignores_blanks: bool) -> Query:
         refuse_clauses(node, _KNOWN_CLAUSES, "SELECT")
         if not node.expressions:
             raise keyword_error("FROM") if node.args.get("from_") else syntax_error("SELECT")
@@ -200,7 +211,12 @@ class QueryTranslator:
                 continue
             name, expression = named_projection(item)
             names.append(name)
-            values.append(expressions.value(expression))
+            with self.emission.watched_masks() as watch:
+                value = expressions.value(expression)
+            # A column has its own mask; whatever is made of one has the default.
+            if watch.is_masked and not value.mask:
+                value.mask = DEFAULT_MASK
+            values.append(value)
         return names, values
 
     def expand_star(self, qualifier: tuple[str, ...], scope: Scope) -> list[tuple[str, Value]]:
@@ -353,7 +369,8 @@ class QueryTranslator:
     def values(self, node: exp.Values, parent: Scope | None) -> Query:
         """A table of values; columns are unnamed until the alias names them."""
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
-        rows = [[expressions.value(item) for item in row.expressions] for row in node.expressions]
+        with self.emission.watched_masks() as watch:
+            rows = [[expressions.value(item) for item in row.expressions] for row in node.expressions]
         width = len(rows[0])
         if any(len(row) != width for row in rows):
             raise SqlServerError(
@@ -367,7 +384,8 @@ class QueryTranslator:
             type = common()
             for j, value in enumerate(column):
                 cells[j].append(f"{convert(value, type, IMPLICIT).sql}" if type is not None else value.sql)
-            columns.append(SourceColumn("", f'"column{i + 1}"', type, any(v.nullable for v in column)))
+            mask = DEFAULT_MASK if watch.is_masked else ""
+            columns.append(SourceColumn("", f'"column{i + 1}"', type, any(v.nullable for v in column), mask=mask))
         sql = "VALUES " + ", ".join(f"({', '.join(row)})" for row in cells)
         return Query(sql, columns)
 

@@ -7,10 +7,12 @@ rules of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import column_list, refuse_clauses, renamed, select_from
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
 from sqlserver_emulator.engine.translate.expressions.functions.metadata import user_arguments
@@ -114,9 +116,9 @@ class SourceTranslator:
             return self._pivoted(node)
         refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins", "sample"}, "FROM")
         if isinstance(node.this, exp.OpenJSON):
-            return self._openjson(node, node.this)
+            return self._masked_by_arguments(lambda: self._openjson(node, node.this))
         if isinstance(node.this, (exp.Anonymous, exp.Dot)):
-            return self._function(node, node.this)
+            return self._masked_by_arguments(lambda: self._function(node, node.this))
         parts = table_parts(node)
         alias_node = node.args.get("alias")
         alias = alias_node.name if alias_node is not None else ""
@@ -183,8 +185,19 @@ class SourceTranslator:
             return "LATERAL " + self._derived(node.this, lateral=True, alias=alias)
         table = exp.Table(this=node.this, alias=alias)
         if isinstance(node.this, exp.OpenJSON):
-            return self._openjson(table, node.this)
-        return self._function(table, node.this)
+            return self._masked_by_arguments(lambda: self._openjson(table, node.this))
+        return self._masked_by_arguments(lambda: self._function(table, node.this))
+
+    def _masked_by_arguments(self, build: Callable[[], str]) -> str:
+        """Add a source that is computed from arguments: it is masked where these read a masked column."""
+        with self.emission.watched_masks() as watch:
+            sql = build()
+        if watch.is_masked:
+            source = self.scope.sources[-1]
+            if source.columns is None:
+                raise NotSupportedByEmulatorError(f"{source.name} over masked columns")
+            source.columns = tuple(replace(column, mask=DEFAULT_MASK, direct=False) for column in source.columns)
+        return sql
 
     # -- functions ---------------------------------------------------------------------------------------------
 
@@ -270,6 +283,8 @@ class SourceTranslator:
         # The source inside gets a scope of its own: only the pivoted columns are visible outside.
         inner = Scope(self.scope.parent, ctes=self.scope.ctes)
         from_sql = SourceTranslator(self.queries, inner).item(plain)
+        if any(column.mask for source in inner.sources for column in source.columns or ()):
+            raise NotSupportedByEmulatorError("PIVOT over masked columns")
         expressions = ExpressionTranslator(self.emission, inner, self.queries)
         body, columns = pivoted(pivots[0], from_sql, inner.sources, expressions)
         source = self._add(alias.name, renamed(columns, [], alias.name))
@@ -401,6 +416,5 @@ def table_columns(table: CatalogObject) -> tuple[SourceColumn, ...]:
 
 def source_column(column: CatalogColumn) -> SourceColumn:
     """Return a table's column as a source offers it."""
-    return SourceColumn(
-        column.name, quote(column.postgres_name or column.name), column.type, column.nullable, True, column.identity
-    )
+    sql_name = quote(column.postgres_name or column.name)
+    return SourceColumn(column.name, sql_name, column.type, column.nullable, True, column.identity, mask=column.mask)

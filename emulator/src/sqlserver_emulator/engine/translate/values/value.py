@@ -23,10 +23,10 @@ class Value:
     The type may be given as a function: it is asked only where the type leaves the statement, because to ask for the
     exact type of a string literal makes its length a part of the cache key.
     direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
-    variable, which PostgreSQL knows before it reads a row.
+    variable, which PostgreSQL knows before it reads a row. mask: the masking function that the client sees it through.
     """
 
-    __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "nullable")
+    __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "mask", "nullable")
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class Value:
         is_null: bool = False,
         nullable: bool = True,
         constant: bool = False,
+        mask: str = "",
     ) -> None:
         self._sql = sql
+        self.mask = mask
         self._type = type
         # A type that is given as a function says nothing of the family, so callers pass ``kind`` then.
         self.kind = kind if kind is not None else (type_rules.family(type) if isinstance(type, TsqlType) else None)

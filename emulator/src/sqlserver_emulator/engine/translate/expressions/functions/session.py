@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, Function] = {
     "error_severity": _from_variable("@@error_severity"),
     "error_state": _from_variable("@@error_state"),
     "has_dbaccess": _session("tsql.has_dbaccess", "t", INT),
-    "has_perms_by_name": _session("tsql.has_perms_by_name", "ttt?ti", INT),
+    "has_perms_by_name": _session("tsql.has_perms_by_name", "ttt?tt", INT),
     "host_id": _session("tsql.host_id", "", TsqlType("char", 8)),
     "host_name": _session("tsql.host_name", "", TsqlType("nvarchar", 128)),
     "is_member": _session("tsql.is_member", "t", INT),
