@@ -1,4 +1,4 @@
-"""What a client without UNMASK sees: masks are laid over a result, after everything else was done with real values."""
+"""Masked results: a client without UNMASK gets masks over a result, after all else was done with real values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _replacement(sql: str, type: TsqlType, mask: Mask) -> str:
     if mask.name == "partial":
         prefix, padding, suffix = int(mask.arguments[0]), mask.arguments[1], int(mask.arguments[2])
         ends = f"left({sql}::text, {prefix}) || {quote_text(padding)} || right({sql}::text, {suffix})"
-        # A value that has no more than prefix and suffix would be shown whole.
+        # A value no longer than prefix and suffix together would be shown whole.
         whole = f"length({sql}::text) > {prefix + suffix}"
         return _text(f"CASE WHEN {whole} THEN {ends} ELSE {quote_text(padding)} END", type)
     if mask.name == "random":
