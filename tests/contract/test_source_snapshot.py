@@ -27,6 +27,7 @@ from floodmark.sources.sqlserver.driver import SourceSession, connect
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")
 NOWHERE = TableName("dbo", "Nowhere")
+_COLUMNS_OF_AN_INSTANCE = 15
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +165,68 @@ def test_snapshot_sees_a_cleanup_that_comes_between_its_two_statements(
     assert isinstance(after.min_lsn, Lsn)
     assert before.min_lsn < after.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
     assert len(asked) == 2
+
+
+def test_newest_change_is_never_above_the_position_of_the_snapshot(
+    at: SqlServerConnection, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run("INSERT INTO dbo.Orders (Code) VALUES (N'd')")
+    database.scan()
+    fetch_sets = SourceSession.fetch_sets
+    asked = []
+
+    def scanned(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        if asked:
+            database.run("INSERT INTO dbo.Orders (Code) VALUES (N'e')")
+            database.scan()
+        asked.append(text)
+        return fetch_sets(session, text, parameters)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", scanned)
+    snapshot = SqlServerSource(at).read_snapshot([ORDERS])
+    assert snapshot.tables[0].last_change_lsn == snapshot.max_lsn
+    assert isinstance(snapshot.max_lsn, Lsn)
+    assert snapshot.max_lsn < Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+
+
+def test_change_table_that_is_locked_is_not_known_to_be_quiet(at: SqlServerConnection, database: CdcDatabase) -> None:
+    database.run("INSERT INTO dbo.Lines VALUES (70, 1)")
+    database.scan()
+    database.run("EXEC emulator.fail_statements @error = 1222, @table = N'dbo_Orders_CT'")
+    try:
+        orders, lines = SqlServerSource(at).read_snapshot([ORDERS, TableName("dbo", "Lines")]).tables
+    finally:
+        database.run("EXEC emulator.clear_faults")
+    assert orders.last_change_lsn is None
+    assert isinstance(orders.min_lsn, Lsn)
+    assert lines.last_change_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+
+
+def test_snapshot_asks_the_catalog_for_the_wanted_tables_only(
+    at: SqlServerConnection, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch_sets = SourceSession.fetch_sets
+    received = []
+
+    def recorded(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        sets = fetch_sets(session, text, parameters)
+        received.extend(row for rows in sets for row in rows)
+        return sets
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
+    SqlServerSource(at).read_snapshot([ORDERS])
+    wanted = {database.scalar(f"OBJECT_ID(N'{name}')") for name in ("dbo.Orders", "cdc.dbo_Orders_CT")}
+    others = {database.scalar(f"OBJECT_ID(N'{name}')") for name in ("dbo.Lines", "cdc.dbo_Lines_CT", "dbo.Plain")}
+    assert wanted <= {value for row in received for value in row}
+    catalog = [row for row in received if len(row) != _COLUMNS_OF_AN_INSTANCE]
+    assert not others & {value for row in catalog for value in row}
+
+
+def test_tracked_table_is_found_in_another_case_than_the_servers(at: SqlServerConnection) -> None:
+    found = _table_snapshot(at, TableName("DBO", "orders"))
+    assert (found.exists, found.server_name) == (True, ORDERS)
+    assert found.instance is not None
+    assert found.max_column_id == 6
 
 
 def test_login_with_a_wrong_password_is_refused(at: SqlServerConnection) -> None:

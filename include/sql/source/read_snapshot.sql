@@ -1,9 +1,9 @@
--- Everything a run must know of the source before it reads a row, in one round trip and with one constant text,
--- whatever the number of tables. Nothing here needs more than SELECT on the source tables and on their change tables:
--- cdc.change_tables and cdc.captured_columns are for db_owner only, so that the instances come from the procedure and
--- the captured columns from the change tables themselves. Parameter: the positions to look up, ten bytes each, one
--- after the other. Result sets, in order (the last six only where CDC is on): 1 database, 2 tables, 3 log position, 4
--- entries of the log, 5 instances, 6 change tables, 7 columns, 8 primary keys.
+-- Everything a run must know of the database before it reads a row, in one round trip and with one constant text. Nothing
+-- here needs more than SELECT on the source tables and on their change tables: cdc.change_tables and
+-- cdc.captured_columns are for db_owner only, so that the instances come from the procedure and the captured columns from
+-- the change tables themselves (read_tables.sql). Parameter: the positions to look up, ten bytes each, one after the
+-- other. Result sets, in order (the last three only where CDC is on): 1 database, 2 log position, 3 entries of the log, 4
+-- instances.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
@@ -48,19 +48,13 @@ SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS take
     @capture_running AS capture_running, @edition AS engine_edition, @ahead AS clock_ahead_minutes,
     @is_replica AS is_replica;
 
-SELECT s.name AS schema_name, t.name AS table_name, t.object_id, t.is_tracked_by_cdc,
-    (SELECT MAX(c.column_id) FROM sys.columns AS c WHERE c.object_id = t.object_id) AS max_column_id
-FROM sys.tables AS t
-JOIN sys.schemas AS s ON s.schema_id = t.schema_id
-WHERE t.is_ms_shipped = 0;
-
 IF @enabled = 1
 BEGIN
     SET @max_lsn = sys.fn_cdc_get_max_lsn();
     SELECT @max_lsn AS max_lsn, sys.fn_cdc_map_lsn_to_time(@max_lsn) AS max_lsn_at;
 
-    -- Before the low ends below: cleanup raises those first, so that an entry which is missing above a low end that was
-    -- read later has not been cleaned up.
+    -- Before the low ends (read_tables.sql): cleanup raises those first, so that an entry which is missing above a low end
+    -- that was read later has not been cleaned up.
     WITH numbered (number) AS (
         SELECT 0 WHERE DATALENGTH(@positions) > 0
         UNION ALL
@@ -72,29 +66,4 @@ BEGIN
     OPTION (MAXRECURSION 0);
 
     EXEC sys.sp_cdc_help_change_data_capture;
-
-    SELECT t.object_id, LEFT(t.name, LEN(t.name) - 3) AS capture_instance,
-        sys.fn_cdc_get_min_lsn(LEFT(t.name, LEN(t.name) - 3)) AS min_lsn,
-        HAS_PERMS_BY_NAME(N'cdc.' + QUOTENAME(t.name), N'OBJECT', N'SELECT') AS is_readable,
-        sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_get_min_lsn(LEFT(t.name, LEN(t.name) - 3))) AS min_lsn_at
-    FROM sys.tables AS t
-    WHERE t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT';
-
-    SELECT c.object_id, c.name AS column_name, y.name AS type_name, c.max_length, c.precision, c.scale, c.is_nullable,
-        c.is_computed, c.collation_name
-    FROM sys.columns AS c
-    JOIN sys.tables AS t ON t.object_id = c.object_id
-    -- The system type below an alias type; CLR types (hierarchyid, geography) share number 240 and keep their own.
-    JOIN sys.types AS y
-        ON y.user_type_id = CASE WHEN c.system_type_id = 240 THEN c.user_type_id ELSE c.system_type_id END
-    WHERE t.is_tracked_by_cdc = 1 OR (t.schema_id = SCHEMA_ID(N'cdc') AND t.name LIKE N'%[_]CT')
-    ORDER BY c.object_id, c.column_id;
-
-    SELECT i.object_id, c.name AS column_name
-    FROM sys.indexes AS i
-    JOIN sys.tables AS t ON t.object_id = i.object_id
-    JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
-    JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
-    WHERE t.is_tracked_by_cdc = 1 AND i.is_primary_key = 1
-    ORDER BY i.object_id, k.key_ordinal;
 END

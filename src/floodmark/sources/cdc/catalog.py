@@ -1,4 +1,4 @@
-"""The conversion of the result sets of ``read_snapshot.sql`` to values of ``core.source.snapshot``. No I/O."""
+"""The conversion of result sets of ``read_snapshot.sql`` and ``read_tables.sql`` to values of the core. No I/O."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
 _ROWVERSION = "timestamp"
-_MIN_LSN_AT = 4
 
 Row = tuple[Any, ...]
+_UNSEEN: Row = (None, None, bytes(10), 0, None, 0, None)
+"""The row of a change table that the login may not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,13 @@ class FoundInstance:
     """The instance with its columns; None where it is not readable."""
     min_lsn_at: datetime | None = None
     """The commit time of ``min_lsn``."""
+    last_change_lsn: Lsn | LsnAbsence | None = None
+    """See ``TableSnapshot``; None also where the change table was locked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The tables of the database and its capture instances, as far as the login may see them."""
+    """The tables that were asked for and their capture instances, as far as the login may see them."""
 
     tables: tuple[FoundTable, ...]
     instances: tuple[FoundInstance, ...] = ()
@@ -88,7 +91,7 @@ def build_catalog(
     columns: Iterable[Row] = (),
     primary_keys: Iterable[Row] = (),
 ) -> Catalog:
-    """Return the catalog of the result sets 2, 5, 6, 7 and 8 of ``read_snapshot.sql``."""
+    """Return the catalog of the instances of ``read_snapshot.sql`` and the four result sets of ``read_tables.sql``."""
     columns_of = _grouped(columns)
     keys_of = _grouped(primary_keys)
     change_table_of = {row[0]: row for row in change_tables}
@@ -119,13 +122,13 @@ def _read_instance(
         index_columns,
         _captured,
     ) = row
-    change_table = change_table_of.get(object_id)
-    readable = change_table is not None and change_table[3] == 1
+    _, _, low_end, is_readable, min_lsn_at, is_end_known, last = change_table_of.get(object_id, _UNSEEN)
+    captured = columns_of.get(object_id, [])
+    readable = is_readable == 1 and bool(captured)
     instance = None
     if readable:
         # A row without an index repeats the index columns of the row before it.
         indexed = parse_column_list(index_columns) if index_name else ()
-        captured = columns_of.get(object_id, [])
         instance = CaptureInstance(
             identity=InstanceIdentity(name, object_id, created_at),
             table=SourceTable(
@@ -137,9 +140,16 @@ def _read_instance(
             supports_net_changes=bool(net),
             has_command_id=any(column[1] == COMMAND_ID for column in captured),
         )
-    min_lsn = read_lsn(change_table[2]) if change_table is not None else LsnAbsence.ZERO
-    min_lsn_at = change_table[4] if change_table is not None and len(change_table) > _MIN_LSN_AT else None
-    return FoundInstance(name, source_object_id, created_at, min_lsn, readable, instance, min_lsn_at)
+    return FoundInstance(
+        name,
+        source_object_id,
+        created_at,
+        read_lsn(low_end),
+        readable,
+        instance,
+        min_lsn_at,
+        read_lsn(last) if is_end_known else None,
+    )
 
 
 def _read_columns(captured: Sequence[Row], source: Sequence[Row]) -> tuple[SourceColumn, ...]:

@@ -67,7 +67,7 @@ def _catalog(
     return build_catalog(
         tables=[("dbo", "Orders", 100, True), ("dbo", "Plain", 101, False)],
         instances=instances,
-        change_tables=[(row[3], row[2], min_lsn, readable) for row in instances],
+        change_tables=[(row[3], f"{row[2]}_CT", min_lsn, readable, None, 0, None) for row in instances],
         columns=source + [c for row in instances for c in _columns(row[3], *OWN, *CAPTURED, *last)],
         primary_keys=[(100, "Id")],
     )
@@ -148,7 +148,10 @@ def test_catalog_prefers_an_instance_that_has_been_harvested_to_a_newer_one_that
     catalog = build_catalog(
         tables=[("dbo", "Orders", 100, True)],
         instances=[old, new],
-        change_tables=[(200, "dbo_Orders", START, 1), (201, "dbo_Orders_v2", None, 1)],
+        change_tables=[
+            (200, "dbo_Orders_CT", START, 1, None, 1, START),
+            (201, "dbo_Orders_v2_CT", None, 1, None, 1, None),
+        ],
     )
     assert _instance(catalog).name == "dbo_Orders"
 
