@@ -34,6 +34,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
+from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
@@ -109,7 +110,7 @@ class Pipeline:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(spark, open_cdc_reader)
+        self.stager = SparkStager(spark, open_cdc_reader, plan_cdc_parts)
 
     def run(self) -> Any:
         """One whole window; its counts."""

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.window.chunks import LoadChunk, chunk_from_json, plan_chunks
 from floodmark.core.window.plan import LoadKind, TablePlan
@@ -32,6 +33,7 @@ NAME = "sqlserver_cdc"
 PLAN_OPTION = "plan"
 INDEX_OPTION = "index"
 PARTS_OPTION = "parts"
+INTERVALS_OPTION = "intervals"
 CHUNKS_OPTION = "chunks"
 
 
@@ -52,8 +54,9 @@ class ChunksPart(InputPartition):  # type: ignore[misc]
 class TableRows(DataSource):  # type: ignore[misc]
     """The rows of one table of a plan, in the columns of ``packing.PACKED_SCHEMA``.
 
-    Options: plan (JSON of a WindowPlan), index (of the table in the plan), parts (their number, where the plan does not
-    set it), chunks (JSON of the chunks of a first load to read; all where the option is missing).
+    Options: plan (JSON of a WindowPlan), index (of the table in the plan), intervals (JSON of the parts of its changes,
+    each as after_lsn and to_lsn; one part where the option is missing), parts (the number of those of a first load),
+    chunks (JSON of the chunks of a first load to read; all where the option is missing).
     """
 
     open_reader: ClassVar[OpenReader]
@@ -69,8 +72,19 @@ class TableRows(DataSource):  # type: ignore[misc]
         window = plan_from_json(json.loads(self.options[PLAN_OPTION]))
         plan = window.tables[int(self.options[INDEX_OPTION])]
         chunks = [chunk_from_json(chunk) for chunk in json.loads(self.options.get(CHUNKS_OPTION, "[]"))]
-        reader = type(self).open_reader(plan, window.end)
-        return PackedReader(plan, reader, int(self.options.get(PARTS_OPTION, "1")), chunks)
+        parts = int(self.options.get(PARTS_OPTION, "1"))
+        intervals = intervals_from_json(self.options.get(INTERVALS_OPTION, "[]"))
+        return PackedReader(plan, type(self).open_reader(plan, window.end), parts, chunks, intervals)
+
+
+def intervals_to_json(intervals: Sequence[Interval]) -> str:
+    """Return the value of the option ``intervals``."""
+    return json.dumps([[each.after_lsn.value.hex(), each.to_lsn.value.hex()] for each in intervals])
+
+
+def intervals_from_json(text: str) -> list[Interval]:
+    """Return the intervals of ``intervals_to_json``."""
+    return [Interval(*(Lsn(bytes.fromhex(end)) for end in ends)) for ends in json.loads(text)]
 
 
 def table_rows(open_reader: OpenReader) -> type[TableRows]:
@@ -81,11 +95,19 @@ def table_rows(open_reader: OpenReader) -> type[TableRows]:
 class PackedReader(DataSourceReader):  # type: ignore[misc]
     """A reader of a table in parts that packs the rows."""
 
-    def __init__(self, plan: TablePlan, reader: TableReader, parts: int, chunks: Sequence[LoadChunk] = ()) -> None:
+    def __init__(
+        self,
+        plan: TablePlan,
+        reader: TableReader,
+        parts: int,
+        chunks: Sequence[LoadChunk] = (),
+        intervals: Sequence[Interval] = (),
+    ) -> None:
         self._plan = plan
         self._reader = reader
-        self._parts = parts if plan.kind is LoadKind.FIRST_LOAD else plan.partitions or parts
+        self._parts = parts
         self._chunks = chunks
+        self._intervals = intervals
 
     def partitions(self) -> Sequence[InputPartition]:
         with transported_errors():
@@ -93,7 +115,9 @@ class PackedReader(DataSourceReader):  # type: ignore[misc]
                 chunks = self._chunks or plan_chunks(self._reader.read_chunk_bounds())
                 self._chunks = ()  # each part has its chunks; the reader travels with every task
                 return [ChunksPart(tuple(part)) for part in assign_chunks(chunks, self._parts)]
-            return [ChangesPart(interval) for interval in self._reader.partitions(self._parts)]
+            if self._plan.interval is None:
+                raise FloodmarkBugError(str(self._plan.source), "its plan of changes has no interval.")
+            return [ChangesPart(interval) for interval in self._intervals or (self._plan.interval,)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with transported_errors():

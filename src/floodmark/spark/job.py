@@ -20,6 +20,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
+from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
@@ -65,7 +66,7 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             SqlServerSource(source),
-            SparkStager(session, open_cdc_reader),
+            SparkStager(session, open_cdc_reader, plan_cdc_parts),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,7 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.interval import Interval
 from floodmark.core.policies import NetSource
+from floodmark.core.schema import TableName
 from floodmark.core.types import list_losses
 from floodmark.core.window.chunks import Bound, LoadChunk, chunk_to_json
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
@@ -22,7 +25,7 @@ from floodmark.spark import data_source
 from floodmark.spark.error_transport import recover
 from floodmark.spark.net import gather_changes
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.reader import OpenReader, TableReader
+from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
@@ -32,9 +35,12 @@ _LOG = logging.getLogger(__name__)
 class SparkStager:
     """``sync.ports.stager.Stager``. The session has the data source over the same ``open_reader`` registered."""
 
-    def __init__(self, session: SparkSession, open_reader: OpenReader) -> None:
+    def __init__(self, session: SparkSession, open_reader: OpenReader, plan_parts: PlanParts) -> None:
         self._session = session
         self._open_reader = open_reader
+        self._plan_parts = plan_parts
+        self._planning = threading.Lock()
+        self._parts: tuple[WindowPlan, Mapping[TableName, Sequence[Interval]]] | None = None
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
@@ -43,7 +49,8 @@ class SparkStager:
             writer = self._writer(plan, index, sink)
             if writer.shape.remark:
                 _LOG.info("%s: %s", table.source, writer.shape.remark)
-            return self.stage_rows(self._read(plan, index), table, writer)
+            intervals = self._parts_of(plan)[table.source]
+            return self.stage_rows(self._read(plan, index, intervals=intervals), table, writer)
 
     def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
         """Net and stage rows as ``sqlserver_cdc`` packs them."""
@@ -69,6 +76,13 @@ class SparkStager:
             counts = rows.mapInArrow(writer.write_chunks, COUNTS_SCHEMA).collect()
         return [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
 
+    def _parts_of(self, plan: WindowPlan) -> Mapping[TableName, Sequence[Interval]]:
+        """Return the parts of all tables of a window. The first of its tables plans them, the others wait."""
+        with self._planning:
+            if self._parts is None or self._parts[0] != plan:
+                self._parts = (plan, self._plan_parts(plan, self._session.sparkContext.defaultParallelism))
+            return self._parts[1]
+
     def _reader(self, plan: WindowPlan, index: int) -> TableReader:
         return self._open_reader(plan.tables[index], plan.end)
 
@@ -79,7 +93,12 @@ class SparkStager:
         return StageWriter(self._reader(plan, index).shape, table.kind, table.net, plan.to_lsn, sink)
 
     def _read(
-        self, plan: WindowPlan, index: int, parts: int | None = None, chunks: Sequence[LoadChunk] = ()
+        self,
+        plan: WindowPlan,
+        index: int,
+        parts: int = 1,
+        chunks: Sequence[LoadChunk] = (),
+        intervals: Sequence[Interval] = (),
     ) -> DataFrame:
         # The plan with only this table: the options of a read travel with each of its tasks.
         narrow = replace(plan, tables=(plan.tables[index],))
@@ -87,7 +106,8 @@ class SparkStager:
             self._session.read.format(data_source.NAME)
             .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
             .option(data_source.INDEX_OPTION, 0)
-            .option(data_source.PARTS_OPTION, parts or self._session.sparkContext.defaultParallelism)
+            .option(data_source.PARTS_OPTION, parts)
+            .option(data_source.INTERVALS_OPTION, data_source.intervals_to_json(intervals))
             .option(data_source.CHUNKS_OPTION, json.dumps([chunk_to_json(chunk) for chunk in chunks]))
             .load()
         )

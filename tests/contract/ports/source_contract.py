@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -20,9 +20,9 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import SourceSnapshot
 from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.sync.ports.arrow import arrow_type
-from floodmark.sync.ports.reader import OpenReader, TableReader
+from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
 from floodmark.sync.ports.source import Source
 
 ORDERS, PLAIN, NOWHERE = (TableName("dbo", name) for name in ("Orders", "Plain", "Nowhere"))
@@ -37,6 +37,7 @@ class SourceRig:
 
     source: Source
     open_reader: OpenReader
+    plan_parts: PlanParts
     write: Callable[[str], None]
     """Runs statements, one commit each, and returns when their changes are captured."""
 
@@ -70,6 +71,11 @@ class SourceRig:
             temporal=TemporalPolicy.TRUNCATE,
             first_load_chunk_rows=CHUNK_ROWS,
         )
+
+    def parts(self, interval: Interval, parts: int) -> Sequence[Interval]:
+        """Return the parts of the changes of dbo.Orders, where its plan sets their number."""
+        table = replace(self.plan(interval), partitions=parts)
+        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[ORDERS]
 
     def changes(self, after: Lsn) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
@@ -181,12 +187,12 @@ class TableReaderContract:
         assert (operations[0], operations[-1]) == (2, 1)
         assert 4 in operations
 
-    def test_partitions_follow_each_other_and_hold_what_the_interval_holds(self, rig: SourceRig) -> None:
+    def test_parts_follow_each_other_and_hold_what_the_interval_holds(self, rig: SourceRig) -> None:
         after = rig.position()
         rig.insert(*range(1, 7))
         reader, interval = rig.changes(after)
         for parts in (1, 3):
-            cut = list(reader.partitions(parts))
+            cut = list(rig.parts(interval, parts))
             assert 1 <= len(cut) <= parts
             assert (cut[0].after_lsn, cut[-1].to_lsn) == (interval.after_lsn, interval.to_lsn)
             assert all(one.is_followed_by(other) for one, other in pairwise(cut))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from source_contract import SourceContract, SourceRig, TableReaderContract
@@ -10,6 +11,7 @@ from source_contract import SourceContract, SourceRig, TableReaderContract
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.sources.cdc.rows.parts import plan_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 
@@ -35,7 +37,12 @@ def rig(emulator: Emulator) -> Iterator[SourceRig]:
 
         write("INSERT INTO dbo.Orders VALUES (0, 0, NULL)")
         write("DELETE FROM dbo.Orders")
-        yield SourceRig(SqlServerSource(at), lambda plan, end: CdcReader(plan, at, end), write)
+        yield SourceRig(
+            SqlServerSource(at),
+            lambda plan, end: CdcReader(plan, at, end),
+            partial(plan_parts, source=at),
+            write,
+        )
 
 
 class TestSource(SourceContract):

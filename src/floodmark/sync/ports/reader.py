@@ -5,7 +5,7 @@ Readers are picklable: they travel to the engine's workers with the secrets of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from floodmark.core.interval import Interval
+    from floodmark.core.schema import TableName
     from floodmark.core.source.history import LogEntry
     from floodmark.core.window.chunks import Bound, LoadChunk
-    from floodmark.core.window.plan import TablePlan
+    from floodmark.core.window.plan import TablePlan, WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,6 @@ class ChangeReader(Protocol):
     def shape(self) -> RowShape:
         """Return the columns of the batches."""
 
-    def partitions(self, parts: int) -> Sequence[Interval]:
-        """Return the plan's interval in at most so many parts, to be read in parallel. No transaction is split."""
-
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an interval, in no order."""
 
@@ -80,6 +78,9 @@ class TableReader(ChangeReader, SnapshotReader, Protocol):
     """The changes and the rows of a table."""
 
 
+PlanParts = Callable[["WindowPlan", int], Mapping["TableName", Sequence["Interval"]]]
+"""The parts in which the changes of each table of a window are read in parallel, at most the given number where the
+table's plan does not set it. No transaction is split."""
 OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]
 """The factory of the reader of a table of a plan, with the entry of the log that a copy of the source must have to be
 read (``WindowPlan.end``). The engine pickles it by name: it contains no secret."""

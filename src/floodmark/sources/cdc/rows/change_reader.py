@@ -11,14 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import pyarrow as pa
 
-from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
 from floodmark.core.job_variables import SOURCE_VARIABLE
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.chunks import Bound, LoadChunk
@@ -73,23 +70,9 @@ class CdcReader:
             remark="" if instance_of(self.plan).has_command_id else _NO_COMMAND_ID,
         )
 
-    def partitions(self, parts: int) -> Sequence[Interval]:
-        interval = self.plan.interval
-        if interval is None:
-            raise FloodmarkBugError(str(self.plan.source), "its plan of changes has no interval.")
-        if self.plan.net is NetSource.SERVER:
-            require_server_net(self.plan)
-            # The server's net changes are those of the whole window.
-            return [interval]
-        if parts == 1:
-            return [interval]
-        parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
-        with self._connected() as session:
-            cuts = [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]
-        return cut_interval(interval, cuts)
-
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
         if self.plan.net is NetSource.SERVER:
+            require_server_net(self.plan)
             text, first = statements.select_net_changes(self.plan), interval.from_lsn
         else:
             text, first = statements.select_changes(self.plan), interval.after_lsn
@@ -128,13 +111,6 @@ class CdcReader:
 def batch_rows(columns: Sequence[ValueColumn]) -> int:
     """Return how many rows to fetch at a time."""
     return LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
-
-
-def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
-    """Return ``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
-    inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
-    ends = [interval.after_lsn, *inner, interval.to_lsn]
-    return [Interval(after, to) for after, to in pairwise(ends)]
 
 
 def arrow_schema(shape: RowShape) -> pa.Schema:

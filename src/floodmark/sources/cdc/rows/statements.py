@@ -3,6 +3,9 @@
 Change tables are read directly. This is faster than the functions, but the server never refuses an expired range: the
 validity of the window is checked before and after (``sync``). Isolation is READ COMMITTED: uncommitted rows of a first
 load could be rolled back, and no change row would ever remove them again.
+
+A part is read by one worker of the server (MAXDOP 1): how many parts are read at once is configured, and a plan that is
+parallel itself would multiply it, for a range of a clustered index in no order.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ _TEXT_STYLES = {
     **dict.fromkeys(("float", "real"), 3),
 }
 """The CONVERT styles for bounds that travel as text without loss: Python has fewer digits than the server."""
+
+_ONE_WORKER = " OPTION (MAXDOP 1)"
 
 OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION: "int", UPDATE_MASK: "binary"}
 
@@ -67,7 +72,7 @@ def select_changes(plan: TablePlan) -> str:
     return (
         f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
         f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
-        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})"
+        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){_ONE_WORKER}"
     )
 
 
@@ -86,7 +91,7 @@ def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
     conditions = ([key_after(table)] if has_after else []) + ([key_up_to(table)] if has_to else [])
     conditions += _where(plan)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {_select_list(plan)} FROM {bracket_table(table.name)}{where}"  # noqa: S608
+    return f"SELECT {_select_list(plan)} FROM {bracket_table(table.name)}{where}{_ONE_WORKER}"  # noqa: S608
 
 
 def select_chunk_bounds(plan: TablePlan) -> str:

@@ -15,7 +15,8 @@ from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.rows import statements
-from floodmark.sources.cdc.rows.change_reader import batch_rows, cut_interval
+from floodmark.sources.cdc.rows.change_reader import batch_rows
+from floodmark.sources.cdc.rows.parts import choose_cuts, cut_interval
 
 
 def _lsn(number: int) -> Lsn:
@@ -35,6 +36,7 @@ def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> Non
         f" CASE WHEN [__$operation] = 4 AND {moved} THEN 6 ELSE [__$operation] END AS [__$operation],"
         " [__$update_mask], [history], [id], [a], [lob], [old] FROM [cdc].[dbo_Histories_CT]"
         f" WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? AND ([__$operation] <> 3 OR {moved})"
+        " OPTION (MAXDOP 1)"
     )
 
 
@@ -62,14 +64,16 @@ def test_chunk_of_a_composite_key_compares_it_as_the_server_orders_it() -> None:
     assert statements.select_rows(plan, has_after=True, has_to=True) == (
         "SELECT [A], [B], [C] FROM [dbo].[My]]Table] WHERE"
         " (([A] > CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] > CAST(? AS varchar(5))))"
-        " AND (([A] < CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5))))"
+        " AND (([A] < CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5)))) OPTION (MAXDOP 1)"
     )
     assert statements.bound_parameters((1, "x")) == (1, 1, "x")
 
 
 def test_rows_without_bounds_are_the_whole_table() -> None:
     plan = _first_load(SourceColumn("A", "int", 1), key=("A",))
-    assert statements.select_rows(plan, has_after=False, has_to=False) == "SELECT [A] FROM [dbo].[My]]Table]"
+    assert statements.select_rows(plan, has_after=False, has_to=False) == (
+        "SELECT [A] FROM [dbo].[My]]Table] OPTION (MAXDOP 1)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,13 @@ def test_cut_interval_covers_it_without_gap_or_overlap(cuts: list[int], parts: l
     cut = cut_interval(Interval(_lsn(1), _lsn(9)), [_lsn(number) for number in cuts])
     assert [f"({part.after_lsn.value[-1]}, {part.to_lsn.value[-1]}]" for part in cut] == parts
     assert all(part.is_followed_by(later) for part, later in pairwise(cut))
+
+
+@pytest.mark.parametrize(
+    ("parts", "chosen"), [(1, []), (2, [4]), (3, [2, 5]), (4, [2, 4, 6]), (8, [1, 2, 3, 4, 5, 6, 7])]
+)
+def test_fewer_parts_take_every_nth_cut(parts: int, chosen: list[int]) -> None:
+    assert choose_cuts([_lsn(number) for number in range(1, 9)], parts) == [_lsn(number) for number in chosen]
 
 
 def test_rows_with_lobs_are_fetched_few_at_a_time() -> None:

@@ -1,0 +1,145 @@
+"""In how many parts the changes of a window are read, and what that asks of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
+from floodmark.core.interval import Interval
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.sources.cdc.rows import parts
+from floodmark.sources.cdc.rows.parts import plan_parts
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SourceSession
+
+BUSY, CALM = TableName("dbo", "Busy"), TableName("dbo", "Calm")
+CORES = 4
+TRANSACTIONS = 40
+
+
+@pytest.fixture(scope="module")
+def database(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        for table in ("Busy", "Calm"):
+            made.run(f"CREATE TABLE dbo.{table} (Id int NOT NULL PRIMARY KEY)")
+            made.enable(table)
+            made.run(f"INSERT INTO dbo.{table} VALUES (0)")
+        made.scan()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def at(emulator: Emulator, database: CdcDatabase) -> SqlServerConnection:
+    return SqlServerConnection(
+        emulator.host, emulator.port, database.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+    )
+
+
+@pytest.fixture(scope="module")
+def plan(at: SqlServerConnection, database: CdcDatabase) -> WindowPlan:
+    """A window with 40 transactions of one table and one changed row of another."""
+    before = SqlServerSource(at).read_snapshot([BUSY, CALM])
+    database.run("INSERT INTO dbo.Calm VALUES (1)")
+    for number in range(TRANSACTIONS):
+        database.run(f"INSERT INTO dbo.Busy VALUES ({number + 1})")
+    database.scan()
+    after, to = before.max_lsn, Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert isinstance(after, Lsn)
+    tables = []
+    for snapshot in before.tables:
+        assert snapshot.instance is not None
+        tables.append(
+            TablePlan(
+                source=snapshot.table,
+                target=TableName("shop", snapshot.table.name.lower()),
+                kind=LoadKind.CHANGES,
+                feed=snapshot.instance,
+                interval=Interval(after, to),
+                watermark=after,
+                deletes=Deletes.SOFT,
+                net=NetSource.SPARK,
+                temporal=TemporalPolicy.TRUNCATE,
+            )
+        )
+    return WindowPlan(1, "shop", to, tuple(tables))
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The batches that are sent."""
+    sent: list[str] = []
+    fetch_sets = SourceSession.fetch_sets
+
+    def recorded(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        sent.append(text)
+        return fetch_sets(session, text, parameters)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
+    return sent
+
+
+def test_table_with_few_changes_is_one_part_whatever_else_was_committed(
+    at: SqlServerConnection, plan: WindowPlan, texts: list[str]
+) -> None:
+    found = plan_parts(plan, CORES, at)
+    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: 1, CALM: 1}
+    assert len(texts) == 1
+
+
+def test_only_the_table_with_many_changes_is_cut(
+    at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_CHANGES", 10)
+    found = plan_parts(plan, CORES, at)
+    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: CORES, CALM: 1}
+    assert found[BUSY][0].after_lsn == plan.tables[0].watermark
+    assert found[BUSY][-1].to_lsn == plan.to_lsn
+    assert all(one.is_followed_by(other) for one, other in zip(found[BUSY], found[BUSY][1:], strict=False))
+    assert len(texts) == 2
+
+
+def test_window_asks_for_its_cuts_once(
+    at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_CHANGES", 1)
+    busy = plan.tables[0]
+    again = tuple(replace(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
+    found = plan_parts(replace(plan, tables=again), CORES, at)
+    assert [len(intervals) for intervals in found.values()] == [CORES] * 5
+    assert len(texts) == 2
+
+
+def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
+    at: SqlServerConnection, plan: WindowPlan, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_CHANGES", 10)
+    database.run("EXEC emulator.fail_statements @error = 1222, @table = N'dbo_Busy_CT'")
+    try:
+        found = plan_parts(plan, CORES, at)
+    finally:
+        database.run("EXEC emulator.clear_faults")
+    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: 1, CALM: 1}
+
+
+def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: list[str]) -> None:
+    nowhere = SqlServerConnection("127.0.0.1", 1, "Shop", "sa", "")
+    net = tuple(replace(table, net=NetSource.SERVER) for table in plan.tables)
+    one = tuple(replace(table, partitions=1) for table in plan.tables)
+    for tables in (net, one):
+        assert plan_parts(replace(plan, tables=tables), CORES, nowhere)[CALM] == [Interval(*_ends(plan))]
+    assert len(plan_parts(plan, 1, nowhere)) == 2
+    assert texts == []
+
+
+def _ends(plan: WindowPlan) -> tuple[Lsn, Lsn]:
+    interval = plan.tables[0].interval
+    assert interval is not None
+    return interval.after_lsn, interval.to_lsn
