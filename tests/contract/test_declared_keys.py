@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +16,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.sqlserver.driver import SourceSession
 
 LIVING = 'SELECT "Code", "Amount", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1'
 
@@ -34,6 +36,25 @@ def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[SwitchRig
         yield made
 
 
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that are sent to the source."""
+    sent: list[str] = []
+    fetch_sets, read_batches = SourceSession.fetch_sets, SourceSession.read_batches
+
+    def fetched(session: SourceSession, text: str, *rest: Any) -> Any:
+        sent.append(text)
+        return fetch_sets(session, text, *rest)
+
+    def streamed(session: SourceSession, subject: str, text: str, *rest: Any) -> Any:
+        sent.append(text)
+        return read_batches(session, subject, text, *rest)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", fetched)
+    monkeypatch.setattr(SourceSession, "read_batches", streamed)
+    return sent
+
+
 def test_table_without_a_key_is_loaded_and_followed_by_the_declared_one(rig: SwitchRig) -> None:
     rig.run()
     rig.change(
@@ -44,6 +65,22 @@ def test_table_without_a_key_is_loaded_and_followed_by_the_declared_one(rig: Swi
     rig.run()
     assert rig.rows(LIVING) == [("A", 1, "a"), ("B", 22, "b"), ("D", 4, "d"), ("E", 5, None)]
     assert rig.differing() == []
+
+
+def test_table_whose_key_has_no_index_is_read_once_as_a_whole(rig: SwitchRig, statements: list[str]) -> None:
+    rig.run()
+    assert sum("FROM [dbo].[Orders]" in text for text in statements) == 1
+    assert len(rig.rows(LIVING)) == 4
+
+
+def test_table_whose_key_has_an_index_is_read_in_chunks(rig: SwitchRig, statements: list[str]) -> None:
+    rig.change("CREATE INDEX ix_code ON dbo.Orders (Code) INCLUDE (Amount)")
+    rig.run()
+    reads = [text for text in statements if "FROM [dbo].[Orders]" in text]
+    assert sum("OFFSET" in text for text in reads) == 3
+    assert sum("COUNT_BIG" in text for text in reads) == 1
+    assert len(reads) == 3 + 1 + 3  # the last chunk is empty
+    assert len(rig.rows(LIVING)) == 4
 
 
 def test_row_that_is_given_another_key_leaves_the_old_one(rig: SwitchRig) -> None:

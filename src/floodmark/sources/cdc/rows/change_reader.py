@@ -22,7 +22,7 @@ from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.cdc.rows import statements
-from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds
+from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds, refuse_null_keys
 from floodmark.sources.cdc.rows.columns import to_transport
 from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.cdc.rows.position import require_entry
@@ -81,11 +81,11 @@ class CdcReader:
     def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
         text = statements.select_rows(self.plan, chunk.after is not None, chunk.to is not None)
         bounds = [statements.bound_parameters(bound) for bound in (chunk.after, chunk.to) if bound is not None]
-        return self._read(text, tuple(value for bound in bounds for value in bound))
+        batches = self._read(text, tuple(value for bound in bounds for value in bound))
+        return batches if bounds else refuse_null_keys(self.plan, batches)
 
     def read_chunk_bounds(self) -> Sequence[Bound]:
-        with self._connected() as session:
-            return read_chunk_bounds(self.plan, session)
+        return read_chunk_bounds(self.plan, self._connected)
 
     def find_double_key(self) -> tuple[Bound, int] | None:
         with self._connected() as session:

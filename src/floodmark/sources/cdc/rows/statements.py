@@ -94,19 +94,20 @@ def select_rows(plan: TablePlan, has_after: bool, has_to: bool) -> str:
     return f"SELECT {_select_list(plan)} FROM {bracket_table(table.name)}{where}{_ONE_WORKER}"  # noqa: S608
 
 
-def select_chunk_bounds(plan: TablePlan) -> str:
-    """Return the SELECT of every n-th key in the server's order, in types that survive a round trip. Parameter: n.
+def select_next_bound(plan: TablePlan, has_after: bool) -> str:
+    """Return the SELECT of the n-th key after a bound in the server's order, in types that survive a round trip.
 
-    The last row of the table is never a bound: the last chunk is open.
+    Parameters: those of ``key_after``, then n - 1. It takes no locks and waits for none: a bound only divides the keys,
+    so that it need not be the key of a committed row.
     """
     table = plan.feed.table
-    key = [bracket(name) for name in table.key]
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
+    order = ", ".join(f"k.{bracket(name)}" for name in table.key)
+    conditions = ([key_after(table)] if has_after else []) + _where(plan)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return (
-        f"SELECT {columns} FROM ("  # noqa: S608
-        f"SELECT {', '.join(key)}, ROW_NUMBER() OVER (ORDER BY {', '.join(key)}) AS [{_ROW_NUMBER}]"
-        f" FROM {bracket_table(table.name)}{' WHERE '.join(['', *_where(plan)])}) AS k WHERE [{_ROW_NUMBER}] % ? = 0"
-        f" ORDER BY [{_ROW_NUMBER}]"
+        f"SELECT {columns} FROM {bracket_table(table.name)} AS k WITH (READUNCOMMITTED){where}"  # noqa: S608
+        f" ORDER BY {order} OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY{_ONE_WORKER}"
     )
 
 
@@ -175,6 +176,11 @@ def key_up_to(table: SourceTable) -> str:
 
 def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
     """Return the values of a bound in the order of the parameters of ``key_after`` and ``key_up_to``."""
+    leading = bound[:1] if len(bound) > 1 else ()
+    return (*leading, *_chained(bound))
+
+
+def _chained(bound: Sequence[object]) -> tuple[object, ...]:
     return tuple(value for length in range(1, len(bound) + 1) for value in bound[:length])
 
 
@@ -192,13 +198,19 @@ def _has_new_key(table: SourceTable) -> str:
 
 
 def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
-    """Return (a, b) > (x, y) as a chain of comparisons: T-SQL cannot compare rows."""
+    """Return (a, b) > (x, y) as a chain of comparisons: T-SQL cannot compare rows.
+
+    The server does not make one range of an index out of the chain. So a >= x comes before it, which is one.
+    """
     branches = []
     for last, name in enumerate(table.key):
         equal = [f"{bracket(before)} = {_bound_parameter(table, before)}" for before in table.key[:last]]
         operator = comparison + ("=" if inclusive and last == len(table.key) - 1 else "")
         branches.append(" AND ".join([*equal, f"{bracket(name)} {operator} {_bound_parameter(table, name)}"]))
-    return "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+    chain = "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+    if len(table.key) == 1:
+        return chain
+    return f"{bracket(table.key[0])} {comparison}= {_bound_parameter(table, table.key[0])} AND {chain}"
 
 
 def _where(plan: TablePlan) -> list[str]:

@@ -63,10 +63,13 @@ def test_chunk_of_a_composite_key_compares_it_as_the_server_orders_it() -> None:
     )
     assert statements.select_rows(plan, has_after=True, has_to=True) == (
         "SELECT [A], [B], [C] FROM [dbo].[My]]Table] WHERE"
-        " (([A] > CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] > CAST(? AS varchar(5))))"
-        " AND (([A] < CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5)))) OPTION (MAXDOP 1)"
+        " [A] >= CAST(? AS int) AND (([A] > CAST(? AS int)) OR ([A] = CAST(? AS int) AND [B] > CAST(? AS varchar(5))))"
+        " AND [A] <= CAST(? AS int) AND (([A] < CAST(? AS int)) OR"
+        " ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5))))"
+        " OPTION (MAXDOP 1)"
     )
-    assert statements.bound_parameters((1, "x")) == (1, 1, "x")
+    assert statements.bound_parameters((1, "x")) == (1, 1, 1, "x")
+    assert statements.bound_parameters((1,)) == (1,)
 
 
 def test_rows_without_bounds_are_the_whole_table() -> None:
@@ -89,7 +92,9 @@ def test_rows_without_bounds_are_the_whole_table() -> None:
 def test_bound_travels_in_a_form_that_loses_nothing(column: SourceColumn, style: int | None, compared: str) -> None:
     selected = f"CONVERT(varchar(34), [A], {style}) AS [A]" if style else "[A]"
     plan = _first_load(column, key=("A",))
-    assert f"SELECT {selected} FROM (SELECT [A], ROW_NUMBER()" in statements.select_chunk_bounds(plan)
+    text = statements.select_next_bound(plan, has_after=False)
+    assert text.startswith(f"SELECT {selected} FROM [dbo].[My]]Table] AS k")
+    assert "ORDER BY k.[A] OFFSET" in text  # not by the text of that name
     assert statements.key_after(plan.feed.table) == f"(([A] > {compared}))"
 
 
@@ -103,9 +108,12 @@ def test_key_is_asked_for_nulls_where_it_can_have_them() -> None:
     assert statements.nullable_key(_first_load(columns[0], key=("A",))) == ()
 
 
-def test_number_beside_the_key_has_a_name_that_no_column_of_a_tracked_table_can_have() -> None:
-    plan = _first_load(SourceColumn("__row", "int", 1), key=("__row",))
-    assert "SELECT [__row], ROW_NUMBER() OVER (ORDER BY [__row]) AS [__$seqval]" in statements.select_chunk_bounds(plan)
+def test_next_bound_is_sought_after_the_one_before_without_locks() -> None:
+    plan = replace(_first_load(SourceColumn("A", "int", 1), key=("A",)), where="x = 1")
+    assert statements.select_next_bound(plan, has_after=True) == (
+        "SELECT [A] FROM [dbo].[My]]Table] AS k WITH (READUNCOMMITTED) WHERE (([A] > CAST(? AS int))) AND (\nx = 1\n)"
+        " ORDER BY k.[A] OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY OPTION (MAXDOP 1)"
+    )
 
 
 @pytest.mark.parametrize(
