@@ -98,7 +98,7 @@ def test_catalog_keeps_a_users_column_whose_name_begins_like_the_servers_own() -
     catalog = build_catalog(
         tables=[("dbo", "Orders", 100, True)],
         instances=[_help()],
-        change_tables=[(200, "dbo_Orders", START, 1)],
+        change_tables=[(200, "dbo_Orders_CT", START, 1, None, 0, None)],
         columns=_columns(100, *captured) + _columns(200, *OWN, *captured, ("__$command_id", "int", 4)),
         primary_keys=[(100, "Id")],
     )
