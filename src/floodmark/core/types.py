@@ -91,7 +91,7 @@ def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalP
     if name in _BOUNDED_TEXT:
         return WarehouseType(Kind.TEXT, length=0 if column.max_length == MAX_LENGTH else column.max_length)
     if name in _TEMPORAL:
-        return _temporal_type(_TEMPORAL[name], column, temporal)
+        return _temporal_type(_TEMPORAL[name], column, temporal, in_key=column.name in table.key)
     raise ConfigError(
         str(table.name),
         f"column {column.name} has type {name}, which Floodmark does not support.",
@@ -99,15 +99,15 @@ def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalP
     )
 
 
-def _temporal_type(kind: Kind, column: SourceColumn, policy: TemporalPolicy) -> WarehouseType:
-    losses = []
-    if column.scale > MICROSECOND_DIGITS:
-        losses.append("fractions below a microsecond are cut off")
-    if kind is Kind.TIMESTAMP_TZ:
-        losses.append("the offset is applied and not kept")
-    if policy is TemporalPolicy.TEXT and losses:
+def _temporal_type(kind: Kind, column: SourceColumn, policy: TemporalPolicy, *, in_key: bool) -> WarehouseType:
+    cut = "fractions below a microsecond are cut off" if column.scale > MICROSECOND_DIGITS else ""
+    applied = "the offset is applied and not kept" if kind is Kind.TIMESTAMP_TZ else ""
+    if policy is TemporalPolicy.TEXT and (cut or applied):
         return WarehouseType(Kind.TEXT)
-    return WarehouseType(kind, loss="; ".join(losses))
+    if in_key and cut:
+        # Cut off, different keys would become one (docs/adr/0045-keys-finer-than-a-microsecond-are-exact-text.md).
+        return WarehouseType(Kind.TEXT, loss=applied)
+    return WarehouseType(kind, loss="; ".join(filter(None, (cut, applied))))
 
 
 def list_losses(table: SourceTable, temporal: TemporalPolicy) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> 
         if after is None:
             yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type)
         else:
-            yield from _column(before, after, temporal, is_captured=not before.is_computed)
+            yield from _column(before, after, temporal, seen.key, is_captured=not before.is_computed)
 
 
 def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
@@ -171,7 +171,7 @@ def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -
     now = {(column.name, column.ordinal): column for column in seen.uncaptured}
     for place, before in then.items():
         if place in now:
-            yield from _column(before, now[place], temporal, is_captured=False)
+            yield from _column(before, now[place], temporal, seen.key, is_captured=False)
         else:
             yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type, is_captured=False)
     for place, after in now.items():
@@ -187,9 +187,9 @@ _OF_TYPE = {
 
 
 def _column(
-    before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy, *, is_captured: bool
+    before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy, key: tuple[str, ...], *, is_captured: bool
 ) -> Iterator[Difference]:
-    change = classify_type(before, after, temporal)
+    change = classify_type(before, after, temporal, key)
     if change is not None:
         types = (before.declared_type, after.declared_type)
         yield Difference(_OF_TYPE[change], before.name, *types, is_captured=is_captured)

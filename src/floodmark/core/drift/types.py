@@ -13,7 +13,7 @@ _INTEGER_DIGITS = {Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
 _INTEGER_BITS = {"bit": 1, "tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _UNICODE = frozenset({"nchar", "nvarchar", "ntext", "sysname", "xml", "json"})
 _OF_ONE_CODE_PAGE = frozenset({"char", "varchar", "text"})
-_NOWHERE = SourceTable(TableName("-", "-"), (), ())
+_NOWHERE = TableName("-", "-")
 
 
 class TypeChange(Enum):
@@ -27,12 +27,14 @@ class TypeChange(Enum):
     """Neither."""
 
 
-def classify_type(before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy) -> TypeChange | None:
-    """Return how a type changed, None where the declared types are the same."""
+def classify_type(
+    before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy, key: tuple[str, ...] = ()
+) -> TypeChange | None:
+    """Return how a type changed, None where the declared types are the same. key: the columns of the table's key."""
     if before.declared_type == after.declared_type:
         return None
     try:
-        old, new = (warehouse_type(_NOWHERE, column, temporal) for column in (before, after))
+        old, new = (warehouse_type(SourceTable(_NOWHERE, (), key), column, temporal) for column in (before, after))
     except ConfigError:  # a type that Floodmark does not support
         return TypeChange.CHANGED
     grows, shrinks = holds(new, old), holds(old, new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import NetSource
+from floodmark.core.policies import NetSource, TemporalPolicy
 from floodmark.core.settings import TableSettings
 from floodmark.core.source.snapshot import CaptureInstance
 
@@ -37,14 +37,20 @@ def _check_key_values(settings: TableSettings, instance: CaptureInstance) -> Non
     Of two such keys in one window, the net function returns the last: the row of the other would stay alive.
     """
     columns = [instance.table.column(name) for name in instance.table.key]
-    unlike = [column for column in columns if not column.is_compared_by_bytes]
+    # As text, a moment has its offset; for the server, two offsets of one moment are one key.
+    is_text = settings.temporal is TemporalPolicy.TEXT
+    unlike = [
+        column
+        for column in columns
+        if not column.is_compared_by_bytes or (is_text and column.type_name == "datetimeoffset")
+    ]
     if not unlike:
         return
     named = ", ".join(f"{each.name} {' '.join(filter(None, (each.declared_type, each.collation)))}" for each in unlike)
     raise ConfigError(
         str(settings.source),
-        f"net: server, but the server may take two values of the key ({named}) for one, because it ignores case, or "
-        "what pads the end; in the warehouse they are two.",
+        f"net: server, but the server may take two values of the key ({named}) for one, because it ignores case, an "
+        "offset, or what pads the end; in the warehouse they are two.",
         "Use net: spark. The server's net changes need a key of numbers, times, uniqueidentifier, binary(n), or of "
         "char(n) and nchar(n) with a binary collation (_BIN, _BIN2).",
     )

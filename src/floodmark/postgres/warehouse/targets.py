@@ -23,7 +23,7 @@ from floodmark.core.types import warehouse_type
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.types import postgres_type, type_holds
+from floodmark.postgres.warehouse.types import is_moment, postgres_type, type_holds
 
 OWN_TYPES = {
     LSN_COLUMN: "bytea",
@@ -149,6 +149,8 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, Targ
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
             f"the source's ({', '.join(sorted(table.feed.table.key))})",
         )
+    if cut := [name for name in sorted(key) if wanted[name] == "text" and is_moment(found[name].type_name)]:
+        raise _cut_key(table, cut)
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
             raise _other_shape(table, name, "is NOT NULL, has no default, and does not come from the source")
@@ -156,6 +158,17 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, Targ
             type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
         ):
             raise _other_shape(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
+
+
+def _cut_key(table: TablePlan, columns: list[str]) -> ConfigError:
+    """Return the error about a target whose key was cut to microseconds, so that different rows may have become one."""
+    return ConfigError(
+        str(table.source),
+        f"the target {table.target} has the key {', '.join(columns)} cut to microseconds, and the source's is finer: "
+        "rows that differ in it alone have become one.",
+        "Rename or drop the target, run the pipeline, which creates it with the exact key as text, then reload the "
+        f"table: floodmark reload PIPELINE {table.source}",
+    )
 
 
 def _other_shape(table: TablePlan, column: str, problem: str) -> ConfigError:

@@ -36,6 +36,11 @@ def postgres_type(kind: WarehouseType) -> str:
     return _NAMES[kind.kind]
 
 
+def is_moment(name: str) -> bool:
+    """Return whether a type, as ``format_type`` prints it, is a time of day or a timestamp."""
+    return _MOMENT.fullmatch(name) is not None
+
+
 def type_holds(wide: str, narrow: str) -> bool:
     """Return whether ``wide`` can hold every value of type ``narrow`` (both as ``format_type`` prints them)."""
     if _plain(wide) == _plain(narrow) or (wide == "text" and _VARCHAR.fullmatch(narrow)):

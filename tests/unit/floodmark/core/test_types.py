@@ -34,6 +34,16 @@ def test_inexact_moment_is_a_reported_cut_or_exact_text(type_name: str, scale: i
     assert warehouse_type(TABLE, column, TemporalPolicy.TEXT) == WarehouseType(Kind.TEXT)
 
 
+@pytest.mark.parametrize("type_name", ["datetime2", "time", "datetimeoffset"])
+@pytest.mark.parametrize("policy", TemporalPolicy)
+def test_key_finer_than_a_microsecond_is_exact_text(type_name: str, policy: TemporalPolicy) -> None:
+    fine, coarse = SourceColumn("k", type_name, 1, scale=7), SourceColumn("k", type_name, 1, scale=3)
+    table = SourceTable(TableName("dbo", "T"), (fine,), ("k",))
+    assert warehouse_type(table, fine, policy).kind is Kind.TEXT
+    if policy is TemporalPolicy.TRUNCATE:
+        assert warehouse_type(table, coarse, policy).kind is not Kind.TEXT
+
+
 def test_losses_name_column_and_declared_type() -> None:
     table = SourceTable(TableName("dbo", "T"), (SourceColumn("At", "datetime2", 1, scale=7),), ())
     assert list_losses(table, TemporalPolicy.TRUNCATE) == (

@@ -19,13 +19,16 @@ _TEMPORAL_TYPES = frozenset({"time", "datetime2", "datetimeoffset"})
 
 def select_expressions(table: SourceTable, temporal: TemporalPolicy) -> tuple[str, ...]:
     """Return the expressions of the SELECT list for the stored columns, in order. Raises as ``value_columns``."""
-    return tuple(_select_expression(table, column) for column in value_columns(table, temporal))
+    return tuple(_select_expression(table, column, temporal) for column in value_columns(table, temporal))
 
 
-def _select_expression(table: SourceTable, column: ValueColumn) -> str:
+def _select_expression(table: SourceTable, column: ValueColumn, temporal: TemporalPolicy) -> str:
     name, type_name = bracket(column.name), table.column(column.name).type_name
     if type_name in _TEMPORAL_TYPES and column.type.kind is Kind.TEXT:
-        return f"CONVERT(varchar({_TEMPORAL_TEXT_LENGTH}), {name}, {_ODBC_CANONICAL_STYLE}) AS {name}"
+        applies_offset = type_name == "datetimeoffset" and temporal is TemporalPolicy.TRUNCATE
+        # In a key: two offsets of one moment are one key at the source.
+        value = f"SWITCHOFFSET({name}, '+00:00')" if applies_offset else name
+        return f"CONVERT(varchar({_TEMPORAL_TEXT_LENGTH}), {value}, {_ODBC_CANONICAL_STYLE}) AS {name}"
     if type_name in _CLR_TYPES:
         return f"CONVERT(varbinary(max), {name}) AS {name}"
     return name

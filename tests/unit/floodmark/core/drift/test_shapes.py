@@ -82,6 +82,12 @@ def test_a_finer_time_is_another_kind_of_value_where_it_is_kept_as_text() -> Non
     assert change is TypeChange.CHANGED
 
 
+def test_a_key_that_becomes_finer_than_a_microsecond_is_another_kind_of_value() -> None:
+    before, after = column("datetime2(6)"), column("datetime2(7)")
+    assert classify_type(before, after, TemporalPolicy.TRUNCATE, (after.name,)) is TypeChange.CHANGED
+    assert classify_type(before, after, TemporalPolicy.TRUNCATE, ("Other",)) is TypeChange.WIDENED
+
+
 warehouse_types = st.one_of(
     st.sampled_from([WarehouseType(kind) for kind in Kind if kind is not Kind.DECIMAL]),
     st.builds(lambda length: WarehouseType(Kind.TEXT, length=length), st.integers(1, 9)),

@@ -55,6 +55,24 @@ def test_temporal_column_kept_as_text_is_converted_by_the_server() -> None:
     assert (arrow_type(column.type), staging_type(column.type)) == (pa.string(), pa.string())
 
 
+@pytest.mark.parametrize(
+    ("type_name", "policy", "expression"),
+    [
+        ("datetime2", TemporalPolicy.TRUNCATE, "CONVERT(varchar(34), [At], 121) AS [At]"),
+        ("time", TemporalPolicy.TRUNCATE, "CONVERT(varchar(34), [At], 121) AS [At]"),
+        # Two offsets of one moment are one key.
+        ("datetimeoffset", TemporalPolicy.TRUNCATE, "CONVERT(varchar(34), SWITCHOFFSET([At], '+00:00'), 121) AS [At]"),
+        ("datetimeoffset", TemporalPolicy.TEXT, "CONVERT(varchar(34), [At], 121) AS [At]"),
+    ],
+)
+def test_key_with_a_seventh_digit_is_converted_by_the_server(
+    type_name: str, policy: TemporalPolicy, expression: str
+) -> None:
+    at = SourceColumn("At", type_name, 1, scale=7)
+    table = SourceTable(TableName("dbo", "T"), (at,), ("At",))
+    assert select_expressions(table, policy) == (expression,)
+
+
 def test_seventh_digit_of_a_time_is_cut_off_and_not_rounded() -> None:
     column = _column(SourceColumn("Clock", "time", 1, scale=7))
     driver = pa.array([86_399_999_999_900, 0, None], pa.time64("ns"))
