@@ -77,6 +77,7 @@ def dump_config(config: Config) -> str:
                 "net": table.net.value,
                 "temporal": table.temporal.value,
                 "partitions": table.partitions,
+                "lob_batch": table.lob_batch_bytes,
                 "on_gap": table.on_gap.value,
                 "first_load": {
                     "chunk_rows": table.first_load_chunk_rows,

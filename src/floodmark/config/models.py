@@ -6,9 +6,9 @@ What is left out has a default: a table takes what it does not set itself from i
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from floodmark.config.alerts import AlertsConfig
 from floodmark.config.drift import DriftConfig, DriftWatchConfig, drift_policies
@@ -27,7 +27,7 @@ from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import Backfill, Deletes, NetSource, OnFailure, OnGap, Rule, TemporalPolicy, WhenAdded
-from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, PipelineSettings, TableSettings
 
 
 class _Frozen(BaseModel):
@@ -85,6 +85,9 @@ class FirstLoadConfig(_Frozen):
     """How a table is loaded that is added to a pipeline whose other tables have been loaded."""
 
 
+LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
+
+
 class TableConfig(_Frozen):
     """A table of a pipeline. A setting that is None comes from the pipeline."""
 
@@ -98,6 +101,7 @@ class TableConfig(_Frozen):
     net: NetSource | None = None
     temporal: TemporalPolicy | None = None
     partitions: NonNegativeInt | None = None
+    lob_batch: LobBatch | None = None
     first_load: FirstLoadConfig | None = None
     on_gap: OnGap | None = None
     backfill: Backfill | None = None
@@ -115,6 +119,8 @@ class PipelineConfig(_Frozen):
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
     partitions: NonNegativeInt = 0
     """0 lets the reader choose."""
+    lob_batch: LobBatch = ByteSize(DEFAULT_LOB_BATCH_BYTES)
+    """The size at which a batch of rows with LOBs ends."""
     first_load: FirstLoadConfig = FirstLoadConfig()
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
@@ -168,6 +174,7 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         key=table.key,
         capture_instance=table.capture_instance,
         partitions=pipeline.partitions if table.partitions is None else table.partitions,
+        lob_batch_bytes=int(table.lob_batch or pipeline.lob_batch),
         first_load_chunk_rows=first_load.chunk_rows,
         first_load_parallel_reads=first_load.parallel_reads,
         first_load_when_added=first_load.when_added,

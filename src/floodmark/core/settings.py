@@ -20,6 +20,8 @@ from floodmark.core.policies import (
 )
 from floodmark.core.schema import TableName
 
+DEFAULT_LOB_BATCH_BYTES = 32_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
@@ -44,6 +46,8 @@ class TableSettings:
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
     """See ``core.drift.switch``."""
+    lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
+    """The bytes at which a batch of rows with LOBs ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
 from floodmark.core.schema import TableName
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.lane import is_replay_lane
@@ -60,6 +61,8 @@ class TablePlan:
     """A first load over a target that has rows: those that the source no longer has are swept after the merge."""
     where: str = ""
     """A condition in T-SQL: only rows for which it is true are loaded, nothing is swept, no watermark moves."""
+    lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
+    """The bytes at which a batch of rows with LOBs ends."""
 
 
 @dataclass(frozen=True, slots=True)

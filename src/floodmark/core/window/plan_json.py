@@ -15,6 +15,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.lane import MAIN_LANE
@@ -71,6 +72,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "first_load_parallel_reads": table.first_load_parallel_reads,
         "is_reload": table.is_reload,
         "where": table.where,
+        "lob_batch_bytes": table.lob_batch_bytes,
     }
 
 
@@ -93,6 +95,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         first_load_parallel_reads=document.get("first_load_parallel_reads", 4),
         is_reload=document.get("is_reload", False),
         where=document.get("where", ""),
+        lob_batch_bytes=document.get("lob_batch_bytes", DEFAULT_LOB_BATCH_BYTES),
     )
 
 

@@ -166,6 +166,7 @@ def plan_table(
         temporal=settings.temporal,
         rules=settings.rules,
         partitions=settings.partitions,
+        lob_batch_bytes=settings.lob_batch_bytes,
         first_load_chunk_rows=settings.first_load_chunk_rows,
         first_load_parallel_reads=settings.first_load_parallel_reads,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark.core.errors import FloodmarkError
 from floodmark.sources.sqlserver import errors
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.sized_batches import read_sized_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,14 +157,20 @@ class SourceSession:
             cursor.execute(f"SET LOCK_TIMEOUT {seconds * 1000}")
 
     def read_batches(
-        self, subject: str, text: str, parameters: Sequence[object], batch_rows: int
+        self, subject: str, text: str, parameters: Sequence[object], batch_rows: int, batch_bytes: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """Run one SELECT and stream its rows. Errors name ``subject``, also those raised while rows are read."""
+        """Run one SELECT and stream its rows. Errors name ``subject``, also those raised while rows are read.
+
+        batch_bytes: the bytes at which a batch ends; 0 where only the number of rows matters.
+        """
         cursor = self._raw.cursor()
         with self._translated(subject):
             cursor.execute(text, *parameters)
-            with cursor.arrow_reader(batch_rows) as reader:
-                yield from reader
+            if batch_bytes:
+                yield from read_sized_batches(cursor.arrow_batch, batch_rows, batch_bytes)
+            else:
+                with cursor.arrow_reader(batch_rows) as reader:
+                    yield from reader
             cursor.close()
 
     @contextlib.contextmanager

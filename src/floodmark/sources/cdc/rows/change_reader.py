@@ -25,6 +25,7 @@ from floodmark.sources.cdc.rows import statements
 from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds, refuse_null_keys
 from floodmark.sources.cdc.rows.columns import to_transport
 from floodmark.sources.cdc.rows.feed import instance_of
+from floodmark.sources.cdc.rows.long_values import refuse_long_values, split_batch
 from floodmark.sources.cdc.rows.position import require_entry
 from floodmark.sources.cdc.rows.server_net import require_server_net
 from floodmark.sources.sqlserver.connection import SqlServerConnection
@@ -33,8 +34,6 @@ from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import RowShape
 
 BATCH_ROWS = 8192
-LOB_BATCH_ROWS = 256
-"""The batch size with LOBs: a whole batch is held in memory, and one LOB may have megabytes."""
 _NO_COMMAND_ID = (
     "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
     "the order in which they happened"
@@ -104,13 +103,15 @@ class CdcReader:
         shape, subject = self.shape, str(self.plan.source)
         schema = arrow_schema(shape)
         with self._connected() as session:
-            for batch in session.read_batches(subject, text, parameters, batch_rows(shape.values)):
-                yield cast_batch(batch, schema, shape.values)
+            for batch in session.read_batches(subject, text, parameters, BATCH_ROWS, batch_bytes(self.plan)):
+                refuse_long_values(batch, shape.values, subject)
+                for piece in split_batch(batch):
+                    yield cast_batch(piece, schema, shape.values)
 
 
-def batch_rows(columns: Sequence[ValueColumn]) -> int:
-    """Return how many rows to fetch at a time."""
-    return LOB_BATCH_ROWS if any(column.is_lob for column in columns) else BATCH_ROWS
+def batch_bytes(plan: TablePlan) -> int:
+    """Return the bytes at which a batch ends; 0 for rows without LOBs, which have a limited size."""
+    return plan.lob_batch_bytes if any(column.is_lob for column in plan.feed.table.stored_columns) else 0
 
 
 def arrow_schema(shape: RowShape) -> pa.Schema:

@@ -12,10 +12,10 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.rows import statements
-from floodmark.sources.cdc.rows.change_reader import batch_rows
+from floodmark.sources.cdc.rows.change_reader import batch_bytes
+from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.cdc.rows.parts import choose_cuts, cut_interval
 
 
@@ -138,7 +138,9 @@ def test_fewer_parts_take_every_nth_cut(parts: int, chosen: list[int]) -> None:
     assert choose_cuts([_lsn(number) for number in range(1, 9)], parts) == [_lsn(number) for number in chosen]
 
 
-def test_rows_with_lobs_are_fetched_few_at_a_time() -> None:
-    plan = histories_plan()
-    columns = value_columns(plan.feed.table, plan.temporal)
-    assert batch_rows(columns) < batch_rows(columns[:3])
+def test_batches_are_bounded_in_bytes_where_rows_have_lobs() -> None:
+    plan = replace(histories_plan(), lob_batch_bytes=1_000_000)
+    assert batch_bytes(plan) == 1_000_000
+    plain = tuple(column for column in plan.feed.table.columns if not column.is_lob)
+    feed = replace(instance_of(plan), table=replace(plan.feed.table, columns=plain))
+    assert batch_bytes(replace(plan, feed=feed)) == 0
