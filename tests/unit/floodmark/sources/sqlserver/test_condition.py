@@ -15,6 +15,15 @@ ORDERS = TableName("dbo", "Orders")
         ("At >= DATEADD(day, -1, GETDATE())", "At >= DATEADD(DAY, -1, GETDATE())"),
         ("Id IN (1, 2) OR NOT (a BETWEEN 1 AND 2)", "Id IN (1, 2) OR NOT (a BETWEEN 1 AND 2)"),
         ("a <> 'x;y--z/*'", "a <> 'x;y--z/*'"),
+        ("a LIKE '!%x' ESCAPE '!'", "a LIKE '!%x' ESCAPE '!'"),
+        ("a NOT LIKE '!%x' ESCAPE '!' AND LEN(b) = 1", "a NOT LIKE '!%x' ESCAPE '!' AND LEN(b) = 1"),
+        ("a = CAST('0.1' AS real)", "a = CAST('0.1' AS FLOAT(24))"),
+        (
+            "a = CONVERT(REAL, b) OR c = TRY_CAST(d AS real)",
+            "a = CONVERT(FLOAT(24), b) OR c = TRY_CAST(d AS FLOAT(24))",
+        ),
+        ("a = CAST(b AS float)", "a = CAST(b AS FLOAT)"),
+        ("real > 5 AND [real] = 'CAST(a AS real)'", "real > 5 AND [real] = 'CAST(a AS real)'"),
     ],
 )
 def test_condition_is_sent_as_it_was_understood(text: str, sent: str) -> None:
@@ -35,6 +44,10 @@ def test_condition_is_sent_as_it_was_understood(text: str, sent: str) -> None:
         ("Id IN (SELECT 1)", "it contains a query, which is not supported"),
         ("@a = 1", "it contains a variable"),
         ("a = ?", "it contains a placeholder"),
+        ("dbo.fn_x(a) = 1", "it calls dbo.fn_x(a), which is no built-in function"),
+        ("a = 1 AND [x].[dbo].[fn x](a) = 1", "which is no built-in function"),
+        ("Place.STArea() > 1", "it calls Place.STArea(), which is no built-in function"),
+        ("NEXT VALUE FOR s = 1", "it takes a value from a sequence"),
         ("SUM(a) > 1", "it contains an aggregate, which is not a condition on a row"),
         ("t.a = 1", "t.a has a table's name before the column's"),
         ("Id", "it is a value, not a condition"),
