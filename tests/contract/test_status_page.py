@@ -13,8 +13,11 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.app.context import AppContext
+from floodmark.app.status import read_status
 from floodmark.core.errors import DataQualityError
-from floodmark.orchestration.pages import content
+from floodmark.core.status.report import PipelineStatus
+from floodmark.orchestration.pages import content, status
 from floodmark.orchestration.pages.content import read_page
 from floodmark.orchestration.pages.status import STATUS_PATH, status_app
 from floodmark.postgres.connection import WarehouseConnection
@@ -27,6 +30,9 @@ pipelines:
   shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
   other: {source: shop, tables: [{source: "dbo.<b>Lines", target: other.lines}]}
 """
+
+
+DAGS = ("cdc_shop", "cdc_other")
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def config(  # noqa: PLR0917  (fixtures)
 
 
 def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database: WarehouseConnection) -> None:
-    page, code = read_page(live=False)
+    page, code = read_page(DAGS, live=False)
     assert code == 200
     for words in ("pipeline shop", "pipeline other", "dbo.Orders", "never_run", "dbo.&lt;b&gt;Lines"):
         assert words in page
@@ -64,24 +70,24 @@ def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database
             "INSERT INTO floodmark.tables (pipeline, source_schema, source_name, target_schema, target_name)"
             " VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders')"
         )
-    assert "first_load" in read_page(live=False)[0]
+    assert "first_load" in read_page(DAGS, live=False)[0]
     # Only a look at the source tells that there is no such table.
-    assert "instance_missing" not in read_page(live=False)[0]
-    page, code = read_page(live=True)
+    assert "instance_missing" not in read_page(DAGS, live=False)[0]
+    page, code = read_page(DAGS, live=True)
     assert (code, "instance_missing" in page) == (200, True)
     # Left open, it asks the ledger again, and never the source.
-    assert ['http-equiv="refresh"' in read_page(live=live)[0] for live in (False, True)] == [True, False]
+    assert ['http-equiv="refresh"' in read_page(DAGS, live=live)[0] for live in (False, True)] == [True, False]
 
 
 def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
     monkeypatch: pytest.MonkeyPatch, config: Path, emulator: Emulator
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", "postgres://user:s3cret@127.0.0.1:1/away")
-    page, code = read_page(live=False)
+    page, code = read_page(DAGS, live=False)
     assert code == 503
     assert page.count("pipeline shop: ") == page.count("pipeline other: ") == 1
     config.write_text("pipelines: 7", encoding="utf-8")
-    broken, code = read_page(live=False)
+    broken, code = read_page(DAGS, live=False)
     assert code == 503
     for text in (page, broken):
         assert "Traceback" not in text
@@ -89,12 +95,37 @@ def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
         assert emulator.password not in text
 
 
+def test_page_shows_only_the_pipelines_whose_dags_the_viewer_may_read() -> None:
+    page, code = read_page(["cdc_other", "cdc_load_shop"], live=False)
+    assert code == 200
+    assert "pipeline other" in page
+    assert "pipeline shop" not in page
+    assert "dbo.Orders" not in page
+    page, code = read_page([], live=True)
+    assert (code, "There is no pipeline whose DAG you may read." in page) == (200, True)
+
+
+def test_sources_are_asked_once_for_several_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def read(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
+        asked.append((pipeline, live))
+        return read_status(app, pipeline, live=live)
+
+    monkeypatch.setattr(content, "read_status", read)
+    pages = [read_page(DAGS, live=True)[0] for _ in range(3)]
+    assert sorted(asked) == [("other", True), ("shop", True)]
+    assert all("pipeline shop" in page for page in pages)
+    read_page(DAGS, live=False)
+    assert ("shop", False) in asked
+
+
 def test_page_shows_no_value_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise DataQualityError("dbo.Orders", "rows broke rule r.", "Correct them.", "such as key 4711")
 
     monkeypatch.setattr(content, "read_status", refuse)
-    page, code = read_page(live=False)
+    page, code = read_page(DAGS, live=False)
     assert code == 503
     assert "rows broke rule r." in page
     assert "4711" not in page
@@ -110,3 +141,31 @@ def test_page_is_for_users_of_airflow_alone() -> None:
     answer = asyncio.run(ask())
     assert answer.status_code == 401
     assert "Orders" not in answer.text
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx` with")
+def test_page_asks_airflow_which_dags_the_user_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Manager:
+        def is_authorized_view(self, **_: object) -> bool:
+            return True
+
+        def get_authorized_dag_ids(self, *, user: object, method: str) -> set[str]:
+            return {"cdc_other"} if (user, method) == ("somebody", "GET") else set()
+
+    status._made.cache_clear()
+    for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
+        monkeypatch.setattr(f"{module}.get_auth_manager", Manager)
+    app = status._made()
+    security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
+    app.dependency_overrides[security.get_user] = lambda: "somebody"
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://airflow.test") as client:
+            return await client.get(STATUS_PATH)
+
+    answer = asyncio.run(ask())
+    status._made.cache_clear()
+    assert answer.status_code == 200
+    assert "pipeline other" in answer.text
+    assert "pipeline shop" not in answer.text

@@ -1,4 +1,4 @@
-"""The page *Floodmark status* in Airflow: the output of ``floodmark status``, for users who may see Airflow's pages.
+"""The page *Floodmark status* in Airflow: ``floodmark status`` for the pipelines whose DAGs the user may read.
 
 All of Airflow's processes load the plugin. The imports of the page take about half a second, more with FastAPI and
 Airflow's own server. They are done in the API server, at the first request.
@@ -23,8 +23,9 @@ async def status_app(scope: _Scope, receive: _Receive, send: _Send) -> None:
 
 @cache
 def _made() -> Any:
+    from airflow.api_fastapi.app import get_auth_manager  # noqa: PLC0415
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView  # noqa: PLC0415
-    from airflow.api_fastapi.core_api.security import requires_access_view  # noqa: PLC0415
+    from airflow.api_fastapi.core_api.security import get_user, requires_access_view  # noqa: PLC0415
     from fastapi import Depends, FastAPI  # noqa: PLC0415
     from fastapi.responses import HTMLResponse  # noqa: PLC0415
 
@@ -34,8 +35,10 @@ def _made() -> Any:
     may_see = Depends(requires_access_view(AccessView.PLUGINS))
 
     # Not asynchronous: FastAPI runs it in a thread, so that a slow source does not block other requests.
-    def status(live: bool = False) -> HTMLResponse:
-        page, code = read_page(live=live)
+    # The user has no annotation: FastAPI would search this module for the name.
+    def status(user=Depends(get_user), live: bool = False) -> HTMLResponse:  # type: ignore[no-untyped-def]  # noqa: B008
+        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+        page, code = read_page(readable, live=live)
         return HTMLResponse(page, code)
 
     app.get(STATUS_PATH, dependencies=[may_see])(status)

@@ -32,7 +32,7 @@ pre {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, monospace; font-size: 1
 _LEDGER = (
     'State after the last runs. <a href="?live=true">Query the sources too</a> for current verdict, lag and headroom.'
 )
-_SOURCES = 'Current state of the sources. <a href="?live=false">Query only the ledger.</a>'
+_SOURCES = 'State of the sources, at most 15 seconds old. <a href="?live=false">Query only the ledger.</a>'
 
 
 def status_html(parts: Iterable[RenderableType | str], *, live: bool, read_at: datetime) -> str:
