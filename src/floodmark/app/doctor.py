@@ -10,11 +10,13 @@ from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import likely_stop
 from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose
+from floodmark.core.doctor.engine import examine_engine
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.grants import ReadTable, build_grants
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.policies import NetSource
 from floodmark.core.window.planning import classify_tables, pinned_instances
+from floodmark.wiring.connections import spark_master
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _TICKS = 300
 
 
 def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
-    """Return the findings about the source of a pipeline.
+    """Return the findings about the source of a pipeline, and about the engine that reads it.
 
     The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down.
     """
@@ -52,6 +54,7 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
             stop,
         )
     )
+    found = (*found, *examine_engine(spark_master()))
     if capture is None or capture.heartbeat is None:
         return found
     return (*found, _examine_heartbeat(wiring, capture.heartbeat))
