@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import ArrowBatch, Column, Command, Event, Rows, RowsArrow
 from sqlserver_emulator.types import TsqlType
 
@@ -107,6 +108,10 @@ class EngineSession(Protocol):
     """The current database; assign through ``use``."""
 
     login: str
+
+    @property
+    def collation(self) -> Collation:
+        """The collation of the current database."""
 
     def use(self, database: str) -> None:
         """Raises 911 when there is no such database."""

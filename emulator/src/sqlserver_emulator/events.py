@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -25,6 +26,8 @@ class Column:
     computed: bool = False
     hidden: bool = False
     """Not of the query: the driver keeps it to itself."""
+    collation: Collation | None = None
+    """Of a string; None: the server's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import ArrowBatch, Event
 from sqlserver_emulator.types import TsqlType
 
@@ -30,6 +31,10 @@ class RpcArgument:
 class Session(Protocol):
     @property
     def database(self) -> str: ...
+
+    @property
+    def collation(self) -> Collation:
+        """The collation of the current database."""
 
     @property
     def login(self) -> str: ...

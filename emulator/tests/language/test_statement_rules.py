@@ -40,13 +40,12 @@ def test_strings_end_at_8000_characters(client: SqlClient) -> None:
     assert client.value("SELECT LEN(REPLICATE(CAST('abc' AS varchar(max)), 10000))") == 30000
 
 
-@pytest.mark.parametrize("order", ["name", "1", "UPPER(name)"])
-def test_order_by_another_collation_is_refused_by_name(client: SqlClient, order: str) -> None:
+@pytest.mark.parametrize("order", ["name", "UPPER(name)"])
+def test_order_by_an_unknown_collation_is_refused_by_name(client: SqlClient, order: str) -> None:
     query = f"SELECT name FROM sys.objects ORDER BY {order} COLLATE {{}}"
-    number, message = client.error(query.format("Latin1_General_CI_AS"))
-    assert (number, "COLLATE Latin1_General_CI_AS" in message) == (49999, True)
-    if order != "1":
-        client.run(query.format("Latin1_General_BIN2"))
+    number, message = client.error(query.format("Japanese_CI_AS"))
+    assert (number, "Japanese_CI_AS" in message) == (49999, True)
+    client.run(query.format("Latin1_General_BIN2"))
 
 
 def test_bulk_load_goes_past_an_instead_of_trigger(client: SqlClient) -> None:

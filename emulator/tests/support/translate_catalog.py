@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation
 from sqlserver_emulator.engine.translate.values.type_rules import storage_type
 from sqlserver_emulator.engine.translation import (
     CatalogColumn,
@@ -102,6 +103,9 @@ class FakeCatalog:
 
     def database(self, name: str) -> str | None:
         return next((d for d in self.databases if d.lower() == name.lower()), None)
+
+    def collation(self, database: str) -> Collation:
+        return DEFAULT_COLLATION
 
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
         schemas = [schema] if schema else ["dbo", "sys"]

@@ -30,6 +30,8 @@ class Declared:
     type: TsqlType
     storage: str
     nullable: bool = True
+    collation: str | None = None
+    """Of a string; None: the database's."""
 
     @property
     def postgres_name(self) -> str:
@@ -176,6 +178,7 @@ def _declaration(column: Declared) -> dict[str, object]:
         "precision": column.type.precision,
         "scale": column.type.scale,
         "is_nullable": column.nullable,
+        "collation_name": column.collation,
     }
 
 
@@ -197,9 +200,10 @@ JOIN emulator.columns c ON c.object_id = $1::int AND c.name = k.name
 """
 _DECLARE_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
-    is_nullable)
-SELECT $1::int, a.attnum, d.name, a.attname, a.attnum, d.type_name, d.length, d.precision, d.scale, d.is_nullable
+    is_nullable, collation_name)
+SELECT $1::int, a.attnum, d.name, a.attname, a.attnum, d.type_name, d.length, d.precision, d.scale, d.is_nullable,
+    d.collation_name
 FROM jsonb_to_recordset($2::jsonb) AS d(name text, postgres_name text, type_name text, length int, precision smallint,
-    scale smallint, is_nullable boolean)
+    scale smallint, is_nullable boolean, collation_name text)
 JOIN pg_attribute a ON a.attrelid = $1::int::oid AND a.attname = d.postgres_name AND NOT a.attisdropped
 """

@@ -14,6 +14,7 @@ LIBRARY = (
     "permissions.sql",
     "masks.sql",
     "library.sql",
+    "collations.sql",
     "functions_numbers.sql",
     "functions_text.sql",
     "functions_json.sql",

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.types import TsqlType
 
@@ -31,6 +32,8 @@ class CatalogColumn:
     postgres_name: str = ""
     mask: str = ""
     """The masking function, where the caller may not see the values."""
+    collation: Collation | None = None
+    """Of a character type."""
 
 
 READ_ONLY = "R"
@@ -113,6 +116,9 @@ class CatalogReader(Protocol):
     def database(self, name: str) -> str | None:
         """The database's real name, or None."""
 
+    def collation(self, database: str) -> Collation:
+        """The collation of the database."""
+
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
         """``schema`` None: the caller's default schema (dbo), then sys. ``#name`` finds the session's temp table."""
 
@@ -181,6 +187,8 @@ class Translated:
     """OPTION (MAXRECURSION), 0 for none; None: it does not say."""
     of_catalog: bool = False
     """A SELECT that reads system views and no table."""
+    column_collations: Mapping[int, Collation] = field(default_factory=dict)
+    """Of the result columns that are strings, by index."""
 
 
 class StatementTranslator(Protocol):

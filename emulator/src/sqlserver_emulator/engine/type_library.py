@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, all_collations
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.system_types import SYSTEM_TYPES
 from sqlserver_emulator.system_types.record import DECIMAL, FLOAT, INTEGER, TEMPORAL, Declared, SystemType
@@ -34,7 +35,26 @@ def _cases(value: Callable[[SystemType], int | None]) -> str:
     return " ".join(f"WHEN {quote_literal(name)} THEN {number}" for name, number in values if number is not None)
 
 
+def _collations() -> str:
+    return ", ".join(
+        f"({quote_literal(c.name)}, {c.comparison_style}, {c.version}, {quote_literal(_description(c))})"
+        for c in all_collations()
+    )
+
+
+def _description(collation: Collation) -> str:
+    if collation.is_binary:
+        return "Latin1-General, binary sort"
+    case, accent = (part.endswith("s") for part in collation.style.split("_"))
+    return (
+        f"Latin1-General, case-{'' if case else 'in'}sensitive, accent-{'' if accent else 'in'}sensitive,"
+        " kanatype-insensitive, width-insensitive"
+    )
+
+
 _FILLINGS: Final = {
+    "collations": _collations(),
+    "server_collation": quote_literal(DEFAULT_COLLATION.name),
     "system_types": _rows(),
     "wide_types": _names(lambda type: type.varies_in_length and type.unit_bytes == 2),
     "narrow_types": _names(lambda type: type.varies_in_length and type.unit_bytes == 1),

@@ -163,7 +163,7 @@ def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
     for token in (
         tokens.text_change(EnvironmentChange.DATABASE, database, "master"),
         tokens.info(Info(5701, f"Changed database context to '{database}'.", state=2)),
-        tokens.collation_change(),
+        tokens.collation_change(session.collation.wire),
         tokens.text_change(EnvironmentChange.LANGUAGE, tokens.LANGUAGE),
         tokens.info(Info(5703, f"Changed language setting to {tokens.LANGUAGE}.")),
         tokens.login_acknowledgement(),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from functools import lru_cache
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, IGNORE_CASE
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Info, ReturnValue
 from sqlserver_emulator.tds import type_info
@@ -102,8 +103,7 @@ def text_change(kind: int, new: str, old: str = "") -> bytes:
     return _environment_change(kind, short_text(new), short_text(old))
 
 
-def collation_change() -> bytes:
-    collation = type_info.COLLATION
+def collation_change(collation: bytes) -> bytes:
     return _environment_change(EnvironmentChange.COLLATION, bytes((len(collation),)) + collation, b"\x00")
 
 
@@ -162,14 +162,16 @@ def _column_information(columns: Sequence[Column]) -> bytes:
 def _column(column: Column) -> bytes:
     type_ = column.type
     flags = _NULLABLE if column.nullable else 0
-    flags |= _CASE_SENSITIVE if type_info.is_character(type_) else 0
+    collation = column.collation or DEFAULT_COLLATION
+    if type_info.is_character(type_) and not collation.comparison_style & IGNORE_CASE:
+        flags |= _CASE_SENSITIVE
     flags |= _IDENTITY if column.identity else 0
     flags |= _COMPUTED if column.computed else 0
     flags |= 0 if column.identity or column.computed else _UPDATEABLE_UNKNOWN
     user_type = type_info.TIMESTAMP_USER_TYPE if type_.name == "rowversion" else 0
     table_name = b"\x01" + _long_text("") if type_.name in type_info.POINTER_NAMES else b""
     head = struct.pack("<IH", user_type, flags)
-    return head + type_info.encode_type_info(type_) + table_name + short_text(column.name)
+    return head + type_info.encode_type_info(type_, collation.wire) + table_name + short_text(column.name)
 
 
 def attention_acknowledgement() -> bytes:

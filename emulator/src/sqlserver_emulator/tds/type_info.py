@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.binaries import ROWVERSION
@@ -14,11 +15,11 @@ from sqlserver_emulator.system_types.sizes import decimal_bytes
 from sqlserver_emulator.system_types.wire import Form
 from sqlserver_emulator.types import TsqlType
 
-COLLATION = bytes.fromhex("0904002200")
-"""Latin1_General_100_BIN2: LCID 0x0409, flag fBinary2, version 2 (SQL Server 2008 tables), no sort id."""
+COLLATION = DEFAULT_COLLATION.wire
+"""Of values that are of no column: the server's."""
 
 CODE_PAGE = "cp1252"
-"""That collation's code page, for char, varchar and text."""
+"""The code page of all collations, for char, varchar and text."""
 
 UTF8_FLAG = 0x04
 """In the fourth byte of a collation: fUTF8."""
@@ -55,39 +56,39 @@ def value_bytes(type_: TsqlType) -> int:
 
 
 @lru_cache(maxsize=1024)
-def encode_type_info(type_: TsqlType) -> bytes:
+def encode_type_info(type_: TsqlType, collation: bytes = COLLATION) -> bytes:
     """Always the nullable variant of a fixed type: every client takes it for a NOT NULL column too."""
     record = BY_NAME.get(type_.name)
     if record is None:
         raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
-    return _ENCODERS[record.wire.form](record, type_)
+    return _ENCODERS[record.wire.form](record, type_, collation)
 
 
-def _encode_decimal(record: SystemType, type_: TsqlType) -> bytes:
+def _encode_decimal(record: SystemType, type_: TsqlType, _collation: bytes) -> bytes:
     return bytes((record.wire.token, decimal_bytes(type_.precision), type_.precision, type_.scale))
 
 
-def _encode_long(record: SystemType, _type: TsqlType) -> bytes:
+def _encode_long(record: SystemType, _type: TsqlType, collation: bytes) -> bytes:
     head = struct.pack("<BI", record.wire.token, record.wire.size)
-    return head + COLLATION if record.has_collation else head
+    return head + collation if record.has_collation else head
 
 
-def _encode_short(record: SystemType, type_: TsqlType) -> bytes:
+def _encode_short(record: SystemType, type_: TsqlType, collation: bytes) -> bytes:
     largest = PLP_LENGTH if is_plp(type_) else value_bytes(type_)
     if largest != PLP_LENGTH and not 0 < largest <= LARGEST_SHORT_BYTES:
         raise NotSupportedByEmulatorError(f"sending a column of type {type_}")
     head = struct.pack("<BH", record.wire.token, largest)
-    return head + COLLATION if record.has_collation else head
+    return head + collation if record.has_collation else head
 
 
-_ENCODERS: dict[Form, Callable[[SystemType, TsqlType], bytes]] = {
-    Form.BARE: lambda record, _type: bytes((record.wire.token,)),
-    Form.SIZED: lambda record, _type: bytes((record.wire.token, record.wire.size)),
-    Form.SCALED: lambda record, type_: bytes((record.wire.token, type_.scale)),
+_ENCODERS: dict[Form, Callable[[SystemType, TsqlType, bytes], bytes]] = {
+    Form.BARE: lambda record, _type, _collation: bytes((record.wire.token,)),
+    Form.SIZED: lambda record, _type, _collation: bytes((record.wire.token, record.wire.size)),
+    Form.SCALED: lambda record, type_, _collation: bytes((record.wire.token, type_.scale)),
     Form.DECIMAL: _encode_decimal,
     Form.SHORT: _encode_short,
     Form.LONG: _encode_long,
     # No schema collection: the emulator's xml is never typed.
-    Form.XML: lambda record, _type: bytes((record.wire.token, 0)),
+    Form.XML: lambda record, _type, _collation: bytes((record.wire.token, 0)),
     Form.VARIANT: _encode_long,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.contract import EngineSession, ProcedureRegistry
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
@@ -62,6 +63,10 @@ class TsqlSession:
     @property
     def database(self) -> str:
         return self._engine.database
+
+    @property
+    def collation(self) -> Collation:
+        return self._engine.collation
 
     @property
     def login(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from sqlserver_emulator.collations import find_collation
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import (
     Column,
@@ -131,13 +132,15 @@ def test_column_flags_tell_nullable_case_sensitive_identity_and_computed() -> No
             Column("id", INT, nullable=False, identity=True),
             Column("sum", INT, computed=True),
             Column("name", TsqlType("nvarchar", 5)),
+            Column("exact", TsqlType("nvarchar", 5), collation=find_collation("Latin1_General_100_BIN2")),
             Column("v", TsqlType("rowversion"), nullable=False),
         )
     )
-    expected = struct.pack("<BH", 0x81, 4)
+    expected = struct.pack("<BH", 0x81, 5)
     expected += struct.pack("<IH", 0, 0x10) + b"\x26\x04" + tokens.short_text("id")
     expected += struct.pack("<IH", 0, 0x21) + b"\x26\x04" + tokens.short_text("sum")
-    expected += struct.pack("<IH", 0, 0x0B) + b"\xe7\x0a\x00\x09\x04\x00\x22\x00" + tokens.short_text("name")
+    expected += struct.pack("<IH", 0, 0x09) + b"\xe7\x0a\x00\x09\x04\xd0\x00\x34" + tokens.short_text("name")
+    expected += struct.pack("<IH", 0, 0x0B) + b"\xe7\x0a\x00\x09\x04\x00\x22\x00" + tokens.short_text("exact")
     expected += struct.pack("<IH", 0x50, 0x08) + b"\xad\x08\x00" + tokens.short_text("v")
     assert metadata == expected
 

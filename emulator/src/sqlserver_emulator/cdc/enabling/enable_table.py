@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlserver_emulator.cdc.enabling.enumeration import create_functions, create_view
+from sqlserver_emulator.cdc.enabling.enumeration import KeyColumn, create_functions, create_view
 from sqlserver_emulator.cdc.enabling.source import SourceColumn, SourceIndex, SourceTable
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.lsn import parse_position, position_text
@@ -194,7 +194,7 @@ def create_instance(run: Run, database: CdcDatabase, table: SourceTable, plan: I
     )
     _write_metadata(run, database, table, plan, object_id=object_id, enabled_at=enabled_at)
     create_view(run, database, object_id)
-    key = [postgres_name(name) for name in plan.index.columns] if plan.index and plan.supports_net_changes else None
+    key = _net_key(plan) if plan.index and plan.supports_net_changes else None
     captured = [column.declared.postgres_name for column in plan.columns]
     create_functions(run, database, plan.name, object_id, columns=captured, key=key)
     return object_id
@@ -211,10 +211,17 @@ def _create_change_table(run: Run, database: CdcDatabase, plan: InstancePlan) ->
     return object_id
 
 
+def _net_key(plan: InstancePlan) -> list[KeyColumn]:
+    """Return the columns by which net changes are grouped."""
+    declared = {column.declared.name: column.declared for column in plan.columns}
+    names = plan.index.columns if plan.index else ()
+    return [KeyColumn(postgres_name(name), declared[name].collation) for name in names]
+
+
 def _captured_declaration(source: Declared) -> Declared:
     """Return the source column as its change table has it: nullable, no identity, rowversion as plain bytes."""
     type_ = TsqlType("binary", 8) if source.type.name == "rowversion" else source.type
-    return Declared(source.name, type_, source.storage)
+    return Declared(source.name, type_, source.storage, collation=source.collation)
 
 
 def _log_enabling(run: Run, database_id: int, object_id: int) -> int:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.metadata import CDC_SCHEMA, Run
+from sqlserver_emulator.collations import find_collation
 from sqlserver_emulator.engine.names import postgres_schema, quote
 
 _PARAMETERS = json.dumps(
@@ -53,12 +55,29 @@ LEFT JOIN (
       WINDOW w AS (PARTITION BY :keys(c)
                    ORDER BY c."__$start_lsn", c."__$command_id", c."__$seqval", c."__$operation")) AS n
     ON g.is_open AND n.next_operation IS NULL AND NOT (n.first_operation = 2 AND n."__$operation" = 1)
-LEFT JOIN (SELECT :keys(c), emulator_cdc.mask_union(c."__$update_mask") AS mask
+LEFT JOIN (SELECT :named_keys(c), emulator_cdc.mask_union(c."__$update_mask") AS mask
            FROM :view AS c
            WHERE :option = 'all with mask' AND emulator_cdc.evaluates_masks() AND :window
            GROUP BY :keys(c)) AS m
        ON :same_key AND n."__$operation" <> 1 AND n.first_operation <> 2
 WHERE n."__$operation" IS NOT NULL OR NOT g.is_open"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column that identifies the row of a change."""
+
+    postgres_name: str
+    collation: str | None
+    """Of a string."""
+
+    def compared(self, alias: str) -> str:
+        """Return what the changes of one row have in common; strings are equal where their collation says so."""
+        sql = f"{alias}.{quote(self.postgres_name)}"
+        if self.collation is None:
+            return sql
+        collation = find_collation(self.collation)
+        return f"{sql}::bpchar" if collation.is_binary else f"tsql.key_{collation.style}({sql})"
 
 
 def view_name(object_id: int) -> str:
@@ -88,12 +107,17 @@ def drop_view(run: Run, database: CdcDatabase, object_id: int) -> None:
 
 
 def create_functions(
-    run: Run, database: CdcDatabase, instance: str, object_id: int, *, columns: Sequence[str], key: Sequence[str] | None
+    run: Run,
+    database: CdcDatabase,
+    instance: str,
+    object_id: int,
+    *,
+    columns: Sequence[str],
+    key: Sequence[KeyColumn] | None,
 ) -> None:
     """Enter the functions of an instance into the catalog.
 
-    ``columns``, ``key``: PostgreSQL names of the captured columns and of those that identify a row; ``key`` None: no
-    net changes.
+    ``columns``: PostgreSQL names of the captured columns. ``key``: what identifies a row; None: no net changes.
     """
     bodies = {"all": _fill(_ALL_CHANGES, database, object_id, columns=columns)}
     if key is not None:
@@ -114,7 +138,7 @@ def drop_functions(run: Run, database: CdcDatabase, instance: str, object_id: in
 
 
 def _fill(
-    template: str, database: CdcDatabase, object_id: int, *, columns: Sequence[str], key: Sequence[str] = ()
+    template: str, database: CdcDatabase, object_id: int, *, columns: Sequence[str], key: Sequence[KeyColumn] = ()
 ) -> str:
     def qualify(names: Sequence[str], alias: str) -> str:
         return ", ".join(f"{alias}.{quote(name)}" for name in names)
@@ -127,8 +151,9 @@ def _fill(
         "option": _OPTION,
         "columns(c)": qualify(columns, "c"),
         "columns(n)": qualify(columns, "n"),
-        "keys(c)": qualify(key, "c"),
-        "same_key": " AND ".join(f"m.{quote(name)} IS NOT DISTINCT FROM n.{quote(name)}" for name in key),
+        "keys(c)": ", ".join(column.compared("c") for column in key),
+        "named_keys(c)": ", ".join(f"{column.compared('c')} AS k{i}" for i, column in enumerate(key)),
+        "same_key": " AND ".join(f"m.k{i} IS NOT DISTINCT FROM {column.compared('n')}" for i, column in enumerate(key)),
     }
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 
@@ -143,7 +168,9 @@ def _catalog_name(object_id: int) -> str:
 
 
 # Not after a second colon: `::bytea` is a cast.
-_PLACEHOLDER = re.compile(r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|same_key)")
+_PLACEHOLDER = re.compile(
+    r"(?<!:):(view|sys|object_id|window|option|columns\([cn]\)|keys\(c\)|named_keys\(c\)|same_key)"
+)
 _VIEW = "CREATE VIEW :view AS SELECT :columns(c) FROM :table AS c WHERE :sys.cdc_may_read(:object_id)"
 _COLUMN_NAMES = "SELECT postgres_name FROM emulator.columns WHERE object_id = $1::int ORDER BY column_id"
 _REGISTER_VIEW = """
@@ -153,9 +180,9 @@ FROM emulator.schemas s WHERE s.database_id = $2::int AND s.name = 'sys'
 """
 _COPY_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
-    user_type_id, is_nullable)
+    user_type_id, is_nullable, collation_name)
 SELECT a.attrelid::int, a.attnum, c.name, c.postgres_name, a.attnum, c.type_name, c.length, c.precision, c.scale,
-    c.user_type_id, c.is_nullable
+    c.user_type_id, c.is_nullable, c.collation_name
 FROM emulator.columns c JOIN pg_attribute a ON a.attrelid = $1::regclass AND a.attname = c.postgres_name
 WHERE c.object_id = $2::int
 """

@@ -75,11 +75,11 @@ def find_table(run: Run, database: str, schema: str, name: str) -> SourceTable |
 
 def _columns(run: Run, object_id: object) -> list[SourceColumn]:
     found = []
-    for name, column_id, type_name, length, precision, scale, nullable, computed, storage in run(
+    for name, column_id, type_name, length, precision, scale, nullable, computed, storage, collation in run(
         _COLUMNS, (object_id,)
     ):
         type_ = TsqlType(str(type_name), int(str(length)), int(str(precision)), int(str(scale)))
-        declared = Declared(str(name), type_, str(storage), bool(nullable))
+        declared = Declared(str(name), type_, str(storage), bool(nullable), str(collation) if collation else None)
         found.append(SourceColumn(declared, int(str(column_id)), bool(computed)))
     return found
 
@@ -102,8 +102,11 @@ ORDER BY (o.name = $3::varchar) DESC, (s.name = $2::varchar) DESC LIMIT 1
 """
 _COLUMNS = """
 SELECT c.name::text, c.column_id, c.type_name::text, c.length, c.precision, c.scale, c.is_nullable,
-       c.computed_definition IS NOT NULL, format_type(a.atttypid, a.atttypmod)
-FROM emulator.columns c JOIN pg_attribute a ON a.attrelid = c.object_id::oid AND a.attnum = c.attnum
+       c.computed_definition IS NOT NULL, format_type(a.atttypid, a.atttypmod),
+       CASE WHEN emulator.is_character_type(c.type_name) THEN coalesce(c.collation_name, d.collation_name) END
+FROM emulator.columns c JOIN emulator.objects o ON o.object_id = c.object_id
+JOIN emulator.databases d ON d.database_id = o.database_id
+JOIN pg_attribute a ON a.attrelid = c.object_id::oid AND a.attnum = c.attnum
 WHERE c.object_id = $1::int ORDER BY c.column_id
 """
 _INDEXES = """

@@ -140,7 +140,7 @@ WHERE c.object_id = $1::int AND c.column_id = $2::int
 """
 _DECLARE_TYPE = """
 UPDATE emulator.columns own SET type_name = s.type_name, length = s.length, precision = s.precision, scale = s.scale,
-    user_type_id = s.user_type_id
+    user_type_id = s.user_type_id, collation_name = s.collation_name
 FROM emulator.columns s
 WHERE own.object_id = $1::int AND own.column_id = $2::int AND s.object_id = $3::int AND s.column_id = $4::int
 """

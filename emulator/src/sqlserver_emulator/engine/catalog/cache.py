@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, find_collation
 from sqlserver_emulator.contract import DeclaredType
 from sqlserver_emulator.engine.names import postgres_name, qualified
 from sqlserver_emulator.engine.translation import (
@@ -20,6 +21,7 @@ from sqlserver_emulator.engine.translation import (
     SequenceObject,
     Synonym,
 )
+from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.types import TsqlType
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
@@ -27,7 +29,8 @@ Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
 _T = TypeVar("_T")
 
 _DATABASE = """
-SELECT database_id, name FROM emulator.databases WHERE lower(name) = lower($1) ORDER BY (name = $1) DESC LIMIT 1
+SELECT database_id, name, collation_name FROM emulator.databases
+WHERE lower(name) = lower($1) ORDER BY (name = $1) DESC LIMIT 1
 """
 _TABLE_BY_NAME = """
 SELECT o.object_id, d.name, s.name, o.name, o.type, o.is_system, s.postgres_name, o.postgres_name
@@ -51,7 +54,8 @@ WHERE s.postgres_name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V')
 """
 _COLUMNS = """
 SELECT name, column_id, type_name, length, precision, scale, is_nullable, identity_seed IS NOT NULL,
-       computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, coalesce(masking_function, ''), attnum
+       computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, coalesce(masking_function, ''),
+       collation_name, attnum
 FROM emulator.columns WHERE object_id = $1 ORDER BY column_id
 """
 _KEY = """
@@ -118,6 +122,7 @@ class DatabaseEntry:
 
     database_id: int
     name: str
+    collation: Collation
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,10 @@ class CatalogCache:
 
     def _load_database(self, name: str) -> DatabaseEntry | None:
         rows = self._fetch(_DATABASE, [name])
-        return DatabaseEntry(cast(int, rows[0][0]), cast(str, rows[0][1])) if rows else None
+        if not rows:
+            return None
+        database_id, real_name, collation = cast("tuple[int, str, str]", rows[0])
+        return DatabaseEntry(database_id, real_name, find_collation(collation))
 
     def _load_table(self, database: str, schema: str, name: str) -> Relation | None:
         rows = self._fetch(_TABLE_BY_NAME, [database, schema, name])
@@ -220,7 +228,9 @@ class CatalogCache:
     def _relation(self, row: tuple[Any, ...]) -> Relation:
         object_id, database, schema, name, kind, is_system, postgres_schema, postgres_name = row
         rows = cast(list[tuple[Any, ...]], self._fetch(_COLUMNS, [object_id]))
-        columns = [(int(row[-1]), _column(*row[:-1])) for row in rows]
+        entry = self.database(database)
+        default = entry.collation if entry is not None else DEFAULT_COLLATION
+        columns = [(int(row[-1]), _column(default, *row[:-1])) for row in rows]
         key = tuple(cast(str, k[0]) for k in self._fetch(_KEY, [object_id])) if kind == "U" else ()
         kind = SYSTEM if is_system else kind
         ordered = tuple(column for _, column in columns)
@@ -295,6 +305,7 @@ def _described_parameters(
 
 
 def _column(  # noqa: PLR0917  (the order of _COLUMNS)
+    default: Collation,
     name: str,
     column_id: int,
     type_name: str,
@@ -307,6 +318,12 @@ def _column(  # noqa: PLR0917  (the order of _COLUMNS)
     has_default: bool,
     postgres_name: str,
     mask: str,
+    collation_name: str | None,
 ) -> CatalogColumn:
     type_ = TsqlType(type_name, length, precision, scale)
-    return CatalogColumn(name, column_id, type_, nullable, identity, computed, has_default, postgres_name, mask)
+    collation = None
+    if BY_NAME[type_name].has_collation:
+        collation = find_collation(collation_name) if collation_name else default
+    return CatalogColumn(
+        name, column_id, type_, nullable, identity, computed, has_default, postgres_name, mask, collation
+    )

@@ -7,6 +7,7 @@ and column of plain references, also through subqueries), and what PostgreSQL sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from psycopg.pq.abc import PGresult
@@ -62,6 +63,7 @@ def result_columns(
                 nullable=origin.nullable if origin else True,
                 identity=origin.identity if origin else False,
                 computed=origin.computed if origin else False,
+                collation=translated.column_collations.get(i),
             )
         )
     return tuple(columns)
@@ -85,7 +87,7 @@ def with_scales(columns: tuple[Column, ...], unscaled: Sequence[int], rows: Sequ
         old = typed[i]
         # 38 is the largest precision of both systems' shared range.
         new_type = TsqlType("decimal", precision=_UNKNOWN_NUMERIC_PRECISION, scale=min(scale, 38))
-        typed[i] = Column(old.name, new_type, old.nullable, old.identity, old.computed)
+        typed[i] = replace(old, type=new_type)
     return tuple(typed)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation
 from sqlserver_emulator.contract import REQUIRED, Parameter
 from sqlserver_emulator.engine.catalog.cache import CatalogCache, DatabaseEntry, Fetch, Relation, UserType
 from sqlserver_emulator.engine.catalog.hidden_values import HiddenValues
@@ -132,6 +133,10 @@ class SessionCatalog:
     def database(self, name: str) -> str | None:
         entry = self._cache.database(name)
         return entry.name if entry else None
+
+    def collation(self, database: str) -> Collation:
+        entry = self._cache.database(database)
+        return entry.collation if entry is not None else DEFAULT_COLLATION
 
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
         # Names of temp tables and table variables have no schema and no entry in the catalog's tables.

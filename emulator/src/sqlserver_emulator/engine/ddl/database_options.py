@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, find_collation
 from sqlserver_emulator.engine.ddl import databases, hooks
 from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading.taking import take_name, take_parenthesised
@@ -38,9 +39,19 @@ def create_database(scope: DdlScope, cursor: Cursor) -> Command:
         raise SqlServerError(1801, message, state=3)
     if cursor.word in ("AS", "FOR") or any(t.word in ("ATTACH", "ATTACH_REBUILD_LOG") for t in cursor.tokens):
         raise NotSupportedByEmulatorError("CREATE DATABASE … AS SNAPSHOT and FOR ATTACH")
-    database_id = databases.create_database(scope.fetch, scope.access.script, name)
+    collation = _named_collation(cursor)
+    database_id = databases.create_database(scope.fetch, scope.access.script, name, collation=collation)
     hooks.after_create_database(scope, database_id, name)
     return Command.NONE
+
+
+def _named_collation(cursor: Cursor) -> Collation:
+    """The collation of CREATE DATABASE, behind the places of its files, which mean nothing here."""
+    while not cursor.at_end:
+        if cursor.accept("COLLATE"):
+            return find_collation(cursor.take_identifier())
+        cursor.take()
+    return DEFAULT_COLLATION
 
 
 def drop_database(scope: DdlScope, cursor: Cursor) -> Command:

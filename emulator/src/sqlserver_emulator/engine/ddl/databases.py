@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation
 from sqlserver_emulator.engine.names import postgres_schema, quote
 
 
@@ -37,15 +38,22 @@ _NUMBERS_LOCK = 0x44424E52
 """Key of the advisory lock of the session that gives a new database its number."""
 
 
-def create_database(fetch: Fetch, script: Callable[[str], None], name: str, *, system: bool = False) -> int:
+def create_database(
+    fetch: Fetch,
+    script: Callable[[str], None],
+    name: str,
+    *,
+    system: bool = False,
+    collation: Collation = DEFAULT_COLLATION,
+) -> int:
     """Everything a database consists of; in the caller's transaction. Returns database_id."""
     database_id = _next_database_id(fetch, name, system)
     sequence = f"emulator.rowversion_{database_id}"
     script(f"CREATE SEQUENCE {sequence} START 2001; GRANT USAGE ON SEQUENCE {sequence} TO PUBLIC")
     fetch(
-        "INSERT INTO emulator.databases (database_id, name, is_system, rowversion_sequence)"
-        " VALUES ($1::int, $2, $3::boolean, $4)",
-        [database_id, name, system, sequence],
+        "INSERT INTO emulator.databases (database_id, name, is_system, rowversion_sequence, collation_name)"
+        " VALUES ($1::int, $2, $3::boolean, $4, $5)",
+        [database_id, name, system, sequence, collation.name],
     )
     for schema, schema_id in _SCHEMAS.items():
         create_schema(fetch, script, database_id, name, schema, schema_id=schema_id)

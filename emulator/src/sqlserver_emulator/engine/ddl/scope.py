@@ -12,6 +12,7 @@ from typing import Any, cast
 import sqlglot
 from sqlglot import exp
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, find_collation
 from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
 from sqlserver_emulator.engine.connection.errors_map import UNIQUE_VIOLATION
@@ -100,6 +101,15 @@ class DdlScope:
     def check_keys_at_end(self, table: CatalogObject) -> None:
         """After a unique index or a foreign key was made: keys hold at the end of a statement, not at each row."""
         self.fetch("SELECT emulator.check_keys_at_end($1::oid)", [table.object_id])
+
+    def collation(self, name: str, table: CatalogObject) -> Collation:
+        """The collation that a column's COLLATE names, or that it has without one. Raises 448."""
+        if name and name.lower() != "database_default":
+            return find_collation(name)
+        # The columns of a temp table have the collation of tempdb, which is the server's, unless they say otherwise.
+        if table.name.startswith("#") and not name:
+            return DEFAULT_COLLATION
+        return self.access.catalog.collation(table.database or self.database)
 
     # -- names ------------------------------------------------------------------------------------------------------
 
@@ -203,8 +213,9 @@ class DdlScope:
         """The words of the statement, names and keywords in upper case."""
         return frozenset(token.word for token in tokenize(self.statement))
 
-    def over_table(self, expression: str, table: CatalogObject) -> tuple[str, TsqlType | None]:
-        """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type where it is known."""
+    def over_table(self, expression: str, table: CatalogObject) -> tuple[str, TsqlType | None, Collation | None]:
+        """A T-SQL expression over the columns of one table as PostgreSQL SQL, and its type and collation
+        where they are known."""
         # The expression is translated within a SELECT over the table and then cut out of the result.
         select, translated = self._select(f"SELECT {expression} AS x FROM {_from(table)}", table)
         projection = select.expressions[0].unalias()
@@ -212,7 +223,7 @@ class DdlScope:
         # A plain column has no type in the translation, as its declared type is found by its origin.
         if type_ is None and isinstance(projection, exp.Column):
             type_ = next((c.type for c in table.columns if c.postgres_name == projection.name), None)
-        return _without_qualifiers(projection), type_
+        return _without_qualifiers(projection), type_, translated.column_collations.get(0)
 
     def condition(self, condition: str, table: CatalogObject) -> str:
         select, _ = self._select(f"SELECT 1 AS x FROM {_from(table)} WHERE {condition}", table)
@@ -247,6 +258,9 @@ class DeclaredTableCatalog:
 
     def database(self, name: str) -> str | None:
         return self._catalog.database(name)
+
+    def collation(self, database: str) -> Collation:
+        return self._catalog.collation(database)
 
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
         own = self._table

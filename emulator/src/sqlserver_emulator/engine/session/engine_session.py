@@ -14,6 +14,7 @@ from typing import TypeVar
 import psycopg
 from psycopg.pq.abc import PGresult
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.contract import BulkTarget, DeclaredType, Parameter, StatementResult, Variables
 from sqlserver_emulator.engine.access.identity import IdentityValues
 from sqlserver_emulator.engine.access.session_access import SessionAccess
@@ -342,6 +343,10 @@ class PostgresEngineSession:
             self._ddl.change_role_member(role, member, self.database, adds=adds)
 
     # -- the session ------------------------------------------------------------------------------------------------
+
+    @property
+    def collation(self) -> Collation:
+        return self._catalog.collation(self.database)
 
     def use(self, database: str) -> None:
         self._queries.give_up()

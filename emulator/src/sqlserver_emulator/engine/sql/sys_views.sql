@@ -169,7 +169,7 @@ SELECT o.database_id AS database, c.object_id, c.name::emulator.sysname AS name,
     emulator.type_max_length(c.type_name, c.length, c.precision, c.scale, t.max_length::smallint) AS max_length,
     emulator.type_precision(c.type_name, c.precision, c.scale, t.precision::smallint)::emulator.tinyint AS precision,
     emulator.type_scale(c.type_name, c.scale, t.scale::smallint)::emulator.tinyint AS scale,
-    (CASE WHEN emulator.is_character_type(c.type_name) THEN 'Latin1_General_100_BIN2' END)::emulator.sysname AS collation_name,
+    (CASE WHEN emulator.is_character_type(c.type_name) THEN coalesce(c.collation_name, d.collation_name) END)::emulator.sysname AS collation_name,
     c.is_nullable::int::emulator.bit AS is_nullable,
     (c.type_name IN ('char', 'varchar', 'nchar', 'nvarchar', 'binary', 'varbinary', 'sysname'))::int::emulator.bit AS is_ansi_padded,
     c.is_rowguidcol::int::emulator.bit AS is_rowguidcol, (c.identity_seed IS NOT NULL)::int::emulator.bit AS is_identity,
@@ -186,6 +186,7 @@ SELECT o.database_id AS database, c.object_id, c.name::emulator.sysname AS name,
     0::emulator.bit AS is_dropped_ledger_column
 FROM emulator.columns c
 JOIN emulator.visible_objects o ON o.object_id = c.object_id
+JOIN emulator.databases d ON d.database_id = o.database_id
 JOIN emulator_sys.system_types t ON t.tsql_name = c.type_name;
 
 CREATE VIEW emulator_sys.all_columns AS
@@ -233,7 +234,7 @@ CREATE VIEW emulator_sys.types AS
 SELECT d.database_id AS database, t.name::emulator.sysname AS name, t.system_type_id::emulator.tinyint AS system_type_id,
     t.user_type_id, 4 AS schema_id, NULL::int AS principal_id, t.max_length::smallint AS max_length,
     t.precision::emulator.tinyint AS precision, t.scale::emulator.tinyint AS scale,
-    (CASE WHEN emulator.is_character_type(t.tsql_name) THEN 'Latin1_General_100_BIN2' END)::emulator.sysname AS collation_name,
+    (CASE WHEN emulator.is_character_type(t.tsql_name) THEN d.collation_name END)::emulator.sysname AS collation_name,
     (t.tsql_name <> 'sysname')::int::emulator.bit AS is_nullable, 0::emulator.bit AS is_user_defined,
     0::emulator.bit AS is_assembly_type, 0 AS default_object_id, 0 AS rule_object_id, 0::emulator.bit AS is_table_type
 FROM emulator.databases d CROSS JOIN emulator_sys.system_types t
@@ -242,9 +243,10 @@ SELECT u.database_id, u.name::emulator.sysname, t.system_type_id::emulator.tinyi
     emulator.type_max_length(u.type_name, u.length, u.precision, u.scale, t.max_length::smallint),
     emulator.type_precision(u.type_name, u.precision, u.scale, t.precision::smallint)::emulator.tinyint,
     emulator.type_scale(u.type_name, u.scale, t.scale::smallint)::emulator.tinyint,
-    (CASE WHEN emulator.is_character_type(u.type_name) THEN 'Latin1_General_100_BIN2' END)::emulator.sysname,
+    (CASE WHEN emulator.is_character_type(u.type_name) THEN d.collation_name END)::emulator.sysname,
     u.is_nullable::int::emulator.bit, 1::emulator.bit, 0::emulator.bit, 0, 0, 0::emulator.bit
-FROM emulator.user_types u JOIN emulator_sys.system_types t ON t.tsql_name = u.type_name;
+FROM emulator.user_types u JOIN emulator_sys.system_types t ON t.tsql_name = u.type_name
+JOIN emulator.databases d ON d.database_id = u.database_id;
 
 -- Indexes and constraints ---------------------------------------------------------------------------------------------
 
@@ -426,7 +428,7 @@ FROM emulator_sys.server_principals p WHERE p.type = 'S';
 CREATE VIEW emulator_sys.databases AS
 SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_database_id, '\x01'::bytea AS owner_sid,
     d.create_date::emulator.datetime AS create_date, 160::emulator.tinyint AS compatibility_level,
-    'Latin1_General_100_BIN2'::emulator.sysname AS collation_name, 0::emulator.tinyint AS user_access,
+    d.collation_name::emulator.sysname AS collation_name, 0::emulator.tinyint AS user_access,
     'MULTI_USER'::varchar(60) AS user_access_desc, 0::emulator.bit AS is_read_only, 0::emulator.bit AS is_auto_close_on,
     0::emulator.bit AS is_auto_shrink_on, 0::emulator.tinyint AS state, 'ONLINE'::varchar(60) AS state_desc,
     0::emulator.bit AS is_in_standby, 0::emulator.bit AS is_cleanly_shutdown,
@@ -566,10 +568,11 @@ SELECT t.database, t."TABLE_CATALOG", t."TABLE_SCHEMA", t."TABLE_NAME", c.name::
     (CASE WHEN c.type_name IN ('char', 'varchar', 'text') THEN 'iso_1'
         WHEN emulator.is_character_type(c.type_name) THEN 'UNICODE' END)::emulator.sysname AS "CHARACTER_SET_NAME",
     NULL::emulator.sysname AS "COLLATION_CATALOG", NULL::emulator.sysname AS "COLLATION_SCHEMA",
-    (CASE WHEN emulator.is_character_type(c.type_name) THEN 'Latin1_General_100_BIN2' END)::emulator.sysname AS "COLLATION_NAME",
+    (CASE WHEN emulator.is_character_type(c.type_name) THEN coalesce(c.collation_name, cd.collation_name) END)::emulator.sysname AS "COLLATION_NAME",
     (CASE WHEN u.name IS NOT NULL THEN t."TABLE_CATALOG" END)::emulator.sysname AS "DOMAIN_CATALOG",
     us.name::emulator.sysname AS "DOMAIN_SCHEMA", u.name::emulator.sysname AS "DOMAIN_NAME"
 FROM emulator.columns c JOIN emulator.visible_objects o ON o.object_id = c.object_id
+JOIN emulator.databases cd ON cd.database_id = o.database_id
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator_information_schema."TABLES" t
     ON t.database = o.database_id AND t."TABLE_SCHEMA" = s.name AND t."TABLE_NAME" = o.name

@@ -47,3 +47,12 @@ CREATE OR REPLACE FUNCTION emulator.fraction_digits(type_name text, scale int) R
 LANGUAGE sql IMMUTABLE AS $$
     SELECT (CASE WHEN type_name IN (:fraction_types) THEN scale ELSE CASE type_name :set_fractions END END)::smallint
 $$;
+
+-- The collations that there are: fn_helpcollations and COLLATIONPROPERTY.
+CREATE OR REPLACE FUNCTION emulator.collations() RETURNS TABLE (
+    name text, comparison_style int, version int, description text)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT * FROM (VALUES :collations) AS c
+$$;
+
+CREATE OR REPLACE FUNCTION emulator.server_collation() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT :server_collation $$;

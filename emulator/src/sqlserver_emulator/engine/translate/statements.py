@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.engine.translate.changes.assignments import assigns_variables, translate_assignment
 from sqlserver_emulator.engine.translate.changes.inserts import translate_insert
 from sqlserver_emulator.engine.translate.changes.merges import translate_merge
@@ -27,8 +28,9 @@ from sqlserver_emulator.engine.translate.queries.masked_results import masked, m
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, SetOperation
 from sqlserver_emulator.engine.translate.queries.recursion import max_recursion
 from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
+from sqlserver_emulator.engine.translate.values.type_rules import is_text
 from sqlserver_emulator.engine.translation import SYSTEM, Translated
-from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.types import TsqlType
 
@@ -85,6 +87,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
             query.sql,
             returns_rows=True,
             column_types=known_types(query.columns),
+            column_collations=known_collations(query.columns),
             column_names=tuple(column.name for column in query.columns),
             read_only=emission.read_only,
             max_recursion=emission.max_recursion,
@@ -105,6 +108,21 @@ def known_types(columns: list[SourceColumn]) -> dict[int, TsqlType]:
     return {i: column.type for i, column in enumerate(columns) if column.type is not None and not column.direct}
 
 
+def known_collations(columns: list[SourceColumn]) -> dict[int, Collation]:
+    """The collations of a result's strings. Raises 451 for one that is made of strings of two collations."""
+    found: dict[int, Collation] = {}
+    for i, column in enumerate(columns):
+        collated = column.collated
+        if collated is None or not is_text(column.type):
+            continue
+        if collated.is_conflict and collated.other is not None:
+            names = f'"{collated.collation.name}" and "{collated.other.name}"'
+            message = f"Cannot resolve collation conflict between {names} in SELECT statement column {i + 1}."
+            raise SqlServerError(451, message)
+        found[i] = collated.collation
+    return found
+
+
 def _modification(command: Command, emission: Emission, done: Modification) -> Translated:
     columns = done.output or []
     return Translated(
@@ -113,6 +131,7 @@ def _modification(command: Command, emission: Emission, done: Modification) -> T
         returns_rows=done.output is not None,
         assigned_variables=done.assigned_variables,
         column_types=known_types(columns),
+        column_collations=known_collations(columns),
         column_names=tuple(column.name for column in columns) if done.output is not None else None,
         identity_of=emission.identity_of,
         deferred_update_of=emission.deferred_update_of,

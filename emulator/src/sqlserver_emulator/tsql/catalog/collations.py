@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sqlserver_emulator.collations import find_collation
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.events import Column, Event
-from sqlserver_emulator.tds.type_info import COLLATION
 from sqlserver_emulator.tsql.catalog.queries import ints, names, query, result_set
 from sqlserver_emulator.types import NVARCHAR_4000, TsqlType
 
@@ -20,7 +20,10 @@ WHERE c.object_id = OBJECT_ID(@object) ORDER BY c.column_id
 
 def _collations(call: ProcedureCall) -> Iterator[Event]:
     found = query(call, _TABLE, object=(NVARCHAR_4000, call.arguments["@object"]))
-    rows = [(id, name, None if collation is None else COLLATION, collation) for id, name, collation in found]
+    rows = [
+        (id, name, None if collation is None else find_collation(collation).wire, collation)
+        for id, name, collation in found
+    ]
     yield from result_set(_COLUMNS, rows)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION
 from sqlserver_emulator.contract import EngineSession, Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Event
@@ -20,7 +21,6 @@ from sqlserver_emulator.tsql.catalog.type_facts import SYSNAME_TYPE_ID, TypeFact
 from sqlserver_emulator.types import BIT, NVARCHAR_4000, NVARCHAR_MAX, SMALLINT, TsqlType
 
 _TINYINT: Final = TsqlType("tinyint")
-_COLLATION_NAME: Final = "Latin1_General_100_BIN2"
 
 
 def _bits(text: str) -> list[Column]:
@@ -101,16 +101,16 @@ def first_result(engine: EngineSession, analyzed: AnalyzedBatch) -> tuple[Column
 
 def result_row(ordinal: int, column: Column) -> Row:
     """Return the description of a column, in the order of RESULT_COLUMNS."""
-    type = column.type
+    type, collation = column.type, column.collation or DEFAULT_COLLATION
     # Columns that the server fills: a driver that builds an UPDATE from the description leaves them out.
     updatable = not (column.identity or column.computed or type.name == "rowversion")
     return (
         *(False, ordinal, column.name or None, column.nullable, *_facts(type)),
-        _COLLATION_NAME if is_character(type) else None,
+        collation.name if is_character(type) else None,
         *_user_type(type),
         *(None,) * 5,
         *(column.identity, None, updatable, column.computed, False, None, None, None),
-        *(*wire_type(type), *wire_collation(type)),
+        *(*wire_type(type), *wire_collation(type, collation)),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
 from sqlserver_emulator.system_types.record import Declared
 from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
 from sqlserver_emulator.system_types.texts import SYSNAME
-from sqlserver_emulator.tds.type_info import COLLATION, PLP_LENGTH, encode_type_info, is_character, is_plp
+from sqlserver_emulator.tds.type_info import PLP_LENGTH, encode_type_info, is_character, is_plp
 from sqlserver_emulator.types import TsqlType
 
 SYSNAME_TYPE_ID: Final = SYSNAME.user_type_id
@@ -55,8 +56,8 @@ def wire_type(type: TsqlType) -> tuple[int, int]:
     return encode_type_info(type)[0], length
 
 
-def wire_collation(type: TsqlType) -> tuple[int | None, int | None]:
+def wire_collation(type: TsqlType, collation: Collation) -> tuple[int | None, int | None]:
     """Return tds_collation_id and tds_collation_sort_id; NULL for what is no character type."""
     if not is_character(type):
         return None, None
-    return int.from_bytes(COLLATION[:4], "little"), COLLATION[4]
+    return int.from_bytes(collation.wire[:4], "little"), collation.wire[4]

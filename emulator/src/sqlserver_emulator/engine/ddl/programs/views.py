@@ -99,7 +99,11 @@ def _columns(
                 "Column names in each view or function must be unique. Column name "
                 f"'{name}' in view or function '{view.name}' is specified more than once.",
             )
-        declared.append(CatalogColumn(name, i + 1, column.type, column.nullable, postgres_name=postgres_name(name)))
+        declared.append(
+            CatalogColumn(
+                name, i + 1, column.type, column.nullable, postgres_name=postgres_name(name), collation=column.collation
+            )
+        )
     return declared
 
 

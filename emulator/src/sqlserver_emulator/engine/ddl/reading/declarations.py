@@ -89,6 +89,8 @@ class ColumnDeclaration:
     rowguidcol: bool = False
     mask: str = ""
     """The masking function; '' for none."""
+    collation: str = ""
+    """As COLLATE names it; '' for the default."""
 
 
 Constraint = KeyDeclaration | CheckDeclaration | ForeignKeyDeclaration

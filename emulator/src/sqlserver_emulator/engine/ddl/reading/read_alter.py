@@ -38,6 +38,8 @@ class ColumnChange:
     nullable: bool | None
     mask: str | None = None
     """The masking function, where one is said."""
+    collation: str = ""
+    """As COLLATE names it; '' for the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +140,7 @@ def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange |
     if cursor.word in ("ADD", "DROP"):
         raise NotSupportedByEmulatorError(f"ALTER COLUMN … {cursor.word} {cursor.word_after()}")
     type_, alias, _ = read_type(cursor)
-    if cursor.accept("COLLATE"):
-        # Collations are accepted and ignored: every database has one binary collation.
-        cursor.take()
+    collation = cursor.take_identifier() if cursor.accept("COLLATE") else ""
     mask = take_mask(cursor) if cursor.word == "MASKED" else None
     nullable: bool | None = None
     if cursor.accept("NOT", "NULL"):
@@ -148,7 +148,7 @@ def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange |
     elif cursor.accept("NULL"):
         nullable = True
     skip_storage_options(cursor)
-    return ColumnChange(name, type_, alias, nullable, mask)
+    return ColumnChange(name, type_, alias, nullable, mask, collation)
 
 
 def _read_removals(cursor: Cursor) -> Removals:

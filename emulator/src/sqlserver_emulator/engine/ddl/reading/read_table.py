@@ -220,8 +220,7 @@ class TableElementReader:
         elif cursor.accept("SPARSE") or cursor.accept("NOT", "FOR", "REPLICATION"):
             return True
         elif cursor.accept("COLLATE"):
-            # The collation's name: one binary collation holds everywhere.
-            cursor.take()
+            self._change(collation=cursor.take_identifier())
         elif cursor.word == "INDEX":
             self._take_index()
         elif cursor.word == "MASKED":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.ddl.reading.read_alter import ColumnChange
 from sqlserver_emulator.engine.ddl.scope import DdlScope
@@ -14,7 +15,7 @@ from sqlserver_emulator.engine.ddl.tables.table_sql import limit_clauses, limit_
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, bracketed, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.system_types import names_where
+from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.binaries import ROWVERSION
 from sqlserver_emulator.system_types.record import BINARY, DECIMAL, INTEGER
 from sqlserver_emulator.types import TsqlType
@@ -37,6 +38,11 @@ SELECT i.name FROM emulator.indexes i
 JOIN emulator.index_columns c ON c.object_id = i.object_id AND c.index_id = i.index_id
 WHERE i.object_id = $1::int AND c.column_id = $2::int AND i.constraint_object_id IS NOT NULL
 UNION ALL {COMPUTED_FROM}"""
+_INDEXES = """
+SELECT i.name FROM emulator.indexes i
+JOIN emulator.index_columns c ON c.object_id = i.object_id AND c.index_id = i.index_id
+WHERE i.object_id = $1::int AND c.column_id = $2::int AND NOT c.is_included_column
+"""
 _DEFAULT = """
 SELECT d.definition FROM emulator.default_constraints d
 WHERE d.parent_object_id = $1::int AND d.parent_column_id = $2::int
@@ -53,8 +59,12 @@ _FAMILIES = {
 def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -> None:
     """Raises 4924 (no such column), 4928 (not alterable), 5074 (a key depends on its type), 515 (NULLs there)."""
     old = _alterable(table, change)
-    new = replace(old, type=change.type, nullable=change.nullable is not False)
+    new = replace(
+        old, type=change.type, nullable=change.nullable is not False, collation=_collation(scope, table, change)
+    )
     retyped = scope.postgres_type(new.type) != scope.postgres_type(old.type)
+    if new.collation != old.collation and old.collation is not None:
+        _refuse_indexed(scope, table, old)
     if retyped:
         # Another length is allowed under a key; another type is not.
         _refuse_dependents(scope, table, old, any_dependent=old.type.name != new.type.name)
@@ -68,12 +78,36 @@ def change_column(scope: DdlScope, table: CatalogObject, change: ColumnChange) -
         _change_nullability(scope, table, new)
     scope.fetch(
         "UPDATE emulator.columns SET type_name = $3, length = $4::int, precision = $5::int, scale = $6::int,"
-        " is_nullable = $7::boolean, user_type_id = $8::int WHERE object_id = $1::int AND column_id = $2::int",
-        [table.object_id, old.column_id, *_facets(new.type), new.nullable, change.alias_type_id],
+        " is_nullable = $7::boolean, user_type_id = $8::int, collation_name = $9"
+        " WHERE object_id = $1::int AND column_id = $2::int",
+        [
+            table.object_id,
+            old.column_id,
+            *_facets(new.type),
+            new.nullable,
+            change.alias_type_id,
+            new.collation.name if new.collation is not None else None,
+        ],
     )
     log.table_changed(
         scope, table, "alter_column", column_id=old.column_id, required_column_update=old.type != new.type
     )
+
+
+def _collation(scope: DdlScope, table: CatalogObject, change: ColumnChange) -> Collation | None:
+    """Without COLLATE the column gets the database's collation, whatever it had."""
+    if BY_NAME[change.type.name].has_collation:
+        return scope.collation(change.collation, table)
+    if change.collation:
+        raise SqlServerError(447, f"Expression type {change.type.name} is invalid for COLLATE clause.", state=0)
+    return None
+
+
+def _refuse_indexed(scope: DdlScope, table: CatalogObject, column: CatalogColumn) -> None:
+    """No index bears another collation of its column."""
+    found = scope.fetch(f"{_INDEXES} UNION ALL {_DEPENDENTS}", [table.object_id, column.column_id])
+    if found:
+        raise SqlServerError(5074, f"The object '{found[0][0]}' is dependent on column '{column.name}'.")
 
 
 def _facets(type_: TsqlType) -> tuple[str, int, int, int]:
@@ -110,7 +144,7 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     # Within a family the conversion is PostgreSQL's of an assignment: what does not fit fails, as in T-SQL.
     using = ""
     if _FAMILIES.get(old.type.name) is None or _FAMILIES.get(old.type.name) != _FAMILIES.get(new.type.name):
-        conversion, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
+        conversion, _, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
         using = f" USING {conversion}"
     # PostgreSQL rebuilds keys over the column, which needs them to be checked at once (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])

@@ -1,8 +1,9 @@
-"""Unique keys to which 'abc' and 'abc ' are one, as they are to SQL Server.
+"""Unique keys of strings, which are equal where their collation says so; blanks at the end never count.
 
-PostgreSQL's varchar distinguishes them. A key with such a column therefore has a second unique index, over the column
-as bpchar, which ignores blanks at the end. It is named by the index that it is next to, so that renaming that one
-leaves it alone, and an error of it can be reported as the other's.
+PostgreSQL's varchar distinguishes such strings. A key with a string therefore has a second unique index, over what is
+compared in place of the string: the key of its collation, or bpchar, which ignores blanks at the end. It is named by
+the index that it is next to, so that renaming that one leaves it alone, and an error of it can be reported as the
+other's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sqlserver_emulator.engine.names import BLANKS_PREFIX, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.system_types import names_where
 
-# char(n) is PostgreSQL's own and ignores blanks; the types without a length can be no key.
+# char(n) is PostgreSQL's own and ignores blanks.
 _VARYING = names_where(lambda type: type.storage.startswith("varchar"))
 
 
@@ -23,20 +24,25 @@ def guard_key(
     scope: DdlScope, table: CatalogObject, key: str, index: str, columns: Sequence[CatalogColumn], *, condition: str
 ) -> None:
     """``key``: its T-SQL name. ``index``: the PostgreSQL name of its own index. ``condition``: of a filtered index."""
-    if not any(column.type.name in _VARYING for column in columns):
+    keys = [compared_sql(column) for column in columns]
+    if all(sql == quote(column.postgres_name) for sql, column in zip(keys, columns, strict=True)):
         return
-    keys = ", ".join(
-        f"({quote(column.postgres_name)}::bpchar)" if column.type.name in _VARYING else quote(column.postgres_name)
-        for column in columns
-    )
     where = f" WHERE {condition}" if condition else ""
     scope.build_key(
         f"CREATE UNIQUE INDEX {quote(_guard_name(scope, table, index))} ON"
         # Like the key itself: several NULLs are duplicates for SQL Server.
-        f" {qualified(table.postgres_schema, table.postgres_name)} ({keys}) NULLS NOT DISTINCT{where}",
+        f" {qualified(table.postgres_schema, table.postgres_name)} ({', '.join(keys)}) NULLS NOT DISTINCT{where}",
         table,
         key,
     )
+
+
+def compared_sql(column: CatalogColumn) -> str:
+    """The expression over a column that an index compares as the server does; the column itself where that does."""
+    name = quote(column.postgres_name)
+    if column.collation is not None and not column.collation.is_binary:
+        return f"(tsql.key_{column.collation.style}({name}))"
+    return f"({name}::bpchar)" if column.type.name in _VARYING else name
 
 
 def drop_guard(scope: DdlScope, table: CatalogObject, index: str) -> None:

@@ -7,9 +7,9 @@ from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn, Inde
 from sqlserver_emulator.engine.ddl.reading.taking import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
-from sqlserver_emulator.engine.ddl.tables.blank_keys import drop_guard, guard_key
+from sqlserver_emulator.engine.ddl.tables.blank_keys import compared_sql, drop_guard, guard_key
 from sqlserver_emulator.engine.names import index_name, qualified, quote
-from sqlserver_emulator.engine.translation import CatalogObject
+from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
 
 _INDEX = """
@@ -53,7 +53,8 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
 
 def _create_sql(table: CatalogObject, index: IndexDeclaration, name: str, condition: str) -> str:
     keys = ", ".join(
-        quote(rows.column_of(table, c.name).postgres_name) + (" DESC" if c.descending else "") for c in index.columns
+        _key(rows.column_of(table, c.name), unique=index.unique) + (" DESC" if c.descending else "")
+        for c in index.columns
     )
     included = ", ".join(quote(rows.column_of(table, c).postgres_name) for c in index.included)
     parts = [
@@ -68,6 +69,13 @@ def _create_sql(table: CatalogObject, index: IndexDeclaration, name: str, condit
     if condition:
         parts.append(f"WHERE {condition}")
     return " ".join(parts)
+
+
+def _key(column: CatalogColumn, *, unique: bool) -> str:
+    """A string is found by the key of its collation; a unique index has a second one for that (``blank_keys``)."""
+    if unique or column.collation is None or column.collation.is_binary:
+        return quote(column.postgres_name)
+    return compared_sql(column)
 
 
 def drop_index(scope: DdlScope, table_name: ObjectName, name: str, *, if_exists: bool) -> None:

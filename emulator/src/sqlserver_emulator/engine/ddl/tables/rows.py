@@ -17,13 +17,13 @@ from sqlserver_emulator.errors import SqlServerError
 _INSERT_COLUMNS = """
 INSERT INTO emulator.columns (object_id, column_id, name, postgres_name, attnum, type_name, length, precision, scale,
     user_type_id, is_nullable, identity_seed, identity_increment, computed_definition, is_persisted, is_rowguidcol,
-    masking_function)
+    masking_function, collation_name)
 SELECT $1::int, c.column_id, c.name, c.postgres_name, a.attnum, c.type_name, c.length, c.precision, c.scale,
     c.user_type_id, c.is_nullable, c.identity_seed, c.identity_increment, c.computed_definition, c.is_persisted,
-    c.is_rowguidcol, nullif(c.masking_function, '')
+    c.is_rowguidcol, nullif(c.masking_function, ''), c.collation_name
 FROM jsonb_to_recordset($2::jsonb) AS c (column_id int, name text, postgres_name text, type_name text, length int,
     precision int, scale int, user_type_id int, is_nullable boolean, identity_seed numeric, identity_increment numeric,
-    computed_definition text, is_persisted boolean, is_rowguidcol boolean, masking_function text)
+    computed_definition text, is_persisted boolean, is_rowguidcol boolean, masking_function text, collation_name text)
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attname = c.postgres_name AND NOT a.attisdropped
 """
 _INSERT_OBJECT = """
@@ -94,6 +94,7 @@ def column_row(column: CatalogColumn) -> dict[str, object]:
         "precision": column.type.precision,
         "scale": column.type.scale,
         "is_nullable": column.nullable,
+        "collation_name": column.collation.name if column.collation is not None else None,
     }
 
 

@@ -70,7 +70,8 @@ def _declaration(column: Column) -> ColumnDeclaration:
             severity=15,
             state=5,
         )
-    return ColumnDeclaration(column.name, column.type, nullable=column.nullable)
+    collation = column.collation.name if column.collation is not None else ""
+    return ColumnDeclaration(column.name, column.type, nullable=column.nullable, collation=collation)
 
 
 def _no_engine_variable(name: str) -> object:

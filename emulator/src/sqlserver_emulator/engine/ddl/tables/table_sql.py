@@ -58,10 +58,7 @@ def plan_columns(
     """``table`` has the columns that exist already; the new ones are numbered from ``first_id`` on."""
     _refuse_repeated_names(table, columns)
     in_key = {c.name.lower() for key in keys if key.primary for c in key.columns}
-    plain = [
-        _catalog_column(column, first_id + i, column.type or NVARCHAR_FALLBACK, in_key)
-        for i, column in enumerate(columns)
-    ]
+    plain = [_catalog_column(scope, table, column, first_id + i, in_key) for i, column in enumerate(columns)]
     # Computed columns may use any column of the statement, so all plain ones are known first.
     declared = with_columns(table, [*table.columns, *plain])
     return [_plan(scope, declared, declaration, column) for declaration, column in zip(columns, plain, strict=True)]
@@ -95,7 +92,13 @@ def _refuse_repeated_names(table: CatalogObject, columns: Sequence[ColumnDeclara
         seen.add(column.name.lower())
 
 
-def _catalog_column(declaration: ColumnDeclaration, column_id: int, type_: TsqlType, in_key: set[str]) -> CatalogColumn:
+def _catalog_column(
+    scope: DdlScope, table: CatalogObject, declaration: ColumnDeclaration, column_id: int, in_key: set[str]
+) -> CatalogColumn:
+    type_ = declaration.type or NVARCHAR_FALLBACK
+    has_collation = BY_NAME[type_.name].has_collation
+    if declaration.collation and not has_collation:
+        raise SqlServerError(447, f"Expression type {type_.name} is invalid for COLLATE clause.", state=0)
     nullable = declaration.nullable if declaration.nullable is not None else True
     # These columns are NOT NULL without saying so.
     if declaration.identity or type_.name == "rowversion" or declaration.name.lower() in in_key:
@@ -111,6 +114,7 @@ def _catalog_column(declaration: ColumnDeclaration, column_id: int, type_: TsqlT
         computed=bool(declaration.computed),
         has_default=declaration.default is not None,
         postgres_name=column_name(declaration.name),
+        collation=scope.collation(declaration.collation, table) if has_collation else None,
     )
 
 
@@ -134,12 +138,18 @@ def _plan(
 def _plan_computed(
     scope: DdlScope, table: CatalogObject, declaration: ColumnDeclaration, column: CatalogColumn
 ) -> PlannedColumn:
-    sql, type_ = scope.over_table(declaration.computed, table)
+    sql, type_, collation = scope.over_table(declaration.computed, table)
     if type_ is None:
         raise NotSupportedByEmulatorError(f"the computed column {declaration.name} AS ({declaration.computed})")
     nullable = declaration.nullable is not False and not _is_never_null(declaration.computed, table)
     typed = CatalogColumn(
-        column.name, column.column_id, type_, nullable, computed=True, postgres_name=column.postgres_name
+        column.name,
+        column.column_id,
+        type_,
+        nullable,
+        computed=True,
+        postgres_name=column.postgres_name,
+        collation=collation,
     )
     storage = scope.postgres_type(type_)
     clause = f"{quote(column.postgres_name)} {storage} GENERATED ALWAYS AS (CAST({sql} AS {storage})) STORED"

@@ -80,12 +80,6 @@ def shown(node: exp.Expression) -> str:
     return repr(node.sql(dialect="tsql")[:80])
 
 
-def refuse_collation(node: exp.Expression) -> None:
-    """Every database is Latin1_General_100_BIN2: what asks for that changes nothing, other orders are not there."""
-    if not node.expression.name.lower().endswith(("_bin", "_bin2", "_default")):
-        raise NotSupportedByEmulatorError(f"COLLATE {node.expression.name}")
-
-
 def is_bare_function(node: exp.Expression) -> bool:
     """CURRENT_TIMESTAMP and the like, which the parser takes for a column."""
     # A quoted [user] is a column.

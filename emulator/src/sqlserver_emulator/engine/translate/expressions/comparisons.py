@@ -1,15 +1,25 @@
 """Comparisons over translated values: `=` and its kind, IN, ANY and ALL, LIKE.
 
-Strings are compared as the server does: the shorter counts as filled with blanks, so 'abc' equals 'abc '. PostgreSQL's
-type bpchar (without a length) compares so, and a varchar is cast to it without a change of the stored bytes; the blanks
-stay there for LEN's sake. An index on a varchar column knows blanks, though: next to a constant the comparison is
-therefore also said as a range in the order of bytes ('abc' and everything behind it up to, not including, 'abc!').
+Strings are compared by their collation (``values.collating``), and the shorter counts as filled with blanks, so 'abc'
+equals 'abc '. Of a collation that is not binary their keys are compared. Of a binary one, PostgreSQL's type bpchar
+(without a length) compares so, and a varchar is cast to it without a change of the stored bytes; the blanks stay there
+for LEN's sake. An index on a varchar column knows blanks, though: next to a constant the comparison is therefore also
+said as a range in the order of bytes ('abc' and everything behind it up to, not including, 'abc!').
 """
 
 from __future__ import annotations
 
 from sqlserver_emulator.engine.translate.expressions.clauses import select_from
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
+from sqlserver_emulator.engine.translate.expressions.scope import SourceColumn
+from sqlserver_emulator.engine.translate.values.collating import (
+    OPERATIONS,
+    collation_of,
+    folded,
+    grouped_type,
+    is_comparable_as_stored,
+    key,
+)
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.values.type_rules import (
     BINARY,
@@ -54,17 +64,20 @@ def _suggest_types(operator: str, left: Value, right: Value) -> None:
 
 
 def _compare_text(operator: str, left: Value, right: Value) -> str:
+    collation = collation_of(left, right, operation=OPERATIONS[operator])
+    if not collation.is_binary:
+        return f"({key(left.sql, collation)} {operator} {key(right.sql, collation)})"
     if right.direct and left.constant:
         # Only the form column operator constant can be a range over an index.
         operator, left, right = _MIRRORED.get(operator, operator), right, left
     # `<>` would be two ranges, which no index scan serves; char(n) compares without blanks by itself.
     if operator == "<>" or not (left.direct and right.constant) or is_fixed_text(left.type):
-        return f"({padded(left)} {operator} {padded(right)})"
+        return f"({_blank_padded(left)} {operator} {_blank_padded(right)})"
     column, start = left.sql, f"rtrim({right.sql}, ' ')"
     end = f"{start} || {_AFTER_BLANK}"
     ranges = {
         # The range is what an index serves; the exact comparison drops other strings that begin alike.
-        "=": f"({column} >= {start} AND {column} < {end} AND {padded(left)} = {padded(right)})",
+        "=": f"({column} >= {start} AND {column} < {end} AND {_blank_padded(left)} = {_blank_padded(right)})",
         "<": f"({column} < {start})",
         "<=": f"({column} < {end})",
         ">": f"({column} >= {end})",
@@ -74,6 +87,21 @@ def _compare_text(operator: str, left: Value, right: Value) -> str:
 
 
 def padded(value: Value) -> str:
+    """A string in the form in which rows are grouped: as itself, but compared by its collation."""
+    type = grouped_type(value.collated)
+    return _blank_padded(value) if type == "bpchar" else f"{value.sql}::{type}"
+
+
+def order_key(value: Value) -> str:
+    """The value as it is ordered and counted. Raises 446 for a conflict of collations."""
+    if value.kind != TEXT or value.is_null:
+        return value.sql
+    grouped_type(value.collated)
+    collation = collation_of(value, operation="ORDER BY")
+    return distinct_key(value) if collation.is_binary else key(value.sql, collation)
+
+
+def _blank_padded(value: Value) -> str:
     """A string in the form whose trailing blanks do not count."""
     # A stored char(n) is bpchar already; a cast would keep its index from being used.
     if not isinstance(value, LiteralValue) and is_fixed_text(value.type) and value.direct:
@@ -82,10 +110,10 @@ def padded(value: Value) -> str:
 
 
 def has_blanks_at_end(value: Value) -> bool:
-    """Whether blanks at the end of the value would count without ``padded``: char(n) has a type that ignores them."""
-    return (
-        value.kind == TEXT and not value.is_null and (isinstance(value, LiteralValue) or not is_fixed_text(value.type))
-    )
+    """Whether PostgreSQL would compare the value otherwise than the server does without ``padded``."""
+    if value.kind != TEXT or value.is_null:
+        return False
+    return isinstance(value, LiteralValue) or not is_comparable_as_stored(value.collated, value.type)
 
 
 def distinct_key(value: Value) -> str:
@@ -189,7 +217,7 @@ def in_list(value: Value, items: list[Value]) -> str:
         return "NULL::boolean"
     given = [item for item in items if not item.is_null]
     # Each item is a range of its own, so that an index on the column serves it.
-    if value.kind == TEXT and value.direct and len(given) <= _LISTED_RANGES_MAX:
+    if value.kind == TEXT and value.direct and _is_binary(value, given) and len(given) <= _LISTED_RANGES_MAX:
         tests = [compare("=", value, item) for item in given]
     else:
         pairs = [comparable(value, item) for item in given]
@@ -205,18 +233,26 @@ def in_list(value: Value, items: list[Value]) -> str:
     return f"({' OR '.join(tests)})"
 
 
+def _is_binary(value: Value, items: list[Value]) -> bool:
+    return collation_of(value, *items, operation=OPERATIONS["="]).is_binary
+
+
 def _list_pair(left: Value, right: Value) -> tuple[str, str]:
     if left.kind == right.kind == TEXT:
-        return padded(left), padded(right)
+        collation = collation_of(left, right, operation=OPERATIONS["="])
+        if collation.is_binary:
+            return _blank_padded(left), _blank_padded(right)
+        return key(left.sql, collation), key(right.sql, collation)
     return left.sql, right.sql
 
 
-def compare_with_rows(operator: str, value: Value, word: str, query: str, type: TsqlType | None) -> str:
-    """`value operator ANY|ALL (query)`, and IN (query); the query has one column of ``type``."""
+def compare_with_rows(operator: str, value: Value, word: str, query: str, column: SourceColumn) -> str:
+    """`value operator ANY|ALL (query)`, and IN (query); ``column``: the one column of the query."""
+    type = column.type
     suggest(value, type)
     if type is None or value.kind is None:
         return f"({value.sql} {operator} {word} ({query}))"
-    item = Value('"in"."value"', type)
+    item = Value('"in"."value"', type, collated=column.collated)
     left, right = comparable(value, item)
     written = comparison_operator(operator, left, right)
     left_sql, right_sql = _list_pair(left, right)
@@ -233,7 +269,8 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
     Blanks count, but those at the end of a (var)char that the pattern has no match for do not.
     """
     suggest_general(pattern, value)
-    text, pattern_sql = as_text(value), as_text(pattern)
+    collation = collation_of(value, pattern, operation="like")
+    text, pattern_sql = folded(as_text(value), collation), folded(as_text(pattern), collation)
     open_ended = isinstance(pattern, LiteralValue) and bool(emission.facet(pattern, "open_ended"))
     # LIKE ignores blanks at the end of a varchar value: the value is tried with and without them.
     texts = [text] if open_ended or _counts_blanks(value, pattern) else [text, f"rtrim({text}, ' ')"]

@@ -12,6 +12,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import Collation, find_collation
 from sqlserver_emulator.engine.translate.lexical import lexemes
 from sqlserver_emulator.engine.translate.lexical.dialect import MONEY, START
 from sqlserver_emulator.engine.translate.lexical.lexemes import Literal
@@ -97,6 +98,15 @@ class Emission:
         self._places: dict[int | str, str] = {}
         self._inline = 0
         self._names = 0
+
+    @property
+    def collation(self) -> Collation:
+        """The collation of the database, which literals and variables have."""
+        return self.catalog.collation(self.database)
+
+    def named_collation(self, name: str) -> Collation:
+        """The collation that COLLATE names. Raises 448."""
+        return self.collation if name.lower() == "database_default" else find_collation(name)
 
     @property
     def is_folded(self) -> bool:

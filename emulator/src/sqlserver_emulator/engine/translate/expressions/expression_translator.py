@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import EXPLICIT, Collated
 from sqlserver_emulator.engine.translate.expressions import comparisons, functions
 from sqlserver_emulator.engine.translate.expressions.clauses import (
     RowAddress,
     check_arguments,
     is_bare_function,
-    refuse_collation,
     unsupported_node,
 )
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
@@ -29,6 +29,7 @@ from sqlserver_emulator.engine.translate.expressions.scope import Scope, invalid
 from sqlserver_emulator.engine.translate.lexical.dialect import parse_type
 from sqlserver_emulator.engine.translate.values import conversion, operators
 from sqlserver_emulator.engine.translate.values.choices import choose
+from sqlserver_emulator.engine.translate.values.collating import merged_collation
 from sqlserver_emulator.engine.translate.values.data_types import read_data_type
 from sqlserver_emulator.engine.translate.values.type_rules import TEXT, family
 from sqlserver_emulator.engine.translate.values.value import Value, null
@@ -43,10 +44,24 @@ class ExpressionTranslator:
         self.emission = emission
         self.scope = scope
         self.queries = queries
+        self._met: list[Value] = []
+        """The strings met so far within the expression that is translated, of which it has its collation."""
 
     # -- values ------------------------------------------------------------------------------------------------
 
     def value(self, node: exp.Expression) -> Value:
+        outer, self._met = self._met, []
+        try:
+            value = self._value(node)
+            if value.kind == TEXT and not value.is_null:
+                if value.collated is None:
+                    value.collated = merged_collation(self._met) or Collated(self.emission.collation)
+                outer.append(value)
+        finally:
+            self._met = outer
+        return value
+
+    def _value(self, node: exp.Expression) -> Value:
         check_arguments(node)
         handler = _VALUES.get(type(node))
         if handler is None:
@@ -68,7 +83,16 @@ class ExpressionTranslator:
             kind=TEXT,
             nullable=value.nullable,
             mask=value.mask,
+            collated=value.collated,
         )
+
+    def apart(self, node: exp.Expression) -> Value:
+        """A value that does not become a part of the expression around it."""
+        met, self._met = self._met, []
+        try:
+            return self.value(node)
+        finally:
+            self._met = met
 
     def sql(self, node: exp.Expression) -> str:
         return self.value(node).sql
@@ -92,7 +116,12 @@ class ExpressionTranslator:
                 f" '{node.sql(dialect='tsql')[:40]}'.",
                 severity=15,
             )
-        return handler(self, node)
+        # What is compared in a condition says nothing of the collation of the expression around it.
+        met, self._met = self._met, []
+        try:
+            return handler(self, node)
+        finally:
+            self._met = met
 
     def read_type(self, node: exp.DataType, default_length: int = 30) -> TsqlType:
         return read_data_type(
@@ -156,12 +185,12 @@ def _convert(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _case(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    operand = node.this and self.value(node.this)
+    operand = node.this and self.apart(node.this)
     tests: list[str] = []
     results: list[Value] = []
     for branch in node.args["ifs"]:
         if operand is not None:
-            tests.append(comparisons.compare("=", operand, self.value(branch.this)))
+            tests.append(comparisons.compare("=", operand, self.apart(branch.this)))
         else:
             tests.append(self.condition(branch.this))
         results.append(self.value(branch.args["true"]))
@@ -178,7 +207,7 @@ def _scalar_subquery(self: ExpressionTranslator, node: exp.Expression) -> Value:
     column = query.columns[0]
     kind = family(column.type) if column.type is not None else None
     made = JsonValue if query.values and isinstance(query.values[0], JsonValue) else Value
-    return made(f"({query.sql})", column.type, kind=kind)
+    return made(f"({query.sql})", column.type, kind=kind, collated=column.collated)
 
 
 def _too_many_columns() -> SqlServerError:
@@ -219,8 +248,12 @@ def _xml_value(self: ExpressionTranslator, node: exp.Expression) -> Value:
 
 
 def _collate(self: ExpressionTranslator, node: exp.Expression) -> Value:
-    refuse_collation(node)
-    return self.value(node.this)
+    value = self.value(node.this)
+    if value.kind not in (TEXT, None) and not value.is_null:
+        name = value.type.name if value.type is not None else "sql_variant"
+        raise SqlServerError(447, f"Expression type {name} is invalid for COLLATE clause.", state=0)
+    value.collated = Collated(self.emission.named_collation(node.expression.name), EXPLICIT)
+    return value
 
 
 def _null(_: ExpressionTranslator, __: exp.Expression) -> Value:
@@ -303,7 +336,7 @@ def _quantified(self: ExpressionTranslator, operator: str, node: exp.Expression)
     rows = self.queries.subquery(query, self.scope)
     if len(rows.columns) != 1:
         raise _too_many_columns()
-    return comparisons.compare_with_rows(operator, self.value(node.this), word, rows.sql, rows.columns[0].type)
+    return comparisons.compare_with_rows(operator, self.value(node.this), word, rows.sql, rows.columns[0])
 
 
 def _is(self: ExpressionTranslator, node: exp.Expression) -> str:
@@ -347,7 +380,7 @@ def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
         columns = self.queries.subquery(query, self.scope)
         if len(columns.columns) != 1:
             raise _too_many_columns()
-        return comparisons.compare_with_rows("=", value, "ANY", columns.sql, columns.columns[0].type)
+        return comparisons.compare_with_rows("=", value, "ANY", columns.sql, columns.columns[0])
     return comparisons.in_list(value, [self.value(item) for item in node.expressions])
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sqlserver_emulator import collations
+from sqlserver_emulator.collations import as_column
 from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import output_names, select_from
 from sqlserver_emulator.engine.translate.expressions.comparisons import has_blanks_at_end, padded, unpadded
 from sqlserver_emulator.engine.translate.expressions.scope import SourceColumn, quote
+from sqlserver_emulator.engine.translate.values.collating import grouped_type, is_comparable_as_stored
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.values.type_rules import is_fixed_text, is_text, storage_type, unify
+from sqlserver_emulator.engine.translate.values.type_rules import is_text, storage_type, unify
 from sqlserver_emulator.engine.translate.values.value import Value, VariantValue
 
 
@@ -44,7 +47,16 @@ def finished(value: Value) -> str:
 def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[SourceColumn]:
     """The columns a query offers to the one around it, or to the client."""
     return [
-        SourceColumn(name, sql_name, value.type, value.nullable, value.direct, untyped=value.is_null, mask=value.mask)
+        SourceColumn(
+            name,
+            sql_name,
+            value.type,
+            value.nullable,
+            value.direct,
+            untyped=value.is_null,
+            mask=value.mask,
+            collated=as_column(value.collated),
+        )
         for name, sql_name, value in zip(names, output_names(names), values, strict=True)
     ]
 
@@ -71,13 +83,13 @@ def kept_blanks(sql: str, columns: list[SourceColumn], is_padded: list[bool]) ->
         for column, changed in zip(columns, is_padded, strict=True)
     ]
     columns = [replace(c, direct=c.direct and not changed) for c, changed in zip(columns, is_padded, strict=True)]
-    values = [Value("", column.type) for column in columns]
+    values = [Value("", column.type, collated=column.collated) for column in columns]
     return Query(select_from(", ".join(items), f"({sql}) AS {quote(alias)}"), columns, values)
 
 
 def ignores_blanks_at_end(column: SourceColumn) -> bool:
     """Return whether blanks at the end of the column's strings do not count in comparisons of rows."""
-    return is_text(column.type) and not column.untyped and not is_fixed_text(column.type)
+    return is_text(column.type) and not column.untyped and not is_comparable_as_stored(column.collated, column.type)
 
 
 def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
@@ -86,11 +98,14 @@ def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
     mask = left.mask if left.mask == right.mask else DEFAULT_MASK
     if left.untyped or right.untyped:
         type = right.type if left.untyped else left.type
-        return SourceColumn(left.name, left.sql, type, True, untyped=left.untyped and right.untyped, mask=mask)
+        collated = right.collated if left.untyped else left.collated
+        untyped = left.untyped and right.untyped
+        return SourceColumn(left.name, left.sql, type, True, untyped=untyped, mask=mask, collated=collated)
     type = left.type if left.type == right.type else unify(left.type, right.type)
     # A column of a table has one declared type; the union has it only where both sides agree.
     direct = left.direct and right.direct and left.type == right.type
-    return SourceColumn(left.name, left.sql, type, nullable, direct, mask=mask)
+    collated = collations.merged(left.collated, right.collated)
+    return SourceColumn(left.name, left.sql, type, nullable, direct, mask=mask, collated=collated)
 
 
 def aligned(query: Query, columns: list[SourceColumn], is_distinct: bool) -> str:
@@ -107,8 +122,8 @@ def aligned(query: Query, columns: list[SourceColumn], is_distinct: bool) -> str
         if both and own.type != common.type and not (is_text(own.type) and is_text(common.type)):
             sql = _as_type(sql, own, common)
             changed = True
-        elif is_distinct and ignores_blanks_at_end(common):
-            sql = f"{sql}::bpchar"
+        if is_distinct and ignores_blanks_at_end(common):
+            sql = f"{sql}::{grouped_type(common.collated)}"
             changed = True
         conversions.append(f"{sql} AS {common.sql}")
     if not changed:

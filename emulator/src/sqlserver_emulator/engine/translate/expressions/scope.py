@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sqlserver_emulator.collations import Collated
 from sqlserver_emulator.engine.translate.values.type_rules import family
 from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.engine.translation import CatalogObject
@@ -36,6 +37,8 @@ class SourceColumn:
     """It is the constant NULL, whose type anything else decides."""
     mask: str = ""
     """The masking function that the client sees it through."""
+    collated: Collated | None = None
+    """Of a string; a conflict of two collations is passed on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +71,7 @@ class Source:
             direct=column.direct,
             nullable=column.nullable or self.optional,
             mask=column.mask,
+            collated=column.collated,
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import sqlglot
 from sqlglot import exp
 
+from sqlserver_emulator.collations import implicit
 from sqlserver_emulator.engine.translate.expressions.scope import SourceColumn, quote
 from sqlserver_emulator.engine.translation import CatalogObject, CatalogReader, InlineFunction
 from sqlserver_emulator.types import INT, LSN, TsqlType
@@ -57,7 +58,7 @@ def _column(item: exp.Expression, sources: dict[str, Sequence[SourceColumn]]) ->
     if isinstance(origin, exp.Column):
         found = next((column for column in sources.get(origin.table, ()) if column.sql == quote(origin.name)), None)
         if found is not None:
-            return SourceColumn(name, quote(name), found.type, found.nullable, found.direct)
+            return SourceColumn(name, quote(name), found.type, found.nullable, found.direct, collated=found.collated)
     return SourceColumn(name, quote(name), _CHANGE_COLUMNS.get(name))
 
 
@@ -85,6 +86,13 @@ def _relation(catalog: CatalogReader, database: str, table: exp.Table) -> Catalo
 
 def _relation_columns(relation: CatalogObject) -> list[SourceColumn]:
     return [
-        SourceColumn(column.name, quote(column.postgres_name or column.name), column.type, column.nullable, True)
+        SourceColumn(
+            column.name,
+            quote(column.postgres_name or column.name),
+            column.type,
+            column.nullable,
+            True,
+            collated=implicit(column.collation),
+        )
         for column in relation.columns
     ]

@@ -52,7 +52,7 @@ def _pivot(
         # Each value's column is the aggregate over the rows of that value.
         call = _filtered(total.sql, test)
         storage = f"::{storage_type(total.type)}" if total.type is not None and total.kind != TEXT else ""
-        columns.append(SourceColumn(name, quote(name), total.type))
+        columns.append(SourceColumn(name, quote(name), total.type, collated=total.collated))
         items.append(f"({call}){storage} AS {quote(name)}")
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     return f"{select_from(', '.join(items), from_sql)}{group}", columns
@@ -87,7 +87,7 @@ def _unpivot(
     kept = [column for column in source.columns or () if column.name.lower() not in names]
     # Names of columns have at most 128 characters.
     name = SourceColumn(field.this.name, quote(field.this.name), TsqlType("nvarchar", 128), False)
-    value = SourceColumn(value_node.name, quote(value_node.name), turned[0].type, False)
+    value = SourceColumn(value_node.name, quote(value_node.name), turned[0].type, False, collated=turned[0].collated)
     rows = ", ".join(f"({quote_text(column.name)}, {source.alias}.{column.sql})" for column in turned)
     items = [f"{source.alias}.{column.sql}" for column in kept]
     listed = ", ".join([*items, f'"~u".{value.sql}', f'"~u".{name.sql}'])

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import as_column
 from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import (
     column_list,
     is_percent,
     named_projection,
     refuse_clauses,
-    refuse_collation,
     renamed,
     select_from,
     starred,
     top_with_ties,
 )
-from sqlserver_emulator.engine.translate.expressions.comparisons import distinct_key, has_blanks_at_end
+from sqlserver_emulator.engine.translate.expressions.comparisons import distinct_key, has_blanks_at_end, order_key
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
 from sqlserver_emulator.engine.translate.expressions.for_clauses import for_json, for_xml
@@ -51,6 +51,7 @@ from sqlserver_emulator.engine.translate.queries.masked_results import masked
 from sqlserver_emulator.engine.translate.queries.recursion import is_recursive, recursive_table
 from sqlserver_emulator.engine.translate.queries.sources import SourceTranslator
 from sqlserver_emulator.engine.translate.values.choices import unified
+from sqlserver_emulator.engine.translate.values.collating import grouped_type, merged_collation
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.values.type_rules import FLOAT_TYPE
 from sqlserver_emulator.engine.translate.values.value import Value
@@ -267,9 +268,9 @@ class QueryTranslator:
             position = self._position(item.this, names, values)
             value = expressions.value(item.this) if position is None else values[position]
             if position is None:
-                sql = distinct_key(value) if is_distinct or ignores_blanks else value.sql
-            elif ignores_blanks and not is_distinct and has_blanks_at_end(value) and _NAME.fullmatch(value.sql):
-                sql = distinct_key(value)
+                sql = distinct_key(value) if is_distinct else _order_sql(value, ties_matter=ignores_blanks)
+            elif not is_distinct and has_blanks_at_end(value) and (_by_key(value) or _NAME.fullmatch(value.sql)):
+                sql = _order_sql(value, ties_matter=ignores_blanks)
             # The position, not the expression: PostgreSQL would compute an expression a second time.
             else:
                 sql = str(position + 1)
@@ -278,9 +279,6 @@ class QueryTranslator:
 
     def _position(self, node: exp.Expression, names: Sequence[str], values: Sequence[Value]) -> int | None:
         """The select list's item that ORDER BY names by position or by its alias."""
-        if isinstance(node, exp.Collate):
-            refuse_collation(node)
-            return self._position(node.this, names, values)
         # T-SQL has no ORDER BY by a constant value; an integer is always a position.
         if isinstance(node, exp.Literal) and not node.is_string:
             position = int(self.emission.constant(node))
@@ -335,10 +333,10 @@ class QueryTranslator:
         columns = [merged(a, b) for a, b in zip(left.columns, right.columns, strict=True)]
         word = type(node).__name__.upper() + ("" if node.args.get("distinct", True) else " ALL")
         # Padded strings are also put in the order that takes 'a' and 'a ' for equal.
-        is_distinct = not word.endswith(" ALL") or (node.args.get("order") is not None and _ties_matter(node))
+        is_distinct = not word.endswith(" ALL") or _is_ordered_by_rules(node, columns)
         sql = f"{aligned(left, columns, is_distinct)} {word} {aligned(right, columns, is_distinct)}"
         expressions = ExpressionTranslator(self.emission, Scope(parent), self)
-        values = [Value("", column.type) for column in columns]
+        values = [Value("", column.type, collated=column.collated) for column in columns]
         order = self._set_order(node, columns)
         sql = f"{with_}{sql}{order}{self._limit(node, expressions, sql)}"
         if is_distinct and any(ignores_blanks_at_end(column) for column in columns):
@@ -385,14 +383,40 @@ class QueryTranslator:
             for j, value in enumerate(column):
                 cells[j].append(f"{convert(value, type, IMPLICIT).sql}" if type is not None else value.sql)
             mask = DEFAULT_MASK if watch.is_masked else ""
-            columns.append(SourceColumn("", f'"column{i + 1}"', type, any(v.nullable for v in column), mask=mask))
+            columns.append(
+                SourceColumn(
+                    "",
+                    f'"column{i + 1}"',
+                    type,
+                    any(v.nullable for v in column),
+                    mask=mask,
+                    collated=as_column(merged_collation(column)),
+                )
+            )
         sql = "VALUES " + ", ".join(f"({', '.join(row)})" for row in cells)
         return Query(sql, columns)
+
+
+def _by_key(value: Value) -> bool:
+    """Whether it is ordered by the key of a collation; raises 446 for a conflict."""
+    return order_key(value) != distinct_key(value)
+
+
+def _order_sql(value: Value, *, ties_matter: bool) -> str:
+    """A key of ORDER BY; the plain column of a binary collation has the order of its index."""
+    return order_key(value) if ties_matter or (has_blanks_at_end(value) and _by_key(value)) else value.sql
 
 
 def row_count(expressions: ExpressionTranslator, node: exp.Expression) -> str:
     """Return the SQL of a number of rows in TOP, OFFSET or FETCH."""
     return f"({expressions.converted(node, BIGINT)})"
+
+
+def _is_ordered_by_rules(node: exp.Expression, columns: list[SourceColumn]) -> bool:
+    """Whether the order of a set operation needs more than the order of the bytes of its strings."""
+    if node.args.get("order") is None:
+        return False
+    return _ties_matter(node) or any(ignores_blanks_at_end(c) and grouped_type(c.collated) != "bpchar" for c in columns)
 
 
 def _ties_matter(node: exp.Expression) -> bool:

@@ -53,7 +53,10 @@ def recursive_table(queries: Queries, cte: exp.CTE, sql_name: str, scope: Scope)
     anchor = queries.subquery(body, scope)
     columns = renamed(anchor.columns, [column.name for column in cte.args["alias"].columns], name)
     # The recursive part sees the hidden column, the query outside does not.
-    offered = tuple(SourceColumn(column.name, column.sql, column.type, mask=column.mask) for column in columns)
+    offered = tuple(
+        SourceColumn(column.name, column.sql, column.type, mask=column.mask, collated=column.collated)
+        for column in columns
+    )
     step = _step(queries, members, CommonTable(name, sql_name, offered, DEPTH), scope)
     scope.ctes[name.lower()] = CommonTable(name, sql_name, offered)
     listed, casts = column_list(columns), ", ".join(_cast_to(column) for column in columns)

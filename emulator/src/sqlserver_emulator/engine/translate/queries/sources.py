@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlserver_emulator.collations import Collated, implicit
 from sqlserver_emulator.engine.masks import DEFAULT_MASK
 from sqlserver_emulator.engine.translate.expressions.clauses import column_list, refuse_clauses, renamed, select_from
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
@@ -244,7 +245,13 @@ class SourceTranslator:
             given = user_arguments(expressions, name, function.parameters, function.defaults, call.expressions)
             self.emission.read_only = False
             declared = tuple(
-                SourceColumn(column.name, quote(column.postgres_name), column.type, column.nullable)
+                SourceColumn(
+                    column.name,
+                    quote(column.postgres_name),
+                    column.type,
+                    column.nullable,
+                    collated=implicit(column.collation),
+                )
                 for column in function.columns
             )
             return _PLACEHOLDER.sub(lambda m: given[int(m[1]) - 1] if m[1] else m[2], function.body), declared
@@ -313,7 +320,9 @@ class SourceTranslator:
         values = [expressions.value(node) for node in call.expressions]
         columns = _typed_columns(call.name.lower(), columns, values)
         named = tuple(
-            SourceColumn(aliases[i] if aliases else column.name, column.sql, column.type)
+            SourceColumn(
+                aliases[i] if aliases else column.name, column.sql, column.type, collated=_of_argument(column, values)
+            )
             for i, column in enumerate(columns)
         )
         source = self._add(name, named)
@@ -336,6 +345,11 @@ _SET_FUNCTIONS = {
     ),
     "generate_series": ("tsql.generate_series", "bbb", (SourceColumn("value", '"value"', TsqlType("bigint")),)),
 }
+
+
+def _of_argument(column: SourceColumn, values: list[Value]) -> Collated | None:
+    """STRING_SPLIT's strings have the collation of its argument."""
+    return values[0].collated if column.type is not None and type_rules.is_text(column.type) else None
 
 
 def _typed_columns(function: str, columns: tuple[SourceColumn, ...], values: list[Value]) -> tuple[SourceColumn, ...]:
@@ -416,5 +430,13 @@ def table_columns(table: CatalogObject) -> tuple[SourceColumn, ...]:
 
 def source_column(column: CatalogColumn) -> SourceColumn:
     """Return a table's column as a source offers it."""
-    sql_name = quote(column.postgres_name or column.name)
-    return SourceColumn(column.name, sql_name, column.type, column.nullable, True, column.identity, mask=column.mask)
+    return SourceColumn(
+        column.name,
+        quote(column.postgres_name or column.name),
+        column.type,
+        column.nullable,
+        True,
+        column.identity,
+        mask=column.mask,
+        collated=implicit(column.collation),
+    )

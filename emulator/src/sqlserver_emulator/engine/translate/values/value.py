@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlserver_emulator.collations import Collated
 from sqlserver_emulator.engine.translate.lexical import lexemes
 from sqlserver_emulator.engine.translate.lexical.lexemes import Literal
 from sqlserver_emulator.engine.translate.values import type_rules
@@ -24,9 +25,10 @@ class Value:
     exact type of a string literal makes its length a part of the cache key.
     direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
     variable, which PostgreSQL knows before it reads a row. mask: the masking function that the client sees it through.
+    collated: the collation of a string; the translator of expressions sets it where it is not that of a column.
     """
 
-    __slots__ = ("_sql", "_type", "constant", "direct", "is_null", "kind", "mask", "nullable")
+    __slots__ = ("_sql", "_type", "collated", "constant", "direct", "is_null", "kind", "mask", "nullable")
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Value:
         nullable: bool = True,
         constant: bool = False,
         mask: str = "",
+        collated: Collated | None = None,
     ) -> None:
         self._sql = sql
         self.mask = mask
@@ -49,6 +52,7 @@ class Value:
         self.is_null = is_null
         self.nullable = nullable
         self.constant = constant
+        self.collated = collated
 
     @property
     def sql(self) -> str:

