@@ -95,3 +95,29 @@ def test_collate_decides_a_comparison_and_two_collations_conflict(client: SqlCli
     assert client.error("SELECT 1 WHERE 'a' = 'b' COLLATE Nothing_CI")[0] == 448
     assert client.error("SELECT 1 WHERE 'a' = 'b' COLLATE Finnish_Swedish_CI_AS")[0] == 49999
     assert client.error("SELECT 1 COLLATE Latin1_General_BIN2")[0] == 447
+
+
+def test_foreign_key_refers_to_what_its_collation_takes_for_equal(client: SqlClient) -> None:
+    client.run(
+        "CREATE TABLE lands (code varchar(10) PRIMARY KEY, region nvarchar(10) COLLATE Latin1_General_BIN2 UNIQUE)"
+    )
+    client.run("CREATE TABLE towns (id int PRIMARY KEY, land varchar(10) CONSTRAINT FK_land REFERENCES lands)")
+    client.run("INSERT lands VALUES ('no', N'North'); INSERT towns VALUES (1, 'NO '), (2, NULL), (3, 'No')")
+    number, message = client.error("INSERT towns VALUES (4, 'se')")
+    assert (number, 'FOREIGN KEY constraint "FK_land"' in message) == (547, True)
+    assert client.error("DELETE lands WHERE code = 'NO'")[0] == 547
+    client.run("UPDATE lands SET code = 'NO' WHERE code = 'no'")
+    assert client.error("UPDATE lands SET code = 'n'")[0] == 547
+    client.run("ALTER TABLE towns ALTER COLUMN land varchar(20)")
+    assert client.error("UPDATE lands SET code = 'n'")[0] == 547
+    client.run("INSERT towns VALUES (5, 'nO')")
+    client.run("ALTER TABLE towns DROP CONSTRAINT FK_land")
+    client.run("ALTER TABLE towns ADD CONSTRAINT FK_again FOREIGN KEY (land) REFERENCES lands ON DELETE CASCADE")
+    client.run("DELETE lands WHERE code = 'no'")
+    assert client.rows("SELECT id FROM towns") == [(2,)]
+    client.run("INSERT lands VALUES ('a', N'North')")
+    client.run("CREATE TABLE parts (id int, region nvarchar(10) COLLATE Latin1_General_BIN2 REFERENCES lands (region))")
+    client.run("INSERT parts VALUES (1, N'North ')")
+    assert client.error("INSERT parts VALUES (2, N'NORTH')")[0] == 547
+    client.run("CREATE TABLE bad (region nvarchar(10))")
+    assert client.error("ALTER TABLE bad ADD FOREIGN KEY (region) REFERENCES lands (region)")[0] == 1757

@@ -89,6 +89,13 @@ BEGIN
             CREATE AGGREGATE tsql.min(tsql.%1$s) (SFUNC = tsql.smaller, STYPE = tsql.%1$s, PARALLEL = SAFE);
             CREATE AGGREGATE tsql.max(tsql.%1$s) (SFUNC = tsql.larger, STYPE = tsql.%1$s, PARALLEL = SAFE);
         $sql$, style.name);
+        -- For foreign keys, whose queries use an index only where the planner writes the comparison out.
+        EXECUTE format($sql$
+            CREATE FUNCTION tsql.%1$s_same(a tsql.%1$s, b tsql.%1$s) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+            RETURN tsql.key_%1$s(a::text) = tsql.key_%1$s(b::text);
+            CREATE OPERATOR tsql.=== (LEFTARG = tsql.%1$s, RIGHTARG = tsql.%1$s, FUNCTION = tsql.%1$s_same,
+                COMMUTATOR = OPERATOR(tsql.===));
+        $sql$, style.name);
         FOR operator IN SELECT * FROM (VALUES ('=', 'eq', '=', '<>'), ('<>', 'ne', '<>', '='), ('<', 'lt', '>', '>='),
                 ('<=', 'le', '>=', '>'), ('>', 'gt', '<', '<='), ('>=', 'ge', '<=', '<')) AS o(sign, name, mirrored, negated) LOOP
             EXECUTE format($sql$

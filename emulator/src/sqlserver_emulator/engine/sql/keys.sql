@@ -47,3 +47,33 @@ CREATE OR REPLACE FUNCTION emulator.free_referenced_keys(parent_object_id int) R
     SELECT emulator.check_keys_at_end(f.referenced_object_id::oid) FROM emulator.foreign_keys f
     WHERE f.parent_object_id = $1
 $$;
+
+-- Foreign keys over strings ---------------------------------------------------------------------------------------------
+
+-- PostgreSQL keeps with each foreign key the operators by which its queries compare, and would compare varchar as it is.
+-- In their place come those of the columns' collations; of a binary one that of bpchar, to which blanks do not count.
+
+CREATE OR REPLACE FUNCTION emulator.key_operator(object_id oid, attribute smallint, plain oid) RETURNS oid LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN c.collation_name IS NULL THEN plain
+        WHEN c.collation_name ~* '_BIN2?$' THEN 'pg_catalog.=(bpchar, bpchar)'::regoperator
+        ELSE format('tsql.===(tsql.%1$s, tsql.%1$s)', lower(right(c.collation_name, 5)))::regoperator END
+    FROM emulator.columns c WHERE c.object_id = $1::int AND c.attnum = $2
+$$;
+
+CREATE OR REPLACE FUNCTION emulator.compare_keys_by_collation(relation oid) RETURNS void LANGUAGE sql
+SET allow_system_table_mods = on AS $$
+    UPDATE pg_constraint f SET conpfeqop = o.operators, conppeqop = o.operators
+    FROM pg_constraint k CROSS JOIN LATERAL (
+        SELECT array_agg(emulator.key_operator(k.conrelid, c.attribute, c.plain) ORDER BY c.place) AS operators
+        FROM unnest(k.conkey, k.conffeqop) WITH ORDINALITY AS c(attribute, plain, place)) AS o
+    WHERE k.oid = f.oid AND f.contype = 'f' AND relation IN (f.conrelid, f.confrelid)
+        AND EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = k.conrelid::int AND c.attnum = ANY (k.conkey)
+            AND c.collation_name IS NOT NULL)
+$$;
+
+-- Before DDL that makes PostgreSQL check the rows again by the operators of their types. compare_keys_by_collation follows.
+CREATE OR REPLACE FUNCTION emulator.compare_keys_plainly(relation oid) RETURNS void LANGUAGE sql
+SET allow_system_table_mods = on AS $$
+    UPDATE pg_constraint f SET conpfeqop = f.conffeqop, conppeqop = f.conffeqop
+    WHERE f.contype = 'f' AND relation IN (f.conrelid, f.confrelid) AND f.conpfeqop <> f.conffeqop
+$$;

@@ -148,7 +148,9 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
         using = f" USING {conversion}"
     # PostgreSQL rebuilds keys over the column, which needs them to be checked at once (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])
+    scope.fetch("SELECT emulator.compare_keys_plainly($1::oid)", [table.object_id])
     scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)}{using}")
+    scope.fetch("SELECT emulator.compare_keys_by_collation($1::oid)", [table.object_id])
     scope.check_keys_at_end(table)
     if default:
         sql = scope.scalar(str(default[0][0]), new.type)

@@ -158,14 +158,20 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
     name = key.name or generated_name("FK", table, object_id, key.columns[0])
     own = ", ".join(quote(rows.column_of(table, c).postgres_name) for c in key.columns)
     other = ", ".join(quote(rows.column_of(target, c).postgres_name) for c in referenced)
+    _require_same_collations(table, key, target, referenced)
+    strings = any(rows.column_of(table, c).collation is not None for c in key.columns)
     clause = (
         f"ADD CONSTRAINT {quote(postgres_name(name))} FOREIGN KEY ({own})"
         f" REFERENCES {qualified(target.postgres_schema, target.postgres_name)} ({other})"
-        f" ON DELETE {key.on_delete} ON UPDATE {key.on_update}{'' if key.validate else ' NOT VALID'}"
+        f" ON DELETE {key.on_delete} ON UPDATE {key.on_update}{'' if key.validate and not strings else ' NOT VALID'}"
     )
     # PostgreSQL refuses a foreign key to an index that is checked at the end (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [target.object_id])
     _alter(scope, table, clause)
+    if strings:
+        scope.fetch("SELECT emulator.compare_keys_by_collation($1::oid)", [table.object_id])
+        if key.validate:
+            _alter(scope, table, f"VALIDATE CONSTRAINT {quote(postgres_name(name))}")
     # Of both tables: ``check_keys_at_end`` includes the keys that the table's foreign keys refer to.
     scope.check_keys_at_end(table)
     rows.insert_object(
@@ -192,6 +198,21 @@ def _add_foreign_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, k
             "INSERT INTO emulator.foreign_key_columns VALUES ($1::int, $2::int, $3::int, $4::int)",
             [object_id, ordinal, rows.column_of(table, column).column_id, rows.column_of(target, to).column_id],
         )
+
+
+def _require_same_collations(
+    table: CatalogObject, key: ForeignKeyDeclaration, target: CatalogObject, referenced: Sequence[str]
+) -> None:
+    """Raise 1757 where strings would be compared by two collations."""
+    for own, other in zip(key.columns, referenced, strict=True):
+        left, right = rows.column_of(table, own), rows.column_of(target, other)
+        if left.collation is not None and right.collation is not None and left.collation != right.collation:
+            raise SqlServerError(
+                1757,
+                f"Column '{target.name}.{right.name}' is not of same collation as referencing column"
+                f" '{table.name}.{left.name}' in foreign key '{key.name}'.",
+                state=0,
+            )
 
 
 def _referenced_key(scope: DdlScope, target: CatalogObject, columns: Sequence[str], name: str) -> int:

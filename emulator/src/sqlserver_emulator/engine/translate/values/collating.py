@@ -1,4 +1,4 @@
-"""The SQL that stands for a string in a comparison, by its collation: see ``engine/sql/collations.sql``.
+"""SQL that is compared in place of a string, by its collation: see ``engine/sql/collations.sql``.
 
 A binary collation compares strings as they are, except for blanks at their end, which PostgreSQL's bpchar ignores.
 """
