@@ -9,6 +9,7 @@ from sqlserver_emulator.types import SYSNAME, TsqlType
 
 BIT = TsqlType("bit")
 INT = TsqlType("int")
+GUID = TsqlType("uniqueidentifier")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,6 +27,15 @@ def tables(module_client: Client) -> None:
     module_client.run("CREATE VIEW dbo.names AS SELECT name FROM dbo.customers")
     module_client.run("CREATE PROCEDURE dbo.nothing AS SELECT 1 AS one")
     module_client.run("INSERT INTO dbo.customers (name) VALUES (N'a'), (N'b')")
+
+
+def test_each_database_has_a_guid_of_its_own_and_none_of_an_availability_group(client: Client) -> None:
+    query = "SELECT service_broker_guid, group_database_id FROM sys.databases ORDER BY database_id"
+    found = client.rows(query)
+    assert len({guid for guid, _ in found}) == len(found) > 4
+    assert {group for _, group in found} == {None}
+    assert client.rows(query) == found
+    assert client.types(query) == dict.fromkeys(("service_broker_guid", "group_database_id"), GUID)
 
 
 def test_system_view_columns_have_sql_servers_types(client: Client) -> None:

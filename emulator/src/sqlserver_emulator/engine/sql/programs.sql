@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS emulator.triggers (
     is_disabled boolean NOT NULL DEFAULT false
 );
 
+ALTER TABLE emulator.databases ADD COLUMN IF NOT EXISTS service_broker_guid uuid NOT NULL DEFAULT gen_random_uuid();
 ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_disabled boolean NOT NULL DEFAULT false;
 ALTER TABLE emulator.check_constraints ADD COLUMN IF NOT EXISTS is_not_trusted boolean NOT NULL DEFAULT false;
 

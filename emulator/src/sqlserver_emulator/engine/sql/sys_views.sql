@@ -449,7 +449,7 @@ SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_data
     0::emulator.bit AS is_parameterization_forced, 0::emulator.bit AS is_master_key_encrypted_by_server,
     0::emulator.bit AS is_query_store_on, 0::emulator.bit AS is_published, 0::emulator.bit AS is_subscribed,
     0::emulator.bit AS is_merge_published, 0::emulator.bit AS is_distributor, 0::emulator.bit AS is_sync_with_backup,
-    '00000000-0000-0000-0000-000000000000'::uuid AS service_broker_guid, 0::emulator.bit AS is_broker_enabled,
+    d.service_broker_guid, 0::emulator.bit AS is_broker_enabled,
     emulator.log_reuse_wait(d.database_id)::emulator.tinyint AS log_reuse_wait,
     (CASE emulator.log_reuse_wait(d.database_id) WHEN 6 THEN 'REPLICATION' ELSE 'NOTHING' END)::varchar(60) AS log_reuse_wait_desc,
     0::emulator.bit AS is_date_correlation_on, d.is_cdc_enabled::int::emulator.bit AS is_cdc_enabled,
