@@ -16,6 +16,7 @@ from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictE
 from floodmark.core.interval import Interval
 from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.lane import load_lane, replay_lane
 from floodmark.core.window.plan import TableCounts, WindowState
@@ -143,6 +144,39 @@ def test_tombstones_of_a_ledger_of_version_6_are_kept_and_still_win(shop: Shop) 
             ("quarantine_pkey",),
             ("tombstones_by_lsn",),
         ]
+
+
+FOLLOWED = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff", None)
+
+
+def test_ledger_of_version_7_follows_no_database_until_one_is_recorded(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        opened.execute("DROP TABLE floodmark.followed_databases")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 7")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 7")
+    shop.ledger.ensure_schema()
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].database is None
+    shop.ledger.record_database(PIPELINE, None, FOLLOWED)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].database == FOLLOWED
+
+
+def test_recorded_database_is_replaced_only_where_it_is_known_or_nothing_was_read_from_it(shop: Shop) -> None:
+    moved = replace(FOLLOWED, server="SQL2", group_id="6f9619ff-8b86-d011-b42d-00c04fc96400")
+    other = replace(FOLLOWED, guid=None, database="Other")
+    shop.ledger.record_database(PIPELINE, None, other)
+    shop.ledger.record_database(PIPELINE, None, FOLLOWED)
+    assert shop.ledger.read_database(PIPELINE) == FOLLOWED
+    assert shop.ledger.read_database("another") is None
+    shop.run(first_load(), 10, [])
+    for known in (None, other):
+        shop.ledger.record_database(PIPELINE, known, other)
+        assert shop.ledger.read_database(PIPELINE) == FOLLOWED
+    shop.ledger.record_database(PIPELINE, FOLLOWED, moved)
+    assert shop.ledger.read_database(PIPELINE) == moved
+    shop.ledger.confirm_database(PIPELINE, other, "somebody")
+    assert shop.ledger.read_database(PIPELINE) == other
+    assert shop.rows("SELECT confirmed_by FROM floodmark.followed_databases") == [{"confirmed_by": "somebody"}]
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:

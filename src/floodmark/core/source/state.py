@@ -7,6 +7,7 @@ from datetime import datetime
 
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import InstanceIdentity
 
 
@@ -27,3 +28,5 @@ class TableState:
     consistent the log must still have that position."""
     read_lsn_at: datetime | None = None
     """The commit time of read_lsn."""
+    database: DatabaseIdentity | None = None
+    """The database that the pipeline follows; None where none is recorded."""

@@ -26,6 +26,7 @@ from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_from_json, plan_to_json
+from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
@@ -37,7 +38,7 @@ from floodmark.sync.ports.ledger import OpenedWindow
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
-class PostgresLedger(LoadRecords, ReplayQueries):
+class PostgresLedger(LoadRecords, ReplayQueries, DatabaseRecords):
     """``sync.ports.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
@@ -381,7 +382,16 @@ def _table_state(row: DictRow) -> TableState:
     watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
     read_lsn = Lsn(row["read_lsn"]) if row["read_lsn"] is not None else None
-    return TableState(source, watermark, identity, row["consistent"], row["watermark_at"], read_lsn, row["read_lsn_at"])
+    return TableState(
+        source,
+        watermark,
+        identity,
+        row["consistent"],
+        row["watermark_at"],
+        read_lsn,
+        row["read_lsn_at"],
+        database_of(row),
+    )
 
 
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:

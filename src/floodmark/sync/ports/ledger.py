@@ -15,6 +15,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import InstanceIdentity, Validity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk
@@ -185,5 +186,21 @@ class Verdicts(Protocol):
         """Return the recorded verdicts that are gaps, without tables that are being reloaded or have been since."""
 
 
-class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Protocol):
+class Databases(Protocol):
+    """The source database that the watermarks of a pipeline are positions of."""
+
+    def read_database(self, pipeline: str) -> DatabaseIdentity | None:
+        """Return the database that a pipeline follows; None where none is recorded."""
+
+    def record_database(self, pipeline: str, known: DatabaseIdentity | None, found: DatabaseIdentity) -> None:
+        """Record the database of a pipeline.
+
+        Where another one than ``known`` is recorded, and a watermark was read from it, nothing happens.
+        """
+
+    def confirm_database(self, pipeline: str, found: DatabaseIdentity, confirmed_by: str) -> None:
+        """Record the decision of an operator that a pipeline follows this database from now on."""
+
+
+class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Databases, Protocol):
     """All ports of the ledger."""

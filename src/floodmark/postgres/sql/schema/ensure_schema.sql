@@ -312,5 +312,24 @@ CREATE TABLE IF NOT EXISTS floodmark.ended_stops (
 COMMENT ON TABLE floodmark.ended_stops IS
     'Planned stops of a capture job, by their planned beginning, that were ended early or never begun';
 
+-- Version 8: the database that a pipeline follows. Pipelines of an earlier version get theirs from their next run.
+CREATE TABLE IF NOT EXISTS floodmark.followed_databases (
+    pipeline          text        NOT NULL PRIMARY KEY,
+    server_name       text        NOT NULL,
+    database_name     text        NOT NULL,
+    database_guid     uuid,
+    group_database_id uuid,
+    since             timestamptz NOT NULL DEFAULT now(),
+    confirmed_by      text
+);
+COMMENT ON TABLE floodmark.followed_databases IS
+    'The source database that the watermarks of a pipeline are positions of';
+COMMENT ON COLUMN floodmark.followed_databases.database_guid IS
+    'Survives renames, restores and failovers: a restored copy has it too';
+COMMENT ON COLUMN floodmark.followed_databases.group_database_id IS
+    'Within an availability group: the same on all of its replicas';
+COMMENT ON COLUMN floodmark.followed_databases.confirmed_by IS
+    'The operator who confirmed that the connection leads to another database; NULL where none had to';
+
 -- Version 6: the verdict uses the server's term (capture).
 UPDATE floodmark.verdicts SET verdict = 'not_captured_yet' WHERE verdict = 'not_harvested_yet';
