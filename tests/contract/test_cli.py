@@ -19,6 +19,7 @@ from floodmark.core.errors import LoadKilledError, WindowBusyError
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import (
     CaptureInstance,
     InstanceIdentity,
@@ -64,13 +65,15 @@ class IdleSource:
 
     runs = True
     taken_at = NOW
+    identity = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff")
 
     def read_snapshot(
         self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
     ) -> SourceSnapshot:
         table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)
-        return SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (table_seen,), entries)
+        snapshot = SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (table_seen,), entries)
+        return replace(snapshot, identity=self.identity)
 
     def read_drift(self, asked: object) -> DriftFacts:
         return DriftFacts({"dbo_Orders": TableDetails()}, ())
@@ -456,3 +459,29 @@ def test_a_warehouse_that_is_down_ends_with_75_and_shows_no_password(
     assert result.exit_code == 75
     assert "the warehouse cannot be reached" in result.stderr
     assert "s3cret" not in result.output
+
+
+def test_database_of_a_source_is_confirmed_by_a_command(
+    cli: CliRunner, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch, idle_source: None
+) -> None:
+    ledger = PostgresLedger(database)
+    ledger.ensure_schema()
+    publish_first_load(ledger, database)
+    before = replace(IdleSource.identity, server="SQL0")
+    ledger.record_database("shop", None, before)
+    refused = cli.invoke(app, ["run", "shop"])
+    assert refused.exit_code == 1
+    assert "other_database" in refused.output
+    assert "floodmark source confirm shop." in refused.output
+    status = cli.invoke(app, ["status", "--live", "--check", "shop"])
+    assert status.exit_code == 4
+    assert "other_database" in status.output
+    unknown = cli.invoke(app, ["source", "confirm", "nothing"])
+    assert unknown.exit_code == 2
+    assert "there is no such source" in unknown.output
+    confirmed = cli.invoke(app, ["source", "confirm", "shop"])
+    assert confirmed.exit_code == 0
+    assert f"shop follows {IdleSource.identity}; before, it followed {before}." in confirmed.output
+    assert ledger.read_database("shop") == IdleSource.identity
+    again = cli.invoke(app, ["source", "confirm", "shop"])
+    assert again.output.strip() == f"shop follows {IdleSource.identity}."

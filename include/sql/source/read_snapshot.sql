@@ -9,9 +9,12 @@ SET LOCK_TIMEOUT 10000;
 
 DECLARE @positions varbinary(max) = ?;
 DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @enabled bit, @max_lsn binary(10),
-    @capture_running bit, @ahead int = 0, @is_replica bit =
+    @capture_running bit, @ahead int = 0, @guid uniqueidentifier, @group uniqueidentifier, @is_replica bit =
     CASE WHEN CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)) = N'READ_ONLY' THEN 1 ELSE 0 END;
-SELECT @enabled = is_cdc_enabled FROM sys.databases WHERE name = DB_NAME();
+-- Both identifiers move with the database: the first stays through renames, restores and failovers, the second is the
+-- same on every replica of an availability group, and NULL outside of one.
+SELECT @enabled = is_cdc_enabled, @guid = service_broker_guid, @group = group_database_id
+FROM sys.databases WHERE name = DB_NAME();
 
 -- As text, because Azure SQL Database refuses a batch that so much as names msdb. A job that is not continuous has a
 -- separate schedule and is idle between two scans: its state is not known then. Nor is it on a replica, whose msdb is not
@@ -46,7 +49,8 @@ END CATCH;
 
 SELECT DB_NAME() AS database_name, @enabled AS is_cdc_enabled, GETDATE() AS taken_at,
     @capture_running AS capture_running, @edition AS engine_edition, @ahead AS clock_ahead_minutes,
-    @is_replica AS is_replica;
+    @is_replica AS is_replica, CAST(SERVERPROPERTY('ServerName') AS nvarchar(128)) AS server_name,
+    @guid AS service_broker_guid, @group AS group_database_id;
 
 IF @enabled = 1
 BEGIN

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from floodmark.app.alerts import send_test_message
-from floodmark.cli import drift, questions, runs
+from floodmark.cli import drift, questions, runs, source
 from floodmark.cli.process import EXIT_FAILED, ConfigFile, explained, has_airflow_database, log_plainly, open_app
 from floodmark.config.loading import dump_config, load_config
 from floodmark.wiring.places import config_path
@@ -26,6 +26,7 @@ for command in (runs.run, runs.replay, runs.reload, questions.status, questions.
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 app.add_typer(drift.drift_app, name="drift")
+app.add_typer(source.source_app, name="source")
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and their channels.")
 app.add_typer(alerts_app, name="alerts")
 

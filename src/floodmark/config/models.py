@@ -158,7 +158,7 @@ class Config(_Frozen):
         """Return the settings that a run needs of a pipeline, with every default filled in."""
         pipeline = self.pipeline(name)
         tables = tuple(_table_settings(pipeline, table) for table in pipeline.tables)
-        return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds())
+        return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
 
 
 def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettings:

@@ -8,6 +8,7 @@ FloodmarkError
 │   ├── CdcNotEnabledError     database or table not tracked, unknown table
 │   └── NoKeyError             neither a primary key nor a declared key
 ├── OperatorError          the operator
+│   ├── OtherDatabaseError     the connection leads to another database (verdict other_database)
 │   ├── WindowExpiredError     the validity interval has passed the watermark (verdict expired)
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
 │   ├── InstanceReplacedError  another capture instance has the name (verdict instance_replaced)
@@ -90,6 +91,10 @@ class NoKeyError(SourceAdminError):
 
 class OperatorError(FloodmarkError):
     """The operator has to decide or repair something."""
+
+
+class OtherDatabaseError(OperatorError):
+    """The connection leads to another database than the one that the watermarks are of."""
 
 
 class WindowExpiredError(OperatorError):

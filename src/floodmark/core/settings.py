@@ -60,6 +60,9 @@ class PipelineSettings:
     """How old the newest entry of the source's log may be before capture counts as lagging; an idle source makes an
     entry every five minutes."""
 
+    source_name: str = "SOURCE"
+    """The name of the source in the configuration, for the commands in hints."""
+
     @property
     def sources(self) -> tuple[TableName, ...]:
         """Return the names of the source tables."""

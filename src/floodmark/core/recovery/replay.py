@@ -28,6 +28,7 @@ from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.core.window.planning import plan_table
 
 _REFUSED = (
+    Verdict.OTHER_DATABASE,
     Verdict.REPLICA_BEHIND,
     Verdict.NO_PERMISSION,
     Verdict.INSTANCE_MISSING,

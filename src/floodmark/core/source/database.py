@@ -24,8 +24,8 @@ class DatabaseIdentity:
 def explain_other_database(known: DatabaseIdentity, found: DatabaseIdentity) -> str | None:
     """Return a sentence on why ``found`` is not certainly the database ``known``; None where it is.
 
-    A restored copy has the same GUID, and may have the same name. Only the server tells it from the original. Between
-    the replicas of an availability group the server changes without anyone's doing.
+    A restored copy has the same GUID, and may have the same name. Only the server distinguishes it from the original.
+    Between the replicas of an availability group the server changes without anyone's doing.
     """
     reason = _differs(known, found)
     return f"the connection leads to {found}, and the watermark is that of {known}: {reason}." if reason else None

@@ -9,6 +9,7 @@ from enum import Enum
 
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceTable, TableName
+from floodmark.core.source.database import DatabaseIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,9 @@ class SourceSnapshot:
     is_replica: bool = False
     """The source is a read-only replica: what its server reports about jobs is not about those of the primary."""
 
+    identity: DatabaseIdentity | None = None
+    """Which database answered; None where the source does not say."""
+
     @property
     def latest_commit_at(self) -> datetime:
         """Return a time that no commit until now is later than.
@@ -113,6 +117,8 @@ class Verdict(Enum):
     NOT_CAPTURED_YET = "not_captured_yet"
     INSTANCE_MISSING = "instance_missing"
     INSTANCE_REPLACED = "instance_replaced"
+    OTHER_DATABASE = "other_database"
+    """The connection leads to another database than the one that the watermark is of."""
     REPLICA_BEHIND = "replica_behind"
     """A readable replica answered that does not have what was read before."""
     NO_PERMISSION = "no_permission"

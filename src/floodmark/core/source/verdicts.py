@@ -18,6 +18,7 @@ from floodmark.core.errors import (
     FloodmarkError,
     InstanceReplacedError,
     NotCapturedYetError,
+    OtherDatabaseError,
     SourceBehindError,
     SourcePermissionError,
     SourceRewoundError,
@@ -27,6 +28,7 @@ from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.source.copies import explain_behind
+from floodmark.core.source.database import explain_other_database
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import LogEntry, explain_rewind
 from floodmark.core.source.liveness import Evidence
@@ -44,6 +46,7 @@ from floodmark.core.source.state import TableState
 DEFAULT_LAG_LIMIT_SECONDS = 900.0
 
 INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
+    Verdict.OTHER_DATABASE: OtherDatabaseError,
     Verdict.REPLICA_BEHIND: SourceBehindError,
     Verdict.NO_PERMISSION: SourcePermissionError,
     Verdict.INSTANCE_MISSING: CdcNotEnabledError,
@@ -63,16 +66,18 @@ def classify(
     planned_stop: PlannedStop | None = None,
     *,
     pipeline: str = "PIPELINE",
+    source_name: str = "SOURCE",
 ) -> Validity:
     """Return the verdict on a table.
 
     state None: the ledger does not know the table. planned_stop: the one that is in effect; a capture job that does not
-    run is then as planned. pipeline: for the commands in hints.
+    run is then as planned. pipeline, source_name: for the commands in hints.
     """
     known = state or TableState(table_snapshot.table, None, None, consistent=False)
-    check = TableCheck(table_snapshot, snapshot, known, lag_limit_seconds, planned_stop, pipeline)
+    check = TableCheck(table_snapshot, snapshot, known, lag_limit_seconds, planned_stop, pipeline, source_name)
     verdict = (
-        check.behind(known.watermark, known.watermark_at)
+        check.elsewhere()
+        or check.behind(known.watermark, known.watermark_at)
         or (None if known.consistent else check.behind(known.read_lsn, known.read_lsn_at))
         or check.unreadable()
         or check.rewound(known.watermark, known.watermark_at)
@@ -161,6 +166,7 @@ class TableCheck:
     lag_limit_seconds: float
     planned_stop: PlannedStop | None = None
     pipeline: str = "PIPELINE"
+    source_name: str = "SOURCE"
 
     @property
     def table(self) -> TableName:
@@ -176,6 +182,21 @@ class TableCheck:
     def max_lsn(self) -> Lsn | None:
         """Return the source's newest LSN, None where it has none."""
         return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
+
+    def elsewhere(self) -> Validity | None:
+        """Return a verdict where another database answered than the one that the watermark is a position of."""
+        known, found = self.state.database, self.snapshot.identity
+        if known is None or found is None or self.state.watermark is None:
+            return None
+        cause = explain_other_database(known, found)
+        if cause is None:
+            return None
+        return self._verdict(
+            Verdict.OTHER_DATABASE,
+            cause,
+            "Correct the connection. Only where the pipeline shall follow this database from now on: floodmark source "
+            f"confirm {self.source_name}.",
+        )
 
     def behind(self, position: Lsn | None, committed_at: datetime | None) -> Validity | None:
         """Return a verdict where a replica answered that does not have a position yet: nothing it shows is current."""

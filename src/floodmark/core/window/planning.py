@@ -107,6 +107,7 @@ def classify_tables(
             settings.lag_limit_seconds,
             planned_stop,
             pipeline=settings.name,
+            source_name=settings.source_name,
         )
         for table_snapshot in snapshot.tables
     )

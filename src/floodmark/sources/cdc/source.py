@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.schema import TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.editions import AZURE_SQL_DATABASE
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.sources.cdc.catalog import Catalog, Row, build_catalog
@@ -46,7 +47,7 @@ class SqlServerSource:
             highest = sets[_LOG_POSITION][0][0] if listed else None
             captured, catalog_sets = _read_tables(session, tables, listed, highest)
         catalog = build_catalog(catalog_sets[0], captured, *catalog_sets[1:])
-        database, enabled, taken_at, running, edition, ahead, is_replica = sets[0][0]
+        database, enabled, taken_at, running, edition, ahead, is_replica, *names = sets[0][0]
         clock_ahead = clock_ahead_seconds(ahead)
         max_lsn, max_lsn_at = sets[_LOG_POSITION][0] if enabled else (None, None)
         entries = sets[_ENTRIES] if enabled else []
@@ -64,7 +65,15 @@ class SqlServerSource:
             clock_ahead_seconds=clock_ahead,
             clock_back_seconds=clock_ahead_seconds(-(ahead or 0)),
             is_replica=bool(is_replica),
+            identity=_identity(database, *names),
         )
+
+
+def _identity(database: str, server: str | None, guid: object, group_id: object) -> DatabaseIdentity | None:
+    if server is None:
+        return None
+    texts = (None if each is None else str(each).lower() for each in (guid, group_id))
+    return DatabaseIdentity(server, database, *texts)
 
 
 def _read_tables(

@@ -15,6 +15,7 @@ from floodmark.core.errors import (
     DataQualityError,
     DuplicateKeyError,
     FloodmarkBugError,
+    OtherDatabaseError,
     SourceBehindError,
 )
 from floodmark.core.lsn import Lsn
@@ -25,6 +26,7 @@ from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.first_load import forget_first_loads, progress_logged, slots_of, stage_first_load
+from floodmark.sync.window.origin import is_followed
 from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
@@ -62,6 +64,12 @@ def _load(
             verify_reads(plan, source)
             raise
     snapshot = verify_reads(plan, source)
+    if not is_followed(ledger.read_database(plan.pipeline), snapshot):
+        raise OtherDatabaseError(
+            plan.pipeline,
+            f"the connection leads to {snapshot.identity}, and the window was planned for another database.",
+            "Correct the connection; nothing was merged.",
+        )
     _LOG.info("The source still had all changes of the window when the read ended.")
     ledger.record_reads(
         plan,

@@ -34,6 +34,7 @@ from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.run.plan_guards import Opening, guard_plan
 from floodmark.sync.upkeep.lag import report_lag
 from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window.origin import follow_database
 from floodmark.sync.window.retry import retry_on_conflict
 
 _LOG = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     validities = opening.repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
+    follow_database(settings.name, snapshot, ledger)
     report_lag(settings.name, validities, opening.repairs.alerts)
     if error := all_held(settings.name, validities):
         raise error

@@ -1,21 +1,25 @@
 """The check where a snapshot comes from, before anything else is concluded from it.
 
-A replica that is behind shows older columns and instances, and fewer changes, than the run before has recorded.
+Another database has other columns and instances than those that were recorded, and a replica that is behind has older
+ones. Neither is a gap or a drift of the source.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
+from floodmark.core.source.database import DatabaseIdentity, explain_other_database
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import incident
 from floodmark.core.window.planning import classify_tables
-from floodmark.sync.ports.ledger import Verdicts
+from floodmark.sync.ports.ledger import Databases, Verdicts
 
-_ORIGIN = frozenset({Verdict.REPLICA_BEHIND})
+_LOG = logging.getLogger(__name__)
+_ORIGIN = frozenset({Verdict.OTHER_DATABASE, Verdict.REPLICA_BEHIND})
 """The verdicts about the server that answered, and not about the table."""
 
 
@@ -25,7 +29,8 @@ def require_origin(
     states: Mapping[TableName, TableState],
     ledger: Verdicts | None = None,
 ) -> None:
-    """Raise SourceBehindError where a replica answered that lacks what the pipeline has read.
+    """Raise OtherDatabaseError where another database answered than the pipeline follows, and SourceBehindError where
+    a replica answered that lacks what the pipeline has read.
 
     ledger: where the verdicts are recorded; None for a check that records nothing.
     """
@@ -34,3 +39,17 @@ def require_origin(
         if ledger is not None:
             ledger.record_verdicts(settings.name, found)
         raise error
+
+
+def follow_database(pipeline: str, snapshot: SourceSnapshot, ledger: Databases) -> None:
+    """Record which database the pipeline follows, after ``require_origin`` has accepted the snapshot."""
+    known, found = ledger.read_database(pipeline), snapshot.identity
+    if found is None or found == known:
+        return
+    ledger.record_database(pipeline, known, found)
+    _LOG.info("The pipeline follows database %s.", found)
+
+
+def is_followed(known: DatabaseIdentity | None, snapshot: SourceSnapshot) -> bool:
+    """Return whether nothing shows that another database answered."""
+    return known is None or snapshot.identity is None or explain_other_database(known, snapshot.identity) is None

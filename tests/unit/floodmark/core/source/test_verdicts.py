@@ -20,6 +20,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
+from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import (
     InstanceIdentity,
     SourceSnapshot,
@@ -34,6 +35,7 @@ from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None
+SHOP, TEST_SYSTEM = (DatabaseIdentity("SQL1", "Shop", guid) for guid in ("1", "2"))
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 REPLICA = {"is_replica": True}
 LOADED = state(50, watermark_at=NOON - SECOND, consistent=False, read_lsn=lsn(60), read_lsn_at=NOON - SECOND)
@@ -58,6 +60,12 @@ TRUTH = [
     ({}, {"max_lsn": 50}, state(50), Verdict.CAUGHT_UP),
     ({}, {"max_lsn": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
     ({}, {"max_lsn": LsnAbsence.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
+    # Another database, whatever its log and its tables are.
+    ({}, {"identity": TEST_SYSTEM}, state(50, database=SHOP), Verdict.OTHER_DATABASE),
+    ({"exists": False}, {"identity": TEST_SYSTEM, "max_lsn": 49}, state(50, database=SHOP), Verdict.OTHER_DATABASE),
+    ({}, {"identity": TEST_SYSTEM}, state(None, database=SHOP), Verdict.NOT_STARTED),
+    ({}, {"identity": TEST_SYSTEM}, state(50), Verdict.READY),
+    ({}, {}, state(50, database=SHOP), Verdict.READY),
     # A replica that lags has nothing of what came after, whatever else it shows.
     ({}, {"max_lsn": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
     ({}, {"max_lsn": 50, **REPLICA}, state(50), Verdict.CAUGHT_UP),

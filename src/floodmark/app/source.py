@@ -1,0 +1,44 @@
+"""The database that the pipelines of a source follow, and the decision that it is another one from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.core.errors import ConfigError, OperatorError
+from floodmark.wiring.pipelines import wire_ledger, wire_source
+
+if TYPE_CHECKING:
+    from floodmark.app.context import AppContext
+    from floodmark.core.source.database import DatabaseIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedDatabase:
+    """The database of a pipeline, before and after a confirmation."""
+
+    pipeline: str
+    before: DatabaseIdentity | None
+    now: DatabaseIdentity
+
+
+def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:
+    """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
+
+    Raises ConfigError for an unknown source, OperatorError where the source does not say which database it is.
+    """
+    if source not in app.config.sources:
+        raise ConfigError(source, "there is no such source.", f"There are: {', '.join(sorted(app.config.sources))}.")
+    found = wire_source(app.config, source).snapshots().read_snapshot([]).identity
+    if found is None:
+        raise OperatorError(source, "the server does not show which database it is.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    confirmed = []
+    for pipeline in app.pipelines_of(source):
+        before = ledger.read_database(pipeline)
+        if before != found:
+            ledger.confirm_database(pipeline, found, by)
+        confirmed.append(FollowedDatabase(pipeline, before, found))
+    return confirmed
