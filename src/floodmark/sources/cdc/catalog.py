@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
@@ -19,6 +19,7 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
 _ROWVERSION = "timestamp"
+_TICKS_PER_SECOND = 300
 
 Row = tuple[Any, ...]
 _UNSEEN: Row = (None, None, bytes(10), 0, None, 0, None)
@@ -130,7 +131,7 @@ def _read_instance(
         # A row without an index repeats the index columns of the row before it.
         indexed = parse_column_list(index_columns) if index_name else ()
         instance = CaptureInstance(
-            identity=InstanceIdentity(name, object_id, created_at),
+            identity=InstanceIdentity(name, object_id, round_to_tick(created_at)),
             table=SourceTable(
                 name=TableName(schema, table),
                 columns=_read_columns(captured, columns_of.get(source_object_id, [])),
@@ -193,6 +194,15 @@ def read_source_column(row: Row) -> SourceColumn:
         is_computed=bool(computed),
         collation=(collation[0] or "") if collation else "",
     )
+
+
+def round_to_tick(at: datetime) -> datetime:
+    """Return a ``datetime`` of the server as it prints it, with .000, .003 or .007 at the end.
+
+    Drivers return its ticks of 1/300 s rounded in different ways. As part of an identity it must not depend on them.
+    """
+    ticks = round(at.microsecond * _TICKS_PER_SECOND / 1_000_000)
+    return at.replace(microsecond=0) + timedelta(milliseconds=round(ticks * 1000 / _TICKS_PER_SECOND))
 
 
 def parse_column_list(text: str | None) -> tuple[str, ...]:

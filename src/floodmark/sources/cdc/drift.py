@@ -16,7 +16,7 @@ from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import InstanceIdentity
-from floodmark.sources.cdc.catalog import Row, read_source_column
+from floodmark.sources.cdc.catalog import Row, read_source_column, round_to_tick
 from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
@@ -82,5 +82,10 @@ def _living(row: Row) -> LivingInstance:
     """Return the instance of a row of sys.sp_cdc_help_change_data_capture."""
     (schema, table, name, object_id, _, _, _, net, _, role, index, filegroup, created_at, _, _) = row
     return LivingInstance(
-        InstanceIdentity(name, object_id, created_at), TableName(schema, table), bool(net), role, index, filegroup
+        InstanceIdentity(name, object_id, round_to_tick(created_at)),
+        TableName(schema, table),
+        bool(net),
+        role,
+        index,
+        filegroup,
     )

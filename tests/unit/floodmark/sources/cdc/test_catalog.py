@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list
+from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list, round_to_tick
 
 START = bytes.fromhex("0000002D000005500042")
 CREATED = datetime(2026, 8, 25, 10, 0, 1)
@@ -169,3 +169,11 @@ def test_catalog_finds_a_table_in_another_case_unless_there_is_an_exact_one() ->
 )
 def test_column_list_is_parsed(text: str | None, names: tuple[str, ...]) -> None:
     assert parse_column_list(text) == names
+
+
+@pytest.mark.parametrize(("tick", "printed"), [(0, 0), (1, 3), (2, 7), (3, 10), (94, 313), (299, 997)])
+def test_creation_of_an_instance_is_the_same_however_a_driver_rounds_it(tick: int, printed: int) -> None:
+    exact = tick * 1_000_000 // 300
+    for microsecond in (exact, exact // 1000 * 1000, printed * 1000):
+        at = datetime(2026, 5, 1, 12, 0, 0, microsecond)
+        assert round_to_tick(at) == datetime(2026, 5, 1, 12, 0, 0, printed * 1000)
