@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from floodmark.core.errors import (
     CdcNotEnabledError,
+    DataQualityError,
     FloodmarkBugError,
     FloodmarkError,
     InstanceReplacedError,
@@ -30,6 +31,7 @@ _DATABASE_HINT = (
     "It is retried automatically, as a database is away during a failover or a restore. If it remains so, check the"
     " database's name, that the login may open it, and that the connection leads to a readable copy."
 )
+_VALUE_HINT = "A computed column, or the condition of the load, fails on a value of a row; the log has the message."
 _TRUST_HINT = "Set ca_file to the authority's certificate, or set trust_server_certificate to skip the check."
 _PERMISSION_HINT = (
     "Grant the login SELECT on the table and on its change table, and membership of the instance's gating role, if any."
@@ -50,6 +52,7 @@ _EXPIRED: Outcome = (WindowExpiredError, _EXPIRED_HINT)
 _REPLACED: Outcome = (InstanceReplacedError, _REPLACED_HINT)
 _RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
 _DATABASE: Outcome = (SourceUnavailableError, _DATABASE_HINT)
+_VALUE: Outcome = (DataQualityError, _VALUE_HINT)
 _ADMIN: Outcome = (SourceAdminError, _ADMIN_HINT)
 _BUG: Outcome = (FloodmarkBugError, _BUG_HINT)
 
@@ -111,6 +114,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     3960: _RETRY,  # snapshot conflict
     3966: _RETRY,  # version store: transaction rolled back
     3980: _RETRY,  # batch was aborted
+    41145: _ADMIN,  # availability group: a database has joined already
     5120: _ADMIN,  # file cannot be opened
     6005: _RETRY,  # shutdown in progress
     8628: _RETRY,  # timeout while waiting to optimize
@@ -156,6 +160,10 @@ BY_NUMBER: Mapping[int, Outcome] = {
     20009: _RETRY,  # DB-Library: unable to connect
     20017: _RETRY,  # DB-Library: unexpected end from server
     20047: _RETRY,  # DB-Library: connection is dead
+    # A value of a row cannot be converted.
+    241: _VALUE,  # to a date
+    2628: _VALUE,  # text is too long
+    8115: _VALUE,  # number is too large
     # Floodmark's statement is wrong.
     102: _BUG,
     156: _BUG,
@@ -191,7 +199,7 @@ def by_number(subject: str, number: int, message: str) -> FloodmarkError:
     kind, hint = BY_NUMBER.get(number, _BUG)
     if number in _QUOTING and (behind := _QUOTED.search(message)):
         kind, hint = BY_NUMBER.get(int(behind[1]), (kind, hint))
-    if kind is FloodmarkBugError:
+    if kind in (FloodmarkBugError, DataQualityError):
         # The message may quote a value, for example one that could not be converted: it goes to the log only.
         return kind(subject, f"the source reported error {number}.", hint, message)
     return kind(subject, f"the source reported error {number}: {message}.", hint)
