@@ -61,6 +61,11 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
         ({"login": None}, "it has no login"),
         ({"conn_type": "postgres"}, "its type is postgres, expected mssql"),
         ({"extra": {"encrypt": "maybe"}}, "encrypt is 'maybe'"),
+        (
+            {"extra": {"application_intent": "read"}},
+            "application_intent is 'read', expected one of",
+        ),
+        ({"extra": {"multi_subnet_failover": "perhaps"}}, "multi_subnet_failover is 'perhaps'"),
         ({"extra": {"trust_server_certificate": "perhaps"}}, "trust_server_certificate is 'perhaps'"),
     ],
 )
@@ -84,6 +89,36 @@ def test_warehouse_takes_its_tls_settings_from_the_extras(define: Define) -> Non
     found = warehouse_connection("dwh")
     assert (found.host, found.port, found.database) == ("w", 5432, "dwh")
     assert (found.sslmode, found.sslrootcert) == ("verify-full", "/ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("host", "sslmode"),
+    [
+        ("db.example.org", "verify-full"),
+        ("warehouse", "verify-full"),
+        ("10.0.0.1", "verify-full"),
+        ("127.0.0.1", "prefer"),
+        ("::1", "prefer"),
+        ("localhost", "prefer"),
+        ("/run/postgresql", "prefer"),
+    ],
+)
+def test_warehouse_is_verified_unless_it_is_on_this_machine_or_the_extras_choose(
+    define: Define, host: str, sslmode: str
+) -> None:
+    define("dwh", WAREHOUSE, host=host)
+    assert warehouse_connection("dwh").sslmode == sslmode
+    define("dwh", WAREHOUSE, host=host, extra={"sslmode": "require"})
+    assert warehouse_connection("dwh").sslmode == "require"
+
+
+def test_source_takes_its_availability_group_settings_from_the_extras(define: Define) -> None:
+    define("shop", SOURCE)
+    found = source_connection("shop")
+    assert (found.application_intent, found.multi_subnet_failover) == ("ReadWrite", False)
+    define("shop", SOURCE, extra={"application_intent": "ReadOnly", "multi_subnet_failover": "true"})
+    found = source_connection("shop")
+    assert (found.application_intent, found.multi_subnet_failover) == ("ReadOnly", True)
 
 
 @pytest.mark.parametrize(

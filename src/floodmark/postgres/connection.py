@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from ipaddress import ip_address
 from urllib.parse import quote, urlencode
 
 from psycopg.conninfo import make_conninfo
 
 _CONNECT_TIMEOUT_SECONDS = 15
+
+
+def default_sslmode(host: str) -> str:
+    """Return the ``sslmode`` of a connection that names none: only what stays on this machine is not verified."""
+    return "prefer" if host.startswith(("/", "@")) or _is_loopback(host) else "verify-full"
+
+
+def _is_loopback(host: str) -> bool:
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +37,7 @@ class WarehouseConnection:
     user: str
     password: str = field(default="", repr=False)
     sslmode: str = "prefer"
-    """The ``sslmode`` of libpq."""
+    """The ``sslmode`` of libpq. A connection of a user gets ``default_sslmode``."""
     sslrootcert: str = ""
     """The file with the certificates of the authorities; empty for libpq's default."""
 

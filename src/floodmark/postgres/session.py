@@ -39,6 +39,17 @@ _REFUSED = re.compile(
 )
 
 
+_NOT_TRUSTED = re.compile(
+    r"root certificate file|certificate verify failed|server certificate for|server does not support SSL|weak sslmode"
+)
+"""What libpq says where TLS was asked for and cannot be had, or the certificate cannot be checked."""
+_TRUST_HINT = (
+    "Set sslrootcert in the extra of the warehouse connection to the file with the certificate of the server's "
+    "authority, or to system for the authorities of this machine. To use a weaker connection, set sslmode: require "
+    "(encrypted, not verified), prefer or disable."
+)
+
+
 class Reachable(Protocol):
     """A database that can be connected to, such as ``postgres.connection.WarehouseConnection``."""
 
@@ -111,6 +122,8 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
 
 def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
     words = _one_line(str(error))
+    if _NOT_TRUSTED.search(words):
+        return WarehouseAdminError(subject, f"the warehouse cannot be trusted: {words}.", _TRUST_HINT)
     if _REFUSED.search(words):
         hint = "Check user, password and database of the warehouse connection."
         return WarehouseAdminError(subject, f"the warehouse refused the login: {words}.", hint)

@@ -20,7 +20,8 @@ POSTGRES_PORT = 5432
 def source_connection(conn_id: str) -> SqlServerConnection:
     """Return an Airflow connection of type mssql; its schema is the database.
 
-    Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file. Raises ConfigError.
+    Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
+    multi_subnet_failover. Raises ConfigError.
     """
     found = read_connection(conn_id, "mssql")
     extras = found.extra_dejson
@@ -34,6 +35,10 @@ def source_connection(conn_id: str) -> SqlServerConnection:
             encrypt=extras.get("encrypt", "yes"),
             trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
             ca_file=extras.get("ca_file", ""),
+            application_intent=extras.get("application_intent", "ReadWrite"),
+            multi_subnet_failover=read_flag(
+                extras.get("multi_subnet_failover", False), conn_id, "multi_subnet_failover"
+            ),
         )
     except ValueError as error:
         raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
@@ -42,19 +47,21 @@ def source_connection(conn_id: str) -> SqlServerConnection:
 def warehouse_connection(conn_id: str) -> WarehouseConnection:
     """Return an Airflow connection of type postgres; its schema is the database.
 
-    Extras: sslmode, sslrootcert. Raises ConfigError.
+    Extras: sslmode, sslrootcert. Without sslmode, the certificate is verified, except on this machine. Raises
+    ConfigError.
     """
-    from floodmark.postgres.connection import WarehouseConnection
+    from floodmark.postgres.connection import WarehouseConnection, default_sslmode
 
     found = read_connection(conn_id, "postgres")
     extras = found.extra_dejson
+    host = required_field(found.host, conn_id, "host")
     return WarehouseConnection(
-        host=required_field(found.host, conn_id, "host"),
+        host=host,
         port=found.port or POSTGRES_PORT,
         database=required_field(found.schema, conn_id, "schema (the name of the database)"),
         user=required_field(found.login, conn_id, "login"),
         password=found.password or "",
-        sslmode=extras.get("sslmode", "prefer"),
+        sslmode=extras.get("sslmode") or default_sslmode(host),
         sslrootcert=extras.get("sslrootcert", ""),
     )
 

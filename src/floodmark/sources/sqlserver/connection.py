@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal, get_args
 
 Encrypt = Literal["yes", "no", "strict"]
+ApplicationIntent = Literal["ReadWrite", "ReadOnly"]
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerConnection:
-    """A SQL Server database and the login that opens it. Raises ValueError for an unknown ``encrypt``."""
+    """A SQL Server database and the login that opens it. Raises ValueError for an unknown choice."""
 
     host: str
     port: int
@@ -28,9 +29,15 @@ class SqlServerConnection:
     ca_file: str = ""
     """The file (PEM) with the only trusted authorities; empty for those of the system."""
 
+    application_intent: ApplicationIntent = "ReadWrite"
+    """``ReadOnly``: a listener of an availability group leads to a readable secondary."""
+    multi_subnet_failover: bool = False
+    """Try all addresses of a listener at once, instead of one after the other."""
+
     def __post_init__(self) -> None:
-        if self.encrypt not in get_args(Encrypt):
-            raise ValueError(f"encrypt is {self.encrypt!r}, expected one of {', '.join(get_args(Encrypt))}")
+        for name, choices in (("encrypt", get_args(Encrypt)), ("application_intent", get_args(ApplicationIntent))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
 
     @classmethod
     def from_json(cls, text: str) -> SqlServerConnection:

@@ -202,6 +202,8 @@ def _connection_string(connection: SqlServerConnection) -> str:
         "PWD": connection.password,
         "Encrypt": connection.encrypt,
         "TrustServerCertificate": "yes" if connection.trust_server_certificate else "no",
+        "ApplicationIntent": connection.application_intent,
+        "MultiSubnetFailover": "Yes" if connection.multi_subnet_failover else "No",
         "KeepAlive": str(_KEEP_ALIVE_SECONDS),
         # A session that is restored silently may be on another copy of the database.
         "ConnectRetryCount": "0",

@@ -1,8 +1,11 @@
 """The connection as a value: what it hides and how it travels."""
 
+from dataclasses import replace
+
 import pytest
 
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import _connection_string
 
 CONNECTION = SqlServerConnection("db.example", 1433, "Shop", "reader", "s3cret;{}", ca_file="/etc/ca.pem")
 
@@ -25,3 +28,14 @@ def test_connection_encrypts_and_checks_the_certificate_by_default() -> None:
 def test_connection_refuses_an_unknown_encrypt() -> None:
     with pytest.raises(ValueError, match="encrypt is 'maybe', expected one of yes, no, strict"):
         SqlServerConnection("h", 1, "d", "u", encrypt="maybe")  # type: ignore[arg-type]
+
+
+def test_listener_of_an_availability_group_gets_what_it_needs() -> None:
+    assert "ApplicationIntent={ReadWrite};MultiSubnetFailover={No};" in _connection_string(CONNECTION)
+    reading = replace(CONNECTION, application_intent="ReadOnly", multi_subnet_failover=True)
+    assert "ApplicationIntent={ReadOnly};MultiSubnetFailover={Yes};" in _connection_string(reading)
+    assert SqlServerConnection.from_json(reading.to_json()) == reading
+
+
+def test_session_is_never_moved_to_another_server() -> None:
+    assert "ConnectRetryCount={0};" in _connection_string(CONNECTION)
