@@ -140,6 +140,8 @@ class DatabaseChanged:
 
     old: str
     new: str
+    collation: Collation | None = None
+    """Of the new one."""
 
 
 class TransactionAction(Enum):

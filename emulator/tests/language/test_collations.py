@@ -121,3 +121,76 @@ def test_foreign_key_refers_to_what_its_collation_takes_for_equal(client: SqlCli
     assert client.error("INSERT parts VALUES (2, N'NORTH')")[0] == 547
     client.run("CREATE TABLE bad (region nvarchar(10))")
     assert client.error("ALTER TABLE bad ADD FOREIGN KEY (region) REFERENCES lands (region)")[0] == 1757
+
+
+def test_functions_that_find_strings_follow_the_collation(client: SqlClient) -> None:
+    assert client.rows("SELECT CHARINDEX('B', 'abc'), PATINDEX('%B[C-D]%', 'abc'), CHARINDEX(N'É', N'caéf', 2)") == [
+        (2, 2, 3)
+    ]
+    assert client.rows("SELECT REPLACE('Abab', 'AB', 'x'), REPLACE(N'élan É', N'é', N'e'), TRIM('X' FROM 'xaX')") == [
+        ("xx", "elan e", "a")
+    ]
+    assert client.rows("SELECT TRANSLATE('Abc', 'aB', '12')") == [("12c",)]
+    exact = "COLLATE Latin1_General_BIN2"
+    assert client.rows(
+        f"SELECT CHARINDEX('B' {exact}, 'abc'), REPLACE('Abab' {exact}, 'AB', 'x'),"
+        f" TRANSLATE('Abc' {exact}, 'aB', '12')"
+    ) == [(0, "Abab", "Abc")]
+    assert client.rows("SELECT REPLACE(N'Café' COLLATE Latin1_General_CI_AI, 'FE', 'x')") == [("Cax",)]
+    assert client.error("SELECT CHARINDEX('x', N'ﬁx')")[0] == 49999
+
+
+def test_catalog_and_properties_agree_on_the_collation(client: SqlClient) -> None:
+    default = "SQL_Latin1_General_CP1_CI_AS"
+    client.run("CREATE TABLE described (a varchar(9), b varchar(9) COLLATE Latin1_General_100_BIN2, c int)")
+    assert client.rows(
+        "SELECT name, collation_name FROM sys.columns WHERE object_id = OBJECT_ID('described') ORDER BY column_id"
+    ) == [("a", default), ("b", "Latin1_General_100_BIN2"), ("c", None)]
+    assert client.rows("SELECT COLLATION_NAME FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'DESCRIBED'") == [
+        (default,),
+        ("Latin1_General_100_BIN2",),
+        (None,),
+    ]
+    assert client.rows(
+        "SELECT collation_name, CAST(SERVERPROPERTY('Collation') AS sysname),"
+        " CAST(DATABASEPROPERTYEX(DB_NAME(), 'Collation') AS sysname)"
+        " FROM sys.databases WHERE database_id = DB_ID()"
+    ) == [(default, default, default)]
+    assert client.rows(
+        f"SELECT CAST(COLLATIONPROPERTY('{default}', 'ComparisonStyle') AS int),"
+        f" CAST(COLLATIONPROPERTY('{default}', 'Version') AS int),"
+        " CAST(COLLATIONPROPERTY('latin1_general_100_bin2', 'Version') AS int), COLLATIONPROPERTY('no', 'LCID')"
+    ) == [(196609, 0, 2, None)]
+    names = [name for (name,) in client.rows("SELECT name FROM fn_helpcollations() ORDER BY name")]
+    assert default in names
+    assert "Latin1_General_100_BIN2" in names
+    assert client.rows("SELECT description FROM sys.fn_helpcollations() WHERE name = 'Latin1_General_CS_AI'") == [
+        ("Latin1-General, case-sensitive, accent-insensitive, kanatype-insensitive, width-insensitive",)
+    ]
+
+
+def test_database_has_the_collation_that_it_was_made_with(client: SqlClient) -> None:
+    client.run("CREATE DATABASE Exact COLLATE Latin1_General_BIN2")
+    client.run("CREATE TABLE Exact.dbo.t (a varchar(9) PRIMARY KEY, b varchar(9) COLLATE DATABASE_DEFAULT)")
+    client.run("INSERT Exact.dbo.t VALUES ('a', 'b'), ('A', 'B')")
+    client.run("USE Exact")
+    assert client.rows("SELECT a FROM t WHERE b = 'B'") == [("A",)]
+    assert client.rows("SELECT 1 WHERE 'a' = 'A'") == []
+    client.run("CREATE TABLE #t (a varchar(9))")
+    assert client.error("SELECT 1 FROM t JOIN #t x ON x.a = t.a")[0] == 468
+    client.run("DECLARE @t TABLE (a varchar(9)); SELECT 1 FROM t JOIN @t x ON x.a = t.a")
+    client.run("USE master; DROP DATABASE Exact")
+    assert client.error("CREATE DATABASE Other COLLATE Japanese_CI_AS")[0] == 49999
+    assert client.error("CREATE TABLE no (a int COLLATE Latin1_General_BIN2)")[0] == 447
+
+
+def test_column_that_is_indexed_keeps_its_collation(client: SqlClient) -> None:
+    client.run("CREATE TABLE turned (a varchar(9) COLLATE Latin1_General_BIN2, b varchar(9) CONSTRAINT UQ_b UNIQUE)")
+    client.run("INSERT turned VALUES ('x', 'y')")
+    client.run("ALTER TABLE turned ALTER COLUMN a varchar(9)")
+    assert client.rows("SELECT 1 FROM turned WHERE a = 'X'") == [(1,)]
+    assert client.error("ALTER TABLE turned ALTER COLUMN b varchar(9) COLLATE Latin1_General_BIN2")[0] == 5074
+    client.run("CREATE INDEX IX_a ON turned (a)")
+    assert client.error("ALTER TABLE turned ALTER COLUMN a varchar(9) COLLATE Latin1_General_CS_AS")[0] == 5074
+    client.run("ALTER TABLE turned ALTER COLUMN b varchar(20)")
+    assert client.error("INSERT turned VALUES ('z', 'Y')")[0] == 2627

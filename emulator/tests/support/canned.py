@@ -20,6 +20,7 @@ import psutil
 import pyarrow as pa
 
 from emulator_process import Emulator
+from sqlserver_emulator.collations import DEFAULT_COLLATION
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
     ArrowBatch,
@@ -96,6 +97,7 @@ class CannedSession:
     """The batches that it knows are the methods named ``batch_…``; anything else is answered with error 102."""
 
     session_id = 51
+    collation = DEFAULT_COLLATION
 
     def __init__(self, login: str, database: str) -> None:
         self.login = login

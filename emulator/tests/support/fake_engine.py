@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 
+from sqlserver_emulator.collations import DEFAULT_COLLATION
 from sqlserver_emulator.contract import DeclaredType, Parameter, SessionValues, StatementResult, Variables
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
@@ -39,6 +40,7 @@ class NoTriggers:
 
 class FakeEngine:
     triggers = NoTriggers()
+    collation = DEFAULT_COLLATION
 
     def __init__(self, answers: Mapping[str, Callable[[], Answer] | Answer] | None = None) -> None:
         self.login = "sa"

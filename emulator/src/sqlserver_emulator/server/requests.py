@@ -70,6 +70,7 @@ class RequestRunner:
         if self._session.database != before:
             change = tokens.EnvironmentChange.DATABASE
             self._channel.write(tokens.text_change(change, self._session.database, before))
+            self._channel.write(tokens.collation_change(self._session.collation.wire))
 
     def _run_batch(self, payload: bytes) -> bool:
         reader = MessageReader(payload)

@@ -89,8 +89,10 @@ class ResponseEncoder:
                 token = tokens.return_status(value)
             case ReturnValue():
                 token = tokens.return_value(event)
-            case DatabaseChanged(old, new):
+            case DatabaseChanged(old, new, collation):
                 token = tokens.text_change(tokens.EnvironmentChange.DATABASE, new, old)
+                if collation is not None:
+                    token += tokens.collation_change(collation.wire)
             case TransactionChanged(action, descriptor):
                 begun = action is TransactionAction.BEGUN
                 token = tokens.transaction_change(action.value, descriptor, begun=begun)

@@ -108,7 +108,7 @@ class Verbs:
         engine, before = self._state.engine, self._state.engine.database
         engine.use(statement.database)
         self._state.system.set_row_count(0)
-        yield DatabaseChanged(before, engine.database)
+        yield DatabaseChanged(before, engine.database, engine.collation)
         text = f"Changed database context to '{engine.database}'."
         yield Info(5701, text, procedure=scope.procedure, line=statement.line)
         yield StatementDone()

@@ -109,7 +109,7 @@ class DdlScope:
         # The columns of a temp table have the collation of tempdb, which is the server's, unless they say otherwise.
         if table.name.startswith("#") and not name:
             return DEFAULT_COLLATION
-        return self.access.catalog.collation(table.database or self.database)
+        return self.access.catalog.collation(self.database if table.name.startswith("@") else table.database)
 
     # -- names ------------------------------------------------------------------------------------------------------
 

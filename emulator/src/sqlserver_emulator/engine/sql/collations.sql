@@ -27,6 +27,58 @@ BEGIN
     RETURN CASE WHEN case_counts THEN value ELSE casefold(value COLLATE pg_c_utf8) END;
 END $$;
 
+-- The same for functions that count characters. What makes several characters of one, or one of several, is refused.
+CREATE OR REPLACE FUNCTION tsql.folded_in_place(value text, case_counts boolean, accents_count boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    found text := value;
+BEGIN
+    IF octet_length(value) = char_length(value) THEN
+        RETURN CASE WHEN case_counts THEN value ELSE lower(value COLLATE "C") END;
+    END IF;
+    found := tsql.folded(value, case_counts, accents_count);
+    IF char_length(found) <> char_length(value) THEN
+        PERFORM tsql.fail(49999, 'The emulator does not support finding a place in a string with ligatures, wide forms or separate accents, '
+            'unless its collation is binary.', '');
+    END IF;
+    RETURN found;
+END $$;
+
+CREATE OR REPLACE FUNCTION tsql.replace_folded(value text, old text, new text, case_counts boolean, accents_count boolean)
+RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    searched text := tsql.folded_in_place(value, case_counts, accents_count);
+    wanted text := tsql.folded_in_place(old, case_counts, accents_count);
+    done text := '';
+    place int;
+BEGIN
+    IF old = '' THEN
+        RETURN value;
+    END IF;
+    LOOP
+        place := strpos(searched, wanted);
+        EXIT WHEN place = 0;
+        done := done || left(value, place - 1) || new;
+        value := substr(value, place + char_length(wanted));
+        searched := substr(searched, place + char_length(wanted));
+    END LOOP;
+    RETURN done || value;
+END $$;
+
+-- Single characters in both cases, for TRIM and TRANSLATE.
+CREATE OR REPLACE FUNCTION tsql.both_cases(characters text, case_counts boolean, accents_count boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF NOT accents_count AND octet_length(characters) <> char_length(characters) THEN
+        PERFORM tsql.fail(49999, 'The emulator does not support TRIM and TRANSLATE of accented characters without regard to accents.', '');
+    END IF;
+    RETURN CASE WHEN case_counts THEN characters ELSE characters || upper(characters) || lower(characters) END;
+END $$;
+
+CREATE OR REPLACE FUNCTION tsql.translate_folded(value text, old text, new text, case_counts boolean, accents_count boolean)
+RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN translate(value, tsql.both_cases(old, case_counts, accents_count), CASE WHEN case_counts THEN new ELSE new || new || new END);
+
 -- The key of a string that is not ASCII; of ASCII it is what the functions below make of it.
 CREATE OR REPLACE FUNCTION tsql.key_levels(value text, case_counts boolean, accents_count boolean) RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$

@@ -130,4 +130,4 @@ class SessionState:
         if left != database:
             self.engine.use(database)
             # Not yielded: this runs while a scope is left, perhaps by an exception.
-            self.late_events.append(DatabaseChanged(left, database))
+            self.late_events.append(DatabaseChanged(left, database, self.engine.collation))

@@ -11,6 +11,7 @@ from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.ddl.reading.read_alter import ColumnChange
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import log
+from sqlserver_emulator.engine.ddl.tables.blank_keys import guards_of, rename_guards
 from sqlserver_emulator.engine.ddl.tables.table_sql import limit_clauses, limit_name
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, bracketed, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
@@ -148,9 +149,11 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
         using = f" USING {conversion}"
     # PostgreSQL rebuilds keys over the column, which needs them to be checked at once (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])
+    guards = guards_of(scope, table)
     scope.fetch("SELECT emulator.compare_keys_plainly($1::oid)", [table.object_id])
     scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {scope.postgres_type(new.type)}{using}")
     scope.fetch("SELECT emulator.compare_keys_by_collation($1::oid)", [table.object_id])
+    rename_guards(scope, table, guards)
     scope.check_keys_at_end(table)
     if default:
         sql = scope.scalar(str(default[0][0]), new.type)

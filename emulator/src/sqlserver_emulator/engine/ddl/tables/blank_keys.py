@@ -16,6 +16,12 @@ from sqlserver_emulator.engine.names import BLANKS_PREFIX, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.system_types import names_where
 
+_GUARDS = """
+SELECT g.relname, k.relname FROM pg_index i
+JOIN pg_class k ON k.oid = i.indexrelid
+JOIN pg_class g ON g.relnamespace = k.relnamespace AND g.relname = $1 || k.oid
+WHERE i.indrelid = $2::oid
+"""
 # char(n) is PostgreSQL's own and ignores blanks.
 _VARYING = names_where(lambda type: type.storage.startswith("varchar"))
 
@@ -48,6 +54,19 @@ def compared_sql(column: CatalogColumn) -> str:
 def drop_guard(scope: DdlScope, table: CatalogObject, index: str) -> None:
     """Before the key's own index goes."""
     scope.run(f"DROP INDEX IF EXISTS {qualified(table.postgres_schema, _guard_name(scope, table, index))}")
+
+
+def guards_of(scope: DdlScope, table: CatalogObject) -> list[tuple[str, str]]:
+    """Return the PostgreSQL names of the table's guards, each with that of its key."""
+    return [(str(guard), str(key)) for guard, key in scope.fetch(_GUARDS, [BLANKS_PREFIX, table.object_id])]
+
+
+def rename_guards(scope: DdlScope, table: CatalogObject, guards: Sequence[tuple[str, str]]) -> None:
+    """After PostgreSQL made keys again, which then have other OIDs. ``guards``: as they were before."""
+    for guard, key in guards:
+        name = _guard_name(scope, table, key)
+        if name != guard:
+            scope.run(f"ALTER INDEX {qualified(table.postgres_schema, guard)} RENAME TO {quote(name)}")
 
 
 def _guard_name(scope: DdlScope, table: CatalogObject, index: str) -> str:

@@ -217,6 +217,8 @@ class SourceTranslator:
         name = alias.name if alias is not None else call.name
         aliases = [column.name for column in alias.columns] if alias is not None else []
         expressions = ExpressionTranslator(self.emission, self.scope, self.queries)
+        if [part.lower() for part in names] in ([], ["sys"]) and call.name.lower() == "fn_helpcollations":
+            return self._collations(name, aliases)
         if not names and call.name.lower() in _SET_FUNCTIONS:
             return self._set_function(call, name, aliases, expressions)
         function = self._inline_function(names, call.name)
@@ -311,6 +313,19 @@ class SourceTranslator:
         columns = renamed(columns, [column.name for column in alias.columns] if alias is not None else [], name)
         source = self._add(name, columns)
         return f"LATERAL {body} AS {source.alias}({column_list(columns)})"
+
+    def _collations(self, name: str, aliases: list[str]) -> str:
+        """fn_helpcollations(): the collations that the emulator has."""
+        columns = (
+            SourceColumn("name", '"name"', TsqlType("sysname", 128), collated=Collated(self.emission.collation)),
+            SourceColumn(
+                "description", '"description"', TsqlType("nvarchar", 1000), collated=Collated(self.emission.collation)
+            ),
+        )
+        source = self._add(name, renamed(columns, aliases, name) if aliases else columns)
+        listed = column_list(source.columns or ())
+        rows = select_from("name, description", "emulator.collations()")
+        return f"({rows}) AS {source.alias}({listed})"
 
     def _set_function(
         self, call: exp.Anonymous, name: str, aliases: list[str], expressions: ExpressionTranslator

@@ -56,6 +56,17 @@ def folded(sql: str, collation: Collation) -> str:
     return sql if collation.is_binary else f"tsql.fold_{collation.style}({sql})"
 
 
+def in_place(sql: str, collation: Collation) -> str:
+    """As ``folded``, with every character in its place; a string to which that cannot be done is refused."""
+    return sql if collation.is_binary else f"tsql.folded_in_place({sql}, {facets(collation)})"
+
+
+def facets(collation: Collation) -> str:
+    """The arguments of functions that find strings: whether case counts, whether accents do."""
+    case, accents = (str(part.endswith("s")).lower() for part in collation.style.split("_"))
+    return f"{case}, {accents}"
+
+
 def grouped_type(collated: Collated | None) -> str:
     """The PostgreSQL type as which rows are grouped and distinguished. Raises 446 for a conflict."""
     if collated is not None and collated.is_conflict:

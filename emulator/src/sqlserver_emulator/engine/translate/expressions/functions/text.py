@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.expressions.functions.registry import ANY_NUMBER, Function, Handler, simple
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
+from sqlserver_emulator.engine.translate.values.collating import collation_of, facets, folded, in_place
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, as_text, convert
 from sqlserver_emulator.engine.translate.values.type_rules import (
     BINARY,
@@ -55,10 +56,11 @@ def _same_width(template: str, kinds: str = "") -> Function:
     return Function(handle, 1 + len(kinds), 1 + len(kinds))
 
 
-def _widest(function: str, kinds: str) -> Function:
+def _widest(function: str, kinds: str, *, is_collated: bool = False) -> Function:
     """A function whose result can be longer than its argument: (n)varchar of the greatest length, max of max.
 
     ``kinds`` of the further arguments: t a string, i a number, c a count of characters or strings to be made.
+    ``is_collated``: it finds strings in the first one, by their collation.
     """
 
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
@@ -76,6 +78,8 @@ def _widest(function: str, kinds: str) -> Function:
             return own if own.is_max else varchar(4000 if is_national(own) else 8000, is_national(own))
 
         sql = f"{function}({', '.join([as_text(first), *rest])})"
+        if is_collated:
+            sql = _by_collation(function, [first, *(self.value(node) for node in nodes[1:])], sql)
         # What is beyond the greatest length is cut off, unless the argument is a max.
         if isinstance(first, LiteralValue):
             sql = f"left({sql}, {4000 if first.is_national else 8000})"
@@ -84,6 +88,16 @@ def _widest(function: str, kinds: str) -> Function:
         return Value(sql, type, kind=TEXT)
 
     return Function(handle, 1 + len(kinds), 1 + len(kinds))
+
+
+def _by_collation(function: str, values: list[Value], sql: str) -> str:
+    """The call that finds strings by their collation; ``sql`` is that of a binary one."""
+    name = function.rpartition(".")[2]
+    collation = collation_of(*values, operation=name)
+    if collation.is_binary:
+        return sql
+    texts = ", ".join(as_text(value) if not value.is_null else "NULL::text" for value in values)
+    return f"tsql.{name}_folded({texts}, {facets(collation)})"
 
 
 def _substring(self: Expressions, nodes: list[exp.Expression]) -> Value:
@@ -125,8 +139,12 @@ def _position(function: str, text: int) -> Handler:
     """CHARINDEX and PATINDEX: a bigint in a max. ``text``: which argument is searched."""
 
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
-        arguments = [self.text(node) for node in nodes[:2]] + [self.converted(node, INT) for node in nodes[2:]]
-        return _wide_count(self.value(nodes[text]), f"{function}({', '.join(arguments)})")
+        values = [self.value(node) for node in nodes[:2]]
+        collation = collation_of(*values, operation=function.partition(".")[2])
+        arguments = [folded(as_text(value), collation) for value in values]
+        arguments[text] = in_place(as_text(values[text]), collation)
+        arguments += [self.converted(node, INT) for node in nodes[2:]]
+        return _wide_count(values[text], f"{function}({', '.join(arguments)})")
 
     return handle
 
@@ -176,7 +194,13 @@ def _trimmed(function: str) -> Handler:
 
     def handle(self: Expressions, nodes: list[exp.Expression]) -> Value:
         value = self.value(nodes[0])
-        characters = self.text(nodes[1]) if len(nodes) > 1 else "' '"
+        characters = "' '"
+        if len(nodes) > 1:
+            given = self.value(nodes[1])
+            collation = collation_of(value, given, operation="trim")
+            characters = as_text(given)
+            if not collation.is_binary:
+                characters = f"tsql.both_cases({characters}, {facets(collation)})"
         return Value(f"{function}({as_text(value)}, {characters})", lambda: _text_type(value), kind=TEXT)
 
     return handle
@@ -250,7 +274,7 @@ FUNCTIONS: dict[str, Function] = {
     "parsename": simple("ti", TsqlType("sysname", 128), "tsql.parsename({0}, {1})"),
     "patindex": Function(_position("tsql.patindex", 1), 2, 2),
     "quotename": simple("t?t", _NVARCHAR_258, "tsql.quotename"),
-    "replace": _widest("tsql.replace", "tt"),
+    "replace": _widest("tsql.replace", "tt", is_collated=True),
     "replicate": _widest("tsql.replicate", "c"),
     "reverse": _same_width("reverse({0})"),
     "right": _same_width("tsql.right({0}, {1})", "i"),
@@ -261,7 +285,7 @@ FUNCTIONS: dict[str, Function] = {
     "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
     "stuff": _widest("tsql.stuff", "iit"),
     "substring": Function(_substring, 3, 3),
-    "translate": _widest("translate", "tt"),
+    "translate": _widest("translate", "tt", is_collated=True),
     "trim": Function(_trimmed("btrim"), 1, 2),
     "unicode": simple("t", INT, "tsql.unicode({0})"),
     "upper": _same_width("upper({0})"),
