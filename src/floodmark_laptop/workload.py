@@ -1,7 +1,8 @@
 """A seeded stream of transactions on ``Shop``, with the kinds of changes that often break change-capture pipelines.
 
 It is deterministic: the same seed on a new database gives the same rows, except for rowversion. It has multi-statement
-transactions over several tables, rollbacks, primary-key updates, insert and delete of one key, delete and re-insert,
+transactions over several tables, rollbacks, primary-key updates, insert and delete of one key, delete and re-insert
+in another case,
 updates that change nothing, LOB updates and updates that leave a LOB unchanged, NULLs, text in many scripts, and
 extreme numbers.
 """
@@ -278,6 +279,8 @@ class Workload:
         index = self._random.randrange(len(self._products))
         code = self._products[index]
         self._execute("DELETE FROM dbo.Products WHERE ProductCode = %s", (code,))
+        # The same key for the server's usual collation, another one for a warehouse.
+        code = self._products[index] = code.swapcase()
         self._execute(
             "INSERT INTO dbo.Products (ProductCode, Name, Price, Weight, Picture, Discontinued, ModifiedAt) "
             "VALUES (%s, %s, %s, NULL, NULL, 1, %s)",
