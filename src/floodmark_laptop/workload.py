@@ -2,9 +2,8 @@
 
 It is deterministic: the same seed on a new database gives the same rows, except for rowversion. It has multi-statement
 transactions over several tables, rollbacks, primary-key updates, insert and delete of one key, delete and re-insert
-in another case,
-updates that change nothing, LOB updates and updates that leave a LOB unchanged, NULLs, text in many scripts, and
-extreme numbers.
+in another case, updates that change nothing, LOB updates and updates that leave a LOB unchanged, NULLs, text in many
+scripts, and extreme numbers.
 """
 
 from __future__ import annotations
