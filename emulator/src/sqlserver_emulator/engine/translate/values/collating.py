@@ -57,7 +57,7 @@ def folded(sql: str, collation: Collation) -> str:
 
 
 def in_place(sql: str, collation: Collation) -> str:
-    """As ``folded``, with every character in its place; a string to which that cannot be done is refused."""
+    """Return what ``folded`` does, with every character in its place; where that cannot be done it is refused."""
     return sql if collation.is_binary else f"tsql.folded_in_place({sql}, {facets(collation)})"
 
 
