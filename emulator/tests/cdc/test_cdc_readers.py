@@ -69,3 +69,19 @@ def test_mask_that_is_added_later_is_in_the_ddl_history(database: CdcDatabase) -
     database.scan()
     assert [row["v"] for row in database.change_table("dbo_m")] == ["a"]
     assert "MASKED" in database.query("SELECT ddl_command FROM cdc.ddl_history")[0]["ddl_command"]
+
+
+def test_change_rows_show_what_a_filter_predicate_hides_in_the_table(emulator: Emulator, database: CdcDatabase) -> None:
+    database.run(
+        "CREATE TABLE dbo.f (id int PRIMARY KEY, region varchar(9))",
+        "CREATE FUNCTION dbo.passes (@region varchar(9)) RETURNS TABLE AS RETURN SELECT 1 AS x WHERE @region = 'north'",
+    )
+    database.enable("f")
+    database.run(
+        "INSERT dbo.f VALUES (1, 'north'), (2, 'south')",
+        "CREATE SECURITY POLICY dbo.regions ADD FILTER PREDICATE dbo.passes(region) ON dbo.f",
+    )
+    database.scan()
+    with reader(emulator, database) as connection:
+        assert rows(connection, "SELECT id FROM dbo.f") == [(1,)]
+        assert rows(connection, "SELECT id FROM cdc.dbo_f_CT ORDER BY id") == [(1,), (2,)]

@@ -13,6 +13,7 @@ from sqlserver_emulator.engine.type_library import type_script
 LIBRARY = (
     "permissions.sql",
     "masks.sql",
+    "security_policies.sql",
     "library.sql",
     "collations.sql",
     "functions_numbers.sql",

@@ -36,6 +36,8 @@ class CatalogColumn:
     """Of a character type."""
 
 
+FILTERED_ROW = '"~filtered"'
+"""The row of a table that a filter predicate is about, in ``CatalogObject.filters``."""
 READ_ONLY = "R"
 """The kind of a table that was passed as a parameter."""
 SYSTEM = "S"
@@ -58,6 +60,8 @@ class CatalogObject:
     postgres_name: str
     columns: tuple[CatalogColumn, ...]
     key_columns: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    """PostgreSQL conditions of its enabled filter predicates, over ``FILTERED_ROW``."""
 
 
 @dataclass(frozen=True, slots=True)

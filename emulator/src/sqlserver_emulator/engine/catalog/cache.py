@@ -105,6 +105,10 @@ JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.sch
 JOIN emulator.databases d ON d.database_id = o.database_id
 WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) = lower($3)
 """
+_FILTERS = """
+SELECT p.condition FROM emulator.security_predicates p JOIN emulator.security_policies s ON s.object_id = p.object_id
+WHERE p.target_object_id = $1 AND s.is_enabled
+"""
 _MASKS = "SELECT EXISTS (SELECT 1 FROM emulator.columns WHERE masking_function IS NOT NULL)"
 _TRIGGERS = "SELECT EXISTS (SELECT 1 FROM emulator.triggers WHERE NOT is_disabled)"
 _USER_TYPE = """
@@ -234,7 +238,10 @@ class CatalogCache:
         key = tuple(cast(str, k[0]) for k in self._fetch(_KEY, [object_id])) if kind == "U" else ()
         kind = SYSTEM if is_system else kind
         ordered = tuple(column for _, column in columns)
-        table = CatalogObject(object_id, database, schema, name, kind, postgres_schema, postgres_name, ordered, key)
+        filters = tuple(cast(str, f[0]) for f in self._fetch(_FILTERS, [object_id])) if kind == "U" else ()
+        table = CatalogObject(
+            object_id, database, schema, name, kind, postgres_schema, postgres_name, ordered, key, filters
+        )
         return Relation(table, dict(columns))
 
     def _load_inline(self, database: str, schema: str, name: str) -> InlineFunction | None:

@@ -21,7 +21,7 @@ from sqlserver_emulator.engine.ddl.reading.taking import (
     take_names,
 )
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.ddl.security import permissions, principals
+from sqlserver_emulator.engine.ddl.security import permissions, policies, principals
 from sqlserver_emulator.engine.ddl.tables import indexes, tables
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
@@ -309,6 +309,9 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("DROP SEQUENCE", _drop_sequence),
     ("CREATE SYNONYM", synonyms.create_synonym),
     ("DROP SYNONYM", synonyms.drop_synonym),
+    ("CREATE SECURITY POLICY", policies.create_policy),
+    ("ALTER SECURITY POLICY", policies.alter_policy),
+    ("DROP SECURITY POLICY", policies.drop_policy),
     ("CREATE STATISTICS", _no_effect),
     ("DROP STATISTICS", _no_effect),
     ("RECONFIGURE", _no_effect),

@@ -69,7 +69,7 @@ SELECT o.database_id AS database, o.name::emulator.sysname AS name, o.object_id,
         WHEN 'D' THEN 'DEFAULT_CONSTRAINT' WHEN 'F' THEN 'FOREIGN_KEY_CONSTRAINT'
         WHEN 'IF' THEN 'SQL_INLINE_TABLE_VALUED_FUNCTION' WHEN 'FN' THEN 'SQL_SCALAR_FUNCTION'
         WHEN 'TF' THEN 'SQL_TABLE_VALUED_FUNCTION' WHEN 'TR' THEN 'SQL_TRIGGER' WHEN 'SO' THEN 'SEQUENCE_OBJECT'
-        WHEN 'SN' THEN 'SYNONYM' END)::varchar(60) AS type_desc,
+        WHEN 'SN' THEN 'SYNONYM' WHEN 'SP' THEN 'SECURITY_POLICY' END)::varchar(60) AS type_desc,
     o.create_date::emulator.datetime AS create_date, o.modify_date::emulator.datetime AS modify_date,
     o.is_ms_shipped::int::emulator.bit AS is_ms_shipped, 0::emulator.bit AS is_published,
     0::emulator.bit AS is_schema_published
@@ -153,6 +153,19 @@ FROM emulator.triggers t JOIN emulator.visible_objects o ON o.object_id = t.obje
 
 CREATE VIEW emulator_sys.synonyms AS
 SELECT a.*, y.base_object_name FROM emulator_sys.all_objects a JOIN emulator.synonyms y ON y.object_id = a.object_id;
+
+CREATE VIEW emulator_sys.security_policies AS
+SELECT a.database, a.name, a.object_id, a.principal_id, a.schema_id, a.parent_object_id, a.type, a.type_desc, a.create_date,
+    a.modify_date, a.is_ms_shipped, p.is_enabled::int::emulator.bit AS is_enabled, 0::emulator.bit AS is_not_for_replication,
+    1::emulator.bit AS uses_database_collation, (NOT p.is_schema_bound)::int::emulator.bit AS is_schemabinding_enabled
+FROM emulator_sys.all_objects a JOIN emulator.security_policies p ON p.object_id = a.object_id
+WHERE emulator.caller_sees_policies(a.database, a.object_id);
+
+CREATE VIEW emulator_sys.security_predicates AS
+SELECT a.database, p.object_id, p.predicate_id AS security_predicate_id, p.target_object_id,
+    p.definition AS predicate_definition, 0 AS predicate_type, 'FILTER'::varchar(60) AS predicate_type_desc,
+    NULL::int AS operation, NULL::varchar(60) AS operation_desc
+FROM emulator_sys.security_policies a JOIN emulator.security_predicates p ON p.object_id = a.object_id;
 
 CREATE VIEW emulator_sys.schemas AS
 SELECT s.database_id AS database, s.name::emulator.sysname AS name, s.schema_id, s.principal_id FROM emulator.schemas s

@@ -194,7 +194,7 @@ class SqlScan:
 
 _DROPPED_BY_ALTER: Final = frozenset(
     ("COLUMN", "CONSTRAINT", "PERIOD", "MEMBER", "NOT", "PERSISTED", "MASKED", "ROWGUIDCOL", "SPARSE", "HIDDEN")
-)
+) | {"FILTER", "BLOCK"}
 
 
 def _never(scan: SqlScan, word: str, previous: str, at: int) -> bool:

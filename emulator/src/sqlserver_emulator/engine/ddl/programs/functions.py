@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.ddl.programs.plpgsql import FunctionCompiler, wit
 from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables import rows
+from sqlserver_emulator.engine.ddl.tables.filters import refuse_bound, refuse_filtered
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
 from sqlserver_emulator.engine.translation import CatalogColumn, Translated
 from sqlserver_emulator.errors import SqlServerError
@@ -112,6 +113,7 @@ def _make_inline(scope: DdlScope, object_id: int, function: Function, parameters
     translated = scope.translate(function.query, types)
     if not translated.returns_rows:
         raise SqlServerError(102, "Incorrect syntax near 'RETURN'.", severity=15)
+    refuse_filtered(translated.sql)
     columns = _result_columns(scope, translated, types)
     names = ", ".join(quote(column.postgres_name) for column in columns)
     listed = ", ".join(f"q.{quote(column.postgres_name)}" for column in columns)
@@ -171,6 +173,7 @@ def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statemen
     with catalog.table_variables():
         compiler = FunctionCompiler(scope, object_id, types, function.returns, function.table)
         body = compiler.compile(statements)
+        refuse_filtered(body)
         made = compiler.table_variables
     declared = ", ".join(f"{quote(name)} {scope.postgres_type(type_)}" for name, type_ in types.items())
     if function.returns is not None:
@@ -216,6 +219,7 @@ def drop_function(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None
 
 
 def _remove(scope: DdlScope, home: SchemaEntry, name: str, object_id: int, *, alters: bool) -> None:
+    refuse_bound(scope, object_id, f"{home.name}.{name}")
     for (signature,) in scope.fetch(_OVERLOADS, [home.postgres_name, postgres_name(name)]):
         views.detach_views_of_function(scope, str(signature))
         try:

@@ -16,6 +16,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.reading.read_program import ViewText, read_view
 from sqlserver_emulator.engine.ddl.scope import DdlScope, with_literals
 from sqlserver_emulator.engine.ddl.tables import rows
+from sqlserver_emulator.engine.ddl.tables.filters import refuse_filtered
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
 from sqlserver_emulator.errors import SqlServerError
@@ -61,6 +62,7 @@ def _make(scope: DdlScope, name: ObjectName, view: ViewText) -> int:
     columns, query = view.columns, view.query
     home = scope.schema(name)
     translated = scope.translate(query)
+    refuse_filtered(translated.sql)
     described = scope.access.connection.describe(with_literals(translated))
     # The columns' T-SQL types are known only now; PostgreSQL's view has storage types.
     declared = _columns(scope, described, translated, columns, name)

@@ -14,6 +14,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
+from sqlserver_emulator.engine.ddl.tables.filters import refuse_bound
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
 from sqlserver_emulator.engine.ddl.tables.masking import check_mask
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
@@ -154,6 +155,7 @@ def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     if scope.fetch(_REFERENCED_BY, [table.object_id]):
         message = f"Could not drop object '{name}' because it is referenced by a FOREIGN KEY constraint."
         raise SqlServerError(3726, message)
+    refuse_bound(scope, table.object_id, name)
     hooks.before_drop_table(scope, table)
     # Logged before the drop, while the catalog still has the table.
     log.table_changed(scope, table, "drop_table")

@@ -32,6 +32,8 @@ def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modi
         raise NotSupportedByEmulatorError("MERGE into anything but a table")
     refuse_clauses(target, {"this", "db", "catalog", "alias", "hints"}, "MERGE")
     table = modifying.writable(resolve_table(queries, table_parts(target)))
+    if table.filters:
+        raise NotSupportedByEmulatorError("MERGE into a table with a filter predicate")
     alias = target.args["alias"].name if target.args.get("alias") else table.name
     own = Source(quote(alias), alias, table_columns(table), table=table)
     if not target.args.get("alias"):

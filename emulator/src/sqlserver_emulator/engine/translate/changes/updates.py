@@ -37,7 +37,7 @@ from sqlserver_emulator.engine.translate.queries.sources import (
 from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translate.values.operators import binary
 from sqlserver_emulator.engine.translate.values.value import Value
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.engine.translation import FILTERED_ROW, CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 _UPDATE_CLAUSES = {"this", "expressions", "from_", "where", "returning", "with_", "limit", "options"}
@@ -302,6 +302,8 @@ def _joined_to_itself(
 def _where(queries: QueryTranslator, node: exp.Expression, target: _Target, expressions: ExpressionTranslator) -> str:
     where = node.args.get("where")
     conditions = [*target.conditions, *([expressions.condition(where.this)] if where else [])]
+    # What a filter predicate hides is neither updated nor deleted.
+    conditions += [condition.replace(FILTERED_ROW, target.alias) for condition in target.table.filters]
     joined = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     limit = node.args.get("limit")
     if limit is None:

@@ -34,7 +34,13 @@ from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.engine.translate.values.conversion import ASSIGN, convert
 from sqlserver_emulator.engine.translate.values.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, null
-from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, CatalogReader, InlineFunction
+from sqlserver_emulator.engine.translation import (
+    FILTERED_ROW,
+    CatalogColumn,
+    CatalogObject,
+    CatalogReader,
+    InlineFunction,
+)
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
 
@@ -136,7 +142,15 @@ class SourceTranslator:
         if not alias:
             source.schema, source.database = table.schema, table.database
         sample = tablesample(node, self.emission)
-        return f"{quote(table.postgres_schema)}.{quote(table.postgres_name)} AS {source.alias}{sample}"
+        relation = f"{quote(table.postgres_schema)}.{quote(table.postgres_name)}"
+        if table.filters:
+            if sample:
+                raise NotSupportedByEmulatorError("TABLESAMPLE of a table with a filter predicate")
+            passing = select_from(
+                f"{FILTERED_ROW}.*", f"{relation} AS {FILTERED_ROW} WHERE {' AND '.join(table.filters)}"
+            )
+            return f"({passing}) AS {source.alias}"
+        return f"{relation} AS {source.alias}{sample}"
 
     def _add(self, name: str, columns: tuple[SourceColumn, ...] | None, *, alias: str | None = None) -> Source:
         """Enter a source. Two tables of one name (of two schemas) get two PostgreSQL aliases."""
