@@ -366,5 +366,13 @@ class CloseCursor(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AssignCursor(Statement):
+    """SET @c = a cursor that was declared, by its name or another variable."""
+
+    variable: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeallocateCursor(Statement):
     name: str

@@ -42,6 +42,17 @@ class CallError(SqlServerError):
     """A call whose arguments do not fit: ends the calling statement only, whatever its number."""
 
 
+class InternalError(SqlServerError):
+    """A fault of the emulator itself: the request ends, and its transaction is rolled back."""
+
+    def __init__(self, error: Exception) -> None:
+        message = (
+            f"Internal error of sqlserver_emulator ({type(error).__name__}): the statement was not run, its transaction"
+            " is rolled back. The server's log has the details."
+        )
+        super().__init__(NotSupportedByEmulatorError.NUMBER, message, line=1)
+
+
 def nested_too_deeply() -> SqlServerError:
     """Return error 191."""
     message = (

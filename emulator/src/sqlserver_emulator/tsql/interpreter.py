@@ -6,6 +6,7 @@ when it ends. How statements run is ``runner``'s and its companions'.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from sqlserver_emulator.collations import Collation
@@ -21,7 +22,7 @@ from sqlserver_emulator.tsql.cursors.declared_cursors import Cursors
 from sqlserver_emulator.tsql.cursors.server_cursors import ServerCursors
 from sqlserver_emulator.tsql.dynamic_sql import DynamicSql
 from sqlserver_emulator.tsql.execution import Execution
-from sqlserver_emulator.tsql.faults import BatchEnd, ScopeEnd
+from sqlserver_emulator.tsql.faults import BatchEnd, InternalError, RaisedError, ScopeEnd, ScopeError
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.sql_runner import SqlRunner
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
@@ -29,6 +30,9 @@ from sqlserver_emulator.tsql.triggers import TriggerRunner
 from sqlserver_emulator.tsql.verbs import Verbs
 from sqlserver_emulator.types import TsqlType
 
+_LOG = logging.getLogger(__name__)
+# Exceptions that are no fault of the emulator: errors of a statement, control flow, a lost or cut connection.
+_EXPECTED = (SqlServerError, ScopeEnd, RaisedError, ScopeError, OSError)
 # The numbers of a TDS transaction manager request.
 _ISOLATION = {
     1: "READ UNCOMMITTED",
@@ -132,12 +136,25 @@ class TsqlSession:
         except BatchEnd:
             if state.cancelled.is_set():
                 return
+        except _EXPECTED:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge: no statement may cost the client its connection
+            yield from self._end_broken_request(error)
         # A doomed transaction may only be rolled back, and does not outlive its batch (error 3998).
         if state.transactions.is_doomed:
             yield from self._end_doomed_transaction()
         # Collected while a scope was left, where nothing could be yielded.
         while state.late_events:
             yield state.late_events.pop(0)
+
+    def _end_broken_request(self, error: Exception) -> Iterator[Event]:
+        """Report a fault of the emulator. How far its statement came is not known, so the transaction is undone."""
+        _LOG.exception("session %d: internal error", self.session_id)
+        yield ErrorRaised(InternalError(error))
+        yield from self._state.transactions.notice_loss()
+        if self._state.transactions.count:
+            yield from self._state.transactions.rollback()
+        yield StatementDone(failed=True)
 
     def _end_doomed_transaction(self) -> Iterator[Event]:
         text = "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back."

@@ -460,3 +460,14 @@ def test_table_variable_lives_as_long_as_its_batch() -> None:
     engine = FakeEngine()
     run("DECLARE @t TABLE (a int) INSERT INTO @t VALUES (1)", engine)
     assert engine.log == ["CREATE TABLE @t (a int)", "INSERT INTO @t VALUES (1)", "DROP TABLE IF EXISTS @t"]
+
+
+def test_fault_of_the_emulator_ends_the_request_and_its_transaction_only() -> None:
+    def break_down() -> StatementResult:
+        raise KeyError("@c")
+
+    talking = session(FakeEngine({"SELECT broken": break_down}))
+    said = brief(talking.run_batch("BEGIN TRANSACTION SELECT broken SELECT 1"))
+    assert said == ["begin", "error 49999 line 1", "rollback", "failed"]
+    assert not talking.in_transaction
+    assert brief(talking.run_batch("SELECT 2")) == ["row 2", "count 1"]

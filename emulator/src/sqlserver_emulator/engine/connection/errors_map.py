@@ -7,6 +7,7 @@ in DETAIL). Names of constraints and columns are searched in the catalog through
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
+_LOG = logging.getLogger(__name__)
 CANCELLED = 3617
 VALUE_TOO_LONG = "22001"
 UNIQUE_VIOLATION = "23505"
@@ -62,8 +64,13 @@ def to_sql_server(failure: StatementFailedError, context: ErrorContext, verb: st
     handler = _HANDLERS.get(failure.sqlstate)
     if handler is not None:
         return handler(failure, context, verb)
-    # 50000 is the number of RAISERROR with a text: no real error is claimed, and the SQLSTATE stays visible.
-    return SqlServerError(50000, f"{failure.message} [{failure.sqlstate}]")
+    return _unforeseen(failure, verb)
+
+
+def _unforeseen(failure: StatementFailedError, verb: str) -> SqlServerError:
+    """A refusal without PostgreSQL's words, which mean nothing to a client of SQL Server; the log has them."""
+    _LOG.error("a statement failed in PostgreSQL: %s [%s]", failure.message, failure.sqlstate)
+    return NotSupportedByEmulatorError(f"this form of the {verb} statement ({failure.sqlstate} in the server's log)")
 
 
 def _raised_on_purpose(failure: StatementFailedError) -> SqlServerError:
@@ -99,7 +106,7 @@ def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -
         return SqlServerError(8152, "String or binary data would be truncated.", state=30)
     names = context.constraint(failure.schema, failure.table, failure.constraint)
     if names is None:
-        return SqlServerError(547, failure.message)
+        names = ConstraintNames("C", failure.constraint, failure.schema, failure.table)
     if names.kind == "C":
         kind, schema, table, where = "CHECK", names.schema, names.table, names.column
     # PostgreSQL reports both sides of a foreign key by one SQLSTATE; only its detail says which side failed.
@@ -136,6 +143,40 @@ def _missing_relation(failure: StatementFailedError, context: ErrorContext, verb
     return SqlServerError(208, f"Invalid object name '{found.group(1) if found else failure.message}'.")
 
 
+def _name_taken(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    """42P07 and 42710: a key or constraint whose name another object of the schema has."""
+    found = _QUOTED.search(failure.message)
+    name = found.group(1) if found else failure.constraint
+    return SqlServerError(2714, f"There is already an object named '{name}' in the database.", state=5)
+
+
+def _view_not_updatable(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    """55000: a change of rows through a view that is more than a selection of one table's rows."""
+    found = _QUOTED.search(failure.message)
+    if found is None or "view" not in failure.message:
+        return _unforeseen(failure, verb)
+    reason = failure.detail
+    if "DISTINCT" in reason or "GROUP BY" in reason or "aggregate" in reason or "HAVING" in reason:
+        message = f"Cannot update the view or function '{found.group(1)}' because it contains aggregates, or a DISTINCT"
+        return SqlServerError(4403, f"{message} or GROUP BY clause, or PIVOT or UNPIVOT operator.")
+    if "UNION" in reason:
+        message = f"View '{found.group(1)}' is not updatable because the definition contains a set operator."
+        return SqlServerError(4426, message)
+    if verb == "DELETE":
+        message = f"View or function '{found.group(1)}' is not updatable because the modification affects multiple base"
+        return SqlServerError(4405, f"{message} tables.")
+    return NotSupportedByEmulatorError(f"{verb} through a view of several tables")
+
+
+def _derived_column(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    """0A000: a view's column that is computed from others, among what PostgreSQL does not do."""
+    names = _QUOTED.findall(failure.message)
+    if " of view " not in failure.message or len(names) != 2:
+        return _unforeseen(failure, verb)
+    message = f"Update or insert of view or function '{names[1]}' failed because it contains a derived or constant"
+    return SqlServerError(4406, f"{message} field.")
+
+
 def _missing_column(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     # The column may come qualified by an alias of the translation, which the client never wrote.
     found = _QUOTED.search(failure.message)
@@ -158,7 +199,7 @@ def _not_a_value(failure: StatementFailedError, context: ErrorContext, verb: str
         if postgres in type_name:
             text = f"Conversion failed when converting the nvarchar value '{value}' to data type {tsql}."
             return SqlServerError(245, text)
-    return SqlServerError(245, f"Conversion failed: {failure.message}.")
+    return SqlServerError(245, f"Conversion failed when converting the nvarchar value '{value}'.")
 
 
 def _out_of_range(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
@@ -187,6 +228,16 @@ def _bad_date(failure: StatementFailedError, context: ErrorContext, verb: str) -
 def _date_out_of_range(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     return SqlServerError(
         242, "The conversion of a varchar data type to a datetime data type resulted in an out-of-range value.", state=3
+    )
+
+
+def _view_of_temporary_table(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    if "temporary" not in failure.message:
+        return _unforeseen(failure, verb)
+    return SqlServerError(
+        4508,
+        "Views or functions are not allowed on temporary tables. Table names that begin with '#' denote temporary"
+        " tables.",
     )
 
 
@@ -240,6 +291,15 @@ _HANDLERS: dict[str, _Handler] = {
         " view that specifies WITH CHECK OPTION and one or more rows resulting from the operation did not qualify under"
         " the CHECK OPTION constraint.",
     ),
+    "0A000": _derived_column,
+    "42P07": _name_taken,
+    "42710": _name_taken,
+    "42P16": _view_of_temporary_table,
+    "54023": _fixed(
+        NotSupportedByEmulatorError.NUMBER,
+        "sqlserver_emulator does not support more than 100 arguments of a function. See docs/emulator.md.",
+    ),
+    "55000": _view_not_updatable,
     "42P17": _fixed(
         NotSupportedByEmulatorError.NUMBER,
         "sqlserver_emulator does not support computed columns whose value changes by itself. See docs/emulator.md.",

@@ -72,6 +72,8 @@ LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE parts text[] := regexp_match(value, '^(.*\S)\s*([+-]\d\d:\d\d|Z)\s*$');
 BEGIN
     IF parts IS NULL THEN RETURN tsql.datetimeoffset(tsql.to_datetime2(value, style), 0); END IF;
+    -- A moment whose UTC is not in the years 1 to 9999 is no value of the type.
+    IF NOT tsql.is_moment(tsql.datetimeoffset(tsql.to_datetime2(parts[1], style), tsql.offset_from_text(parts[2]))) THEN PERFORM tsql.fail_date(value); END IF;
     RETURN tsql.datetimeoffset(tsql.to_datetime2(parts[1], style), tsql.offset_from_text(parts[2]));
 END $$;
 DO $$
@@ -130,6 +132,8 @@ CREATE OR REPLACE FUNCTION tsql.sysdatetimeoffset() RETURNS tsql.datetimeoffset 
 RETURN ROW(emulator.utc_now(), extract(timezone FROM statement_timestamp()) / 60)::tsql.datetimeoffset;
 CREATE OR REPLACE FUNCTION tsql.zone_offset(utc timestamp, zone text) RETURNS int LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 BEGIN
+    -- PostgreSQL takes a number for a zone, of any hours.
+    IF zone ~ '^\W*\d' THEN RAISE invalid_parameter_value; END IF;
     RETURN extract(epoch FROM (utc AT TIME ZONE 'UTC') AT TIME ZONE tsql.zone(zone) - utc)::int / 60;
 EXCEPTION WHEN invalid_parameter_value THEN
     PERFORM tsql.fail(9820, 'The time zone parameter ''%s'' provided to AT TIME ZONE clause is invalid.', zone);

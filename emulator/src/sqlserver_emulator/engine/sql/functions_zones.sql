@@ -49,5 +49,23 @@ CREATE OR REPLACE FUNCTION tsql.windows_zones() RETURNS TABLE (name text, zone t
     ('Russia Time Zone 11', 'Asia/Kamchatka'), ('New Zealand Standard Time', 'Pacific/Auckland'), ('UTC+12', 'Etc/GMT-12'),
     ('Fiji Standard Time', 'Pacific/Fiji'), ('Chatham Islands Standard Time', 'Pacific/Chatham'), ('UTC+13', 'Etc/GMT-13'),
     ('Tonga Standard Time', 'Pacific/Tongatapu'), ('Samoa Standard Time', 'Pacific/Apia'), ('Line Islands Standard Time', 'Pacific/Kiritimati') $$;
+-- Offsets and their values: what leaves the range is an error, as no client can read it.
+CREATE OR REPLACE FUNCTION tsql.checked_offset(minutes int, builtin text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN minutes BETWEEN -840 AND 840 OR minutes IS NULL THEN minutes
+    ELSE tsql.fail(9812, format('The timezone provided to builtin function %s is invalid.', builtin), minutes::text)::int END;
+CREATE OR REPLACE FUNCTION tsql.is_moment(value tsql.datetimeoffset) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN least((value).utc, tsql.local_time(value)) >= timestamp '0001-01-01'
+        AND greatest((value).utc, tsql.local_time(value)) < timestamp '10000-01-01';
+END $$;
+CREATE OR REPLACE FUNCTION tsql.checked_datetimeoffset(value tsql.datetimeoffset, builtin text) RETURNS tsql.datetimeoffset
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    IF NOT tsql.is_moment(value) THEN
+        PERFORM tsql.fail(9813, format('The timezone provided to builtin function %s would cause the datetimeoffset to overflow '
+            'the range of valid date range in either UTC or local time.', builtin), '');
+    END IF;
+    RETURN value;
+END $$;
 CREATE OR REPLACE FUNCTION tsql.zone(name text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT coalesce((SELECT w.zone FROM tsql.windows_zones() w WHERE lower(w.name) = lower($1)), $1) $$;

@@ -20,11 +20,12 @@ class Cursor:
     ``loops``, ``catches``: how many WHILE and CATCH are open around the cursor.
     """
 
-    __slots__ = ("at", "catches", "declarations", "known", "loops", "text", "tokens")
+    __slots__ = ("at", "catches", "cursor_variables", "declarations", "known", "loops", "text", "tokens")
 
     def __init__(self, text: str, known: Iterable[str] = ()) -> None:
         self.text = text
         self.known = set(known)
+        self.cursor_variables: set[str] = set()
         self.declarations: list[Declaration] = []
         self.loops = self.catches = 0
         self.tokens = tokenize(text)

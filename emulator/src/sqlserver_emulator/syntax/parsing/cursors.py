@@ -10,6 +10,7 @@ from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.syntax.parsing.expressions import expression_of
 from sqlserver_emulator.syntax.parsing.keywords import word_set
 from sqlserver_emulator.syntax.statements import (
+    AssignCursor,
     CloseCursor,
     DeallocateCursor,
     DeclareCursor,
@@ -49,6 +50,11 @@ def take_declaration(cursor: Cursor, line: int) -> DeclareCursor:
 def take_assigned(cursor: Cursor, line: int, variable: str) -> DeclareCursor:
     """`SET @c = CURSOR …`, from CURSOR on: the variable is the name of a local cursor, which it replaces."""
     return _take_query(cursor, line, variable.lower(), {"LOCAL"})
+
+
+def take_shared(cursor: Cursor, line: int, variable: str) -> AssignCursor:
+    """`SET @c = name`, from the name on: the variable refers to a cursor that has a name, or another variable."""
+    return AssignCursor(line, variable.lower(), _take_cursor_name(cursor))
 
 
 def _take_query(cursor: Cursor, line: int, name: str, options: set[str]) -> DeclareCursor:

@@ -85,6 +85,7 @@ def _take_declaration(cursor: Cursor) -> Declaration | Statement:
         return take_table_declaration(cursor, line, token.text)
     if cursor.accept("CURSOR"):
         cursor.known.add(name)
+        cursor.cursor_variables.add(name)
         return Declare(line, ())
     declared = take_variable_type(cursor)
     default = take_expression(cursor, _COMMA) if cursor.accept("=") else None
@@ -141,6 +142,8 @@ def _take_assignment(cursor: Cursor, line: int) -> Statement:
     operator = cursor.expect_one_of(ASSIGNMENTS)
     if cursor.word == "CURSOR":
         return cursors.take_assigned(cursor, line, name)
+    if name.lower() in cursor.cursor_variables:
+        return cursors.take_shared(cursor, line, name)
     start = cursor.at
     take_expression(cursor)
     return SetVariable(line, name.lower(), assigned(cursor, start - 2, operator, start, cursor.at))

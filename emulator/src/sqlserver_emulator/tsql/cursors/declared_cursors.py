@@ -30,6 +30,7 @@ class Cursors:
         runner.register(nodes.OpenCursor, self._open)
         runner.register(nodes.FetchCursor, self._fetch)
         runner.register(nodes.CloseCursor, self._close)
+        runner.register(nodes.AssignCursor, self._assign)
         runner.register(nodes.DeallocateCursor, self._deallocate)
 
     def _declare(self, statement: nodes.DeclareCursor, scope: Scope) -> Steps:
@@ -110,6 +111,12 @@ class Cursors:
         if cursor.captured is None:
             raise SqlServerError(16917, "Cursor is not open.")
         cursor.captured = None
+        yield StatementDone()
+        return Outcome.NEXT
+
+    def _assign(self, statement: nodes.AssignCursor, scope: Scope) -> Steps:
+        """Let the variable refer to the cursor itself: both have one position, and one closes it for the other."""
+        scope.cursors[statement.variable] = self._find(statement.name, scope)
         yield StatementDone()
         return Outcome.NEXT
 

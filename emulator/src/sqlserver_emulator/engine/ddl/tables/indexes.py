@@ -10,7 +10,7 @@ from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tables.blank_keys import compared_sql, drop_guard, guard_key
 from sqlserver_emulator.engine.names import index_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 _INDEX = """
 SELECT index_id, postgres_name, constraint_object_id, name FROM emulator.indexes
@@ -20,6 +20,8 @@ WHERE object_id = $1::int AND lower(name) = lower($2)
 
 def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration) -> None:
     """Raises 1913 when the table has an index of that name."""
+    if table.kind == "V":
+        raise NotSupportedByEmulatorError("an index on a view (indexed views)")
     temporary = table.name.startswith(("#", "@"))
     if not temporary and (existing := scope.fetch(_INDEX, [table.object_id, index.name])):
         if not index.drop_existing:

@@ -218,9 +218,12 @@ class SourceTranslator:
 
     def _function(self, node: exp.Table, call: exp.Expression) -> str:
         """A table-valued function, expanded in place."""
-        names = [part.name for part in (node.args.get("catalog"), node.args.get("db")) if part is not None]
+        given = (node.args.get("catalog"), node.args.get("db"))
+        # An empty part (`srv...t`) is a str in sqlglot's tree.
+        names = [part.name if isinstance(part, exp.Expression) else "" for part in given if part is not None]
         while isinstance(call, exp.Dot):
-            names += [part.name for part in call.this.flatten()] if isinstance(call.this, exp.Dot) else [call.this.name]
+            before = list(call.this.flatten()) if isinstance(call.this, exp.Dot) else [call.this]
+            names += [part.name if isinstance(part, exp.Expression) else "" for part in before]
             call = call.expression
         if not isinstance(call, exp.Anonymous):
             raise NotSupportedByEmulatorError("names of four parts (linked servers)")
@@ -401,6 +404,8 @@ def table_parts(node: exp.Table) -> tuple[str, ...]:
     """A table's name parts; #temp and @variable names have their sign; an empty schema (`db..t`) is ''."""
     if isinstance(node.this, exp.Parameter):
         return ("@" + node.this.name,)
+    if isinstance(node.this, exp.Dot):
+        raise NotSupportedByEmulatorError("names of four parts (linked servers)")
     name = node.name
     if node.this.args.get("temporary"):
         name = "#" + name

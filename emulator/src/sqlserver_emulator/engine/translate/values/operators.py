@@ -175,6 +175,8 @@ def negative(value: Value) -> Value:
     """`-value`. There is no negative tinyint: the result is a smallint."""
     if value.kind == TEXT:
         raise SqlServerError(8117, "Operand data type varchar is invalid for minus operator.")
+    if value.kind == BINARY:
+        raise SqlServerError(8117, f"Operand data type {_type_name(value)} is invalid for minus operator.")
     type = value.type if value.kind == INTEGER else None
     if type is not None and type.name == "tinyint":
         return Value(f"(- {value.sql})", TsqlType("smallint"), nullable=value.nullable)

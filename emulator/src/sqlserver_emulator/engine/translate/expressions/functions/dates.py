@@ -174,28 +174,31 @@ def _precise_from_parts(function: str, name: str, count: int) -> Function:
     return Function(handle, count, count)
 
 
-def _offset_argument(self: Expressions, node: exp.Expression) -> str:
-    """An offset in minutes, or a string such as '+02:00', as minutes."""
+def _offset_argument(self: Expressions, node: exp.Expression, function: str) -> str:
+    """An offset in minutes, or a string such as '+02:00', as minutes. Beyond 14 hours it is error 9812."""
     value = self.value(node)
-    if value.kind == "text":
-        return f"tsql.offset_from_text({value.sql})"
-    return convert(value, INT, IMPLICIT).sql
+    minutes = f"tsql.offset_from_text({value.sql})" if value.kind == "text" else convert(value, INT, IMPLICIT).sql
+    return f"tsql.checked_offset({minutes}, '{function}')"
+
+
+def _checked(moment: str, function: str) -> str:
+    return f"tsql.checked_datetimeoffset({moment}, '{function}')"
 
 
 def _todatetimeoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     moment = _moment(self, nodes[0])
     scale = _fraction_digits(moment)
     local = convert(moment, DATETIME2, IMPLICIT).sql
-    return Value(
-        f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1])})", replace(DATETIMEOFFSET, scale=scale)
-    )
+    made = f"tsql.datetimeoffset({local}, {_offset_argument(self, nodes[1], 'todatetimeoffset')})"
+    return Value(_checked(made, "todatetimeoffset"), replace(DATETIMEOFFSET, scale=scale))
 
 
 def _switchoffset(self: Expressions, nodes: list[exp.Expression]) -> Value:
     given = _moment(self, nodes[0])
     moment = convert(given, DATETIMEOFFSET, IMPLICIT)
     type = replace(DATETIMEOFFSET, scale=_fraction_digits(given))
-    return Value(f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1])})", type)
+    moved = f"tsql.switchoffset({moment.sql}, {_offset_argument(self, nodes[1], 'switchoffset')})"
+    return Value(_checked(moved, "switchoffset"), type)
 
 
 def _fraction_digits(moment: Value) -> int:
@@ -208,11 +211,16 @@ def _fraction_digits(moment: Value) -> int:
 def at_time_zone(self: Expressions, node: exp.Expression) -> Value:
     """`x AT TIME ZONE 'zone'`: gives a local time its offset; moves a datetimeoffset to the zone."""
     value = _moment(self, node.this)
+    given = self.value(node.args["zone"])
+    if given.type is not None and given.kind != "text":
+        message = f"Argument data type {given.type.name} is invalid for argument 2 of AT TIME ZONE function."
+        raise SqlServerError(8116, message)
     zone = self.text(node.args["zone"])
     if value.type is not None and has_offset(value.type):
-        return Value(f"tsql.move_to_zone({value.sql}, {zone})", value.type)
+        return Value(_checked(f"tsql.move_to_zone({value.sql}, {zone})", "AT TIME ZONE"), value.type)
     local = convert(value, DATETIME2, IMPLICIT).sql
-    return Value(f"tsql.in_zone({local}, {zone})", replace(DATETIMEOFFSET, scale=_fraction_digits(value)))
+    moved = _checked(f"tsql.in_zone({local}, {zone})", "AT TIME ZONE")
+    return Value(moved, replace(DATETIMEOFFSET, scale=_fraction_digits(value)))
 
 
 _NOW = "emulator.now()"
