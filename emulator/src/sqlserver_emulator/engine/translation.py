@@ -34,6 +34,7 @@ class CatalogColumn:
     """The masking function, where the caller may not see the values."""
     collation: Collation | None = None
     """Of a character type."""
+    rowguidcol: bool = False
 
 
 FILTERED_ROW = '"~filtered"'

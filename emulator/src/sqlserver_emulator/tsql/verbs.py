@@ -22,7 +22,7 @@ _LARGEST_INFO: Final = 10
 _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
 # How often WAITFOR TIME reads the clock: procedures of schema `emulator` may move it meanwhile.
 _POLL_SECONDS: Final = 0.5
-_CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.:](\d{1,3})\d*)?)?\s*$")
+_CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.:](\d{1,3})\d*)?)?\s*$")
 
 
 class Verbs:

@@ -468,6 +468,6 @@ def test_fault_of_the_emulator_ends_the_request_and_its_transaction_only() -> No
 
     talking = session(FakeEngine({"SELECT broken": break_down}))
     said = brief(talking.run_batch("BEGIN TRANSACTION SELECT broken SELECT 1"))
-    assert said == ["begin", "error 49999 line 1", "rollback", "failed"]
+    assert said == ["begun", "error 49999 line 1", "rolled_back", "failed"]
     assert not talking.in_transaction
     assert brief(talking.run_batch("SELECT 2")) == ["row 2", "count 1"]

@@ -55,7 +55,7 @@ WHERE s.postgres_name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V')
 _COLUMNS = """
 SELECT name, column_id, type_name, length, precision, scale, is_nullable, identity_seed IS NOT NULL,
        computed_definition IS NOT NULL, default_object_id <> 0, postgres_name, coalesce(masking_function, ''),
-       collation_name, attnum
+       collation_name, is_rowguidcol, attnum
 FROM emulator.columns WHERE object_id = $1 ORDER BY column_id
 """
 _KEY = """
@@ -326,11 +326,22 @@ def _column(  # noqa: PLR0917  (the order of _COLUMNS)
     postgres_name: str,
     mask: str,
     collation_name: str | None,
+    rowguidcol: bool,
 ) -> CatalogColumn:
     type_ = TsqlType(type_name, length, precision, scale)
     collation = None
     if BY_NAME[type_name].has_collation:
         collation = find_collation(collation_name) if collation_name else default
     return CatalogColumn(
-        name, column_id, type_, nullable, identity, computed, has_default, postgres_name, mask, collation
+        name,
+        column_id,
+        type_,
+        nullable,
+        identity,
+        computed,
+        has_default,
+        postgres_name,
+        mask,
+        collation,
+        rowguidcol,
     )

@@ -157,6 +157,28 @@ def _switch_check(scope: DdlScope, table: CatalogObject, constraint: str, change
     )
 
 
+def _switch_foreign_key(scope: DdlScope, table: CatalogObject, constraint: str, change: ConstraintSwitch) -> None:
+    """PostgreSQL checks the rows when it enforces a key again; without WITH CHECK the key is made again unchecked."""
+    target, name = qualified(table.postgres_schema, table.postgres_name), quote(constraint)
+    if not change.enabled or change.validate:
+        state = "ENFORCED" if change.enabled else "NOT ENFORCED"
+        scope.run(f"ALTER TABLE {target} ALTER CONSTRAINT {name} {state}")
+        # A key that was enforced for new rows only is no news to PostgreSQL.
+        if change.enabled:
+            scope.run(f"ALTER TABLE {target} VALIDATE CONSTRAINT {name}")
+        return
+    ((definition, referenced),) = scope.fetch(_KEY_SQL, [table.object_id, constraint])
+    # PostgreSQL refuses a foreign key to an index that is checked at the end (ADR 30, "Consequences").
+    scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [referenced])
+    scope.run(f"ALTER TABLE {target} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} {definition} NOT VALID")
+    scope.check_keys_at_end(table)
+
+
+_KEY_SQL = """
+SELECT regexp_replace(pg_get_constraintdef(c.oid), '( NOT ENFORCED)?( NOT VALID)?$', ''), c.confrelid::bigint
+FROM pg_constraint c WHERE c.conrelid = $1::oid AND c.conname = $2
+"""
+
 _SWITCHED = """
 SELECT o.name, o.type, o.postgres_name, coalesce(f.is_disabled, k.is_disabled) FROM emulator.objects o
 LEFT JOIN emulator.foreign_keys f ON f.object_id = o.object_id
@@ -167,7 +189,6 @@ WHERE o.parent_object_id = $1::int AND o.type IN ('F', 'C') AND ($2 = '' OR lowe
 
 def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> None:
     """NOCHECK and CHECK CONSTRAINT."""
-    target = qualified(table.postgres_schema, table.postgres_name)
     for wanted in change.names or ("",):
         found = scope.fetch(_SWITCHED, [table.object_id, wanted])
         if wanted and not found:
@@ -179,8 +200,7 @@ def _switch(scope: DdlScope, table: CatalogObject, change: ConstraintSwitch) -> 
             if kind == "C":
                 _switch_check(scope, table, str(postgres_name), change)
                 continue
-            state = "ENFORCED" if change.enabled else "NOT ENFORCED"
-            scope.run(f"ALTER TABLE {target} ALTER CONSTRAINT {quote(postgres_name)} {state}")
+            _switch_foreign_key(scope, table, str(postgres_name), change)
             scope.fetch(
                 "UPDATE emulator.foreign_keys f SET is_disabled = $3::boolean, is_not_trusted = $4::boolean"
                 " FROM emulator.objects o WHERE o.object_id = f.object_id AND f.parent_object_id = "

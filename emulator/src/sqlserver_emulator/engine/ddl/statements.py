@@ -38,7 +38,9 @@ def _create_table(scope: DdlScope, cursor: Cursor) -> Command:
     tables.create_table(scope, declaration)
     # A view may have lost its table, and a table of that name makes it valid again.
     if not declaration.name.is_temporary:
-        views.attach_views(scope, declaration.name.database or scope.database)
+        database = declaration.name.database or scope.database
+        views.attach_views(scope, database)
+        functions.attach_functions(scope, database)
     return Command.CREATE_TABLE
 
 

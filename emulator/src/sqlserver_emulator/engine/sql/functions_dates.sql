@@ -13,6 +13,9 @@ BEGIN
     END IF;
     IF plain = '' THEN RETURN timestamp '1900-01-01'; END IF;
     IF plain !~ '\d' OR plain ~* '(infinity|bc\M)' THEN RETURN NULL; END IF;
+    -- Fields of a time may have one digit, and blanks may be before the fraction of a second.
+    plain := regexp_replace(plain, '(\d{1,2}:\d{1,2}:\d{1,2})\.\s+(\d)', '\1.\2');
+    IF plain ~ ':\d(?!\d)' THEN plain := regexp_replace(plain, '(?<=\d):(\d)(?=[:. ]|$)', ':0\1', 'g'); END IF;
     plain := regexp_replace(plain, '(\.\d{6})\d+', '\1');
     -- Behind a colon stand thousandths of a second.
     plain := regexp_replace(plain, '(\d:\d\d:\d\d):(\d{3})(?=\s*([AP]M)?$)', '\1.\2', 'i');

@@ -129,3 +129,27 @@ END $$;
 CREATE OR REPLACE FUNCTION tsql.difference(first text, last text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT count(*)::int FROM generate_series(1, 4) AS at
     WHERE substr(tsql.soundex(first), at, 1) = substr(tsql.soundex(last), at, 1) $$;
+
+-- column.WRITE(value, start, length) ----------------------------------------------------------------------------------
+
+-- No start: at the end. No length: all that follows. No value: the column ends at the start.
+CREATE OR REPLACE FUNCTION tsql.write_place(current_length bigint, start bigint, cut bigint) RETURNS void LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF current_length IS NULL THEN PERFORM tsql.fail(49999, 'sqlserver_emulator does not support .WRITE on a value that is NULL. See docs/emulator.md.', ''); END IF;
+    IF start < 0 OR start > current_length THEN PERFORM tsql.fail(7116, format('Offset %s is not in the range of available LOB data.', start), ''); END IF;
+    IF cut < 0 THEN PERFORM tsql.fail(7135, format('Deletion length %s is not in the range of available text, ntext, or image data.', cut), ''); END IF;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.write_part(current text, value text, start bigint, cut bigint) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    PERFORM tsql.write_place(length(current), start, cut);
+    IF start IS NULL THEN RETURN current || coalesce(value, ''); END IF;
+    IF value IS NULL THEN RETURN pg_catalog.left(current, start::int); END IF;
+    RETURN overlay(current PLACING value FROM start::int + 1 FOR coalesce(cut, length(current))::int);
+END $$;
+CREATE OR REPLACE FUNCTION tsql.write_part(current bytea, value bytea, start bigint, cut bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    PERFORM tsql.write_place(length(current), start, cut);
+    IF start IS NULL THEN RETURN current || coalesce(value, ''::bytea); END IF;
+    IF value IS NULL THEN RETURN pg_catalog.substr(current, 1, start::int); END IF;
+    RETURN overlay(current PLACING value FROM start::int + 1 FOR coalesce(cut, length(current))::int);
+END $$;

@@ -173,6 +173,9 @@ class SqlScan:
             return following == "COLUMN"
         if word == "DROP":
             return previous == "," or following in _DROPPED_BY_ALTER
+        # ALTER DATABASE … SET … WITH ROLLBACK IMMEDIATE
+        if word == "ROLLBACK":
+            return previous == "WITH"
         return word == "IF" and self._if_exists(at)
 
     def _if_exists(self, at: int) -> bool:

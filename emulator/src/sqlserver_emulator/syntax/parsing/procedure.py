@@ -37,8 +37,7 @@ def take_procedure(cursor: Cursor, take_batch: TakeBatch) -> Procedure:
         cursor.expect("REPLICATION")
     cursor.expect("AS")
     cursor.known.update(parameter.name for parameter in parameters)
-    if cursor.at_end:
-        raise cursor.syntax_error()
+    # A body may be empty: scripts make such a procedure first and alter it afterwards.
     return Procedure(parameters, take_batch(cursor))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +41,18 @@ _OVERLOADS = """
 SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = $1 AND p.proname = $2
 """
+_DEFERRED = "-- deferred"
+# Scalar functions whose body waits for a table or function, by the first line of that body.
+_WAITING = """
+SELECT o.object_id, s.name, o.name, o.definition FROM emulator.objects o
+JOIN emulator.databases d ON d.database_id = o.database_id
+JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN emulator.functions f ON f.object_id = o.object_id
+JOIN pg_proc p ON p.oid = to_regproc(f.postgres_function)
+WHERE o.type = 'FN' AND NOT o.is_system AND d.name = $1 AND starts_with(p.prosrc, $2) ORDER BY o.create_date
+"""
+# No such object or function, or a column of a table that was made meanwhile.
+_NOT_YET_THERE = frozenset((208, 4121))
 _CHANGING = frozenset(("FROM", "JOIN", "GETDATE", "GETUTCDATE", "SYSDATETIME", "SYSUTCDATETIME", "NEWID", "RAND"))
 # SQLSTATE of "other objects depend on it".
 _DEPENDENT_OBJECTS = "2BP01"
@@ -77,9 +90,10 @@ def create_function(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
         _make_inline(scope, object_id, function, parameters)
     else:
         made = _Making(object_id, target, parameters)
-        _make_plpgsql(scope, made, function, function.body)
+        _make_or_defer(scope, made, function, function.body)
     # Views that the replaced function took with it are made again.
     views.attach_views(scope, home.database)
+    attach_functions(scope, home.database, beyond=object_id)
 
 
 def _with_real_types(scope: DdlScope, function: Function) -> Function:
@@ -195,6 +209,50 @@ def _make_plpgsql(scope: DdlScope, making: _Making, function: Function, statemen
     )
     sql = "UPDATE emulator.functions SET is_volatile = $2::boolean WHERE object_id = $1::int"
     scope.fetch(sql, [object_id, volatility == "VOLATILE"])
+
+
+def _make_or_defer(scope: DdlScope, making: _Making, function: Function, statements: Batch) -> None:
+    """A scalar function may name what is not there yet: until then a call raises the error that was found."""
+    try:
+        with scope.access.connection.nested():
+            _make_plpgsql(scope, making, function, statements)
+    except SqlServerError as error:
+        if function.returns is None or function.is_schema_bound or error.number not in _NOT_YET_THERE:
+            raise
+        scope.access.catalog_changed()
+        _defer(scope, making, function, function.returns, error)
+
+
+def _defer(scope: DdlScope, making: _Making, function: Function, returns: TsqlType, error: SqlServerError) -> None:
+    types = {parameter.name: parameter.type for parameter in function.parameters}
+    declared = ", ".join(f"{quote(name)} {scope.postgres_type(type_)}" for name, type_ in types.items())
+    failure = f"tsql.fail({error.number}, {quote_literal(error.message)}, '', {error.severity}, {error.state})"
+    body = f"{_DEFERRED}\nBEGIN PERFORM {failure}; RETURN NULL; END"
+    scope.run(
+        f"CREATE FUNCTION {making.target}({declared}) RETURNS {scope.postgres_type(returns)} LANGUAGE plpgsql VOLATILE"
+        f" SECURITY DEFINER AS {quote_literal(body)}"
+    )
+    scope.fetch("UPDATE emulator.functions SET is_volatile = true WHERE object_id = $1::int", [making.object_id])
+
+
+def attach_functions(scope: DdlScope, database: str, *, beyond: int = 0) -> None:
+    """Make the functions again that named what was not there, except the one of number ``beyond``."""
+    for object_id, schema, name, definition in scope.fetch(_WAITING, [database, _DEFERRED]):
+        if int(object_id) == beyond:
+            continue
+        inner = DdlScope.like(scope, database, str(definition))
+        target = ObjectName(str(name), str(schema), database)
+        home = scope.schema(target)
+        function = _with_real_types(inner, parse_function(inner.statement))
+        parameters = [_parameter(inner, parameter) for parameter in function.parameters]
+        making = _Making(int(object_id), qualified(home.postgres_name, postgres_name(str(name))), parameters)
+        # What is still missing leaves the function as it was.
+        with suppress(SqlServerError, StatementFailedError), scope.access.connection.nested():
+            for (signature,) in scope.fetch(_OVERLOADS, [home.postgres_name, postgres_name(str(name))]):
+                scope.run(f"DROP FUNCTION {signature}")
+            if function.body is not None:
+                _make_plpgsql(inner, making, function, function.body)
+    scope.access.catalog_changed()
 
 
 def _volatility(scope: DdlScope, function: Function, *, has_tables: bool, reads_tables: bool) -> str:

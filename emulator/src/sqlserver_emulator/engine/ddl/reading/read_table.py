@@ -34,7 +34,7 @@ from sqlserver_emulator.types import TsqlType
 TypeReader = Callable[[Cursor], tuple[TsqlType, int | None, bool | None]]
 """Reads a data type; returns it with the alias type's id and nullability, if it is an alias type."""
 
-_CONSTRAINT_START = frozenset(("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"))
+_CONSTRAINT_START = frozenset(("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "DEFAULT"))
 _COLUMN_OPTION = frozenset(
     (
         "NULL",
@@ -257,8 +257,8 @@ class TableElementReader:
             self._skip_not_for_replication()
             self.constraints.append(CheckDeclaration(take_parenthesised(cursor), name, column))
         elif cursor.word in ("FOREIGN", "REFERENCES"):
-            cursor.accept("FOREIGN", "KEY")
-            self._take_foreign_key(name, (column,))
+            has_list = cursor.accept("FOREIGN", "KEY") and cursor.word == "("
+            self._take_foreign_key(name, take_column_names(cursor) if has_list else (column,))
         elif name:
             # CONSTRAINT name NULL / NOT NULL
             return self._take_column_option(column)

@@ -30,6 +30,11 @@ _REFUSED_OPTIONS = {
 }
 
 
+_OLD_INDEX_OPTIONS = frozenset(
+    ("FILLFACTOR", "PAD_INDEX", "IGNORE_DUP_KEY", "DROP_EXISTING", "STATISTICS_NORECOMPUTE", "SORT_IN_TEMPDB")
+)
+
+
 def take_name(cursor: Cursor) -> ObjectName:
     """[database.][schema.]name, also `database..name`, #name and @name."""
     if cursor.token.kind == VARIABLE:
@@ -168,8 +173,9 @@ def skip_storage_options(cursor: Cursor) -> None:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()
             _refuse_what_is_not_storage(take_parenthesised(cursor))
-        elif cursor.accept("WITH", "FILLFACTOR", "="):
+        elif cursor.word == "WITH" and cursor.word_after() in _OLD_INDEX_OPTIONS:
             cursor.take()
+            _skip_old_options(cursor)
         # ON DELETE and ON UPDATE belong to a foreign key, not to storage.
         elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
             cursor.take()
@@ -178,6 +184,18 @@ def skip_storage_options(cursor: Cursor) -> None:
                 take_parenthesised(cursor)
         else:
             return
+
+
+def _skip_old_options(cursor: Cursor) -> None:
+    """`FILLFACTOR = 80, PAD_INDEX`: options without parentheses, as they were written before SQL Server 2005."""
+    while True:
+        if cursor.take().word == "IGNORE_DUP_KEY":
+            raise NotSupportedByEmulatorError(_REFUSED_OPTIONS["IGNORE_DUP_KEY"])
+        if cursor.accept("="):
+            cursor.take()
+        if cursor.word != "," or cursor.word_after() not in _OLD_INDEX_OPTIONS:
+            return
+        cursor.take()
 
 
 def _refuse_what_is_not_storage(options: str) -> None:

@@ -30,8 +30,23 @@ def rename(scope: DdlScope, name: str, new_name: str, kind: str) -> None:
         _rename_column(scope, *_table_and_part(scope, parts, name, kind), new_name)
     elif kind.upper() == "INDEX":
         _rename_index(scope, *_table_and_part(scope, parts, name, kind), new_name)
+    elif not kind and len(parts) > 1 and (found := _part_of_table(scope, parts)) is not None:
+        # Without a type SQL Server takes the name for a column's, too.
+        _rename_column(scope, *found, new_name)
     else:
         _rename_object(scope, parts, new_name, name)
+
+
+def _part_of_table(scope: DdlScope, parts: list[str]) -> tuple[CatalogObject, str] | None:
+    """The table and column of `[schema.]table.column`, if there are such."""
+    if len(parts) > 3:
+        return None
+    try:
+        table = scope.table(ObjectName(*reversed(parts[:-1])))
+    except SqlServerError:
+        return None
+    is_column = table is not None and any(column.name.lower() == parts[-1].lower() for column in table.columns)
+    return (table, parts[-1]) if table is not None and is_column else None
 
 
 def _missing(scope: DdlScope, name: str, kind: str) -> SqlServerError:

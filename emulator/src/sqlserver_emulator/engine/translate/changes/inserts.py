@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.changes import modifying
-from sqlserver_emulator.engine.translate.expressions.clauses import is_default, refuse_clauses, select_from
+from sqlserver_emulator.engine.translate.expressions.clauses import is_default, is_percent, refuse_clauses, select_from
 from sqlserver_emulator.engine.translate.expressions.emission import FOLDED_ROWS
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
 from sqlserver_emulator.engine.translate.expressions.scope import Scope
 from sqlserver_emulator.engine.translate.queries.masked_results import masked
-from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator
+from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, row_count
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
-_KNOWN = {"this", "expression", "returning", "with_", "default", "hint", "options"}
+_KNOWN = {"this", "expression", "returning", "with_", "default", "hint", "options", "limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,22 @@ def _rows(insert: _Insert, node: exp.Insert) -> str:
     if not source:
         raise SqlServerError(102, "Incorrect syntax near 'INSERT'.", severity=15)
     rows = _values(insert, source) if isinstance(source, exp.Values) else _query(insert, source)
+    rows = _first(insert, rows, node.args.get("limit"))
     # Without the clause PostgreSQL would refuse a value for the identity column; IDENTITY_INSERT is checked before the
     # run.
     overriding = " OVERRIDING SYSTEM VALUE" if any(column.identity for column in insert.columns) else ""
     names = ", ".join(modifying.column_sql(column) for column in insert.columns)
     return f"({names}){overriding} {rows}"
+
+
+def _first(insert: _Insert, rows: str, limit: exp.Expression | None) -> str:
+    """The rows of INSERT TOP (n): any n of them, as in SQL Server."""
+    if limit is None:
+        return rows
+    if is_percent(limit):
+        raise NotSupportedByEmulatorError("TOP (n) PERCENT in INSERT")
+    expressions = ExpressionTranslator(insert.queries.emission, insert.scope, insert.queries)
+    return f"{select_from('*', f'({rows}) AS t')} LIMIT {row_count(expressions, limit.expression)}"
 
 
 def _query(insert: _Insert, source: exp.Expression) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from sqlserver_emulator.engine.translate.changes import modifying
@@ -43,22 +45,34 @@ def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modi
     scope.sources.insert(0, own)
     expressions = ExpressionTranslator(queries.emission, scope, queries)
     on = expressions.condition(node.args["on"])
-    whens = " ".join(_when(queries, when, table, own, expressions) for when in node.args["whens"].expressions)
+    visible = _Visible(expressions, _seeing(queries, scope, [own]), _seeing(queries, scope, scope.sources[1:]))
+    whens = " ".join(_when(queries, when, table, own, visible) for when in node.args["whens"].expressions)
     images = (modifying.INSERTED, modifying.DELETED)
     output = modifying.OutputClause(queries, table, scope, can=images)
     body = f"MERGE INTO {modifying.qualified_name(table)} AS {own.alias} USING {using} ON {on} {whens}"
     return output.complete(with_, body, node.args.get("returning"))
 
 
-def _when(
-    queries: QueryTranslator, when: exp.Expression, table: CatalogObject, own: Source, expressions: ExpressionTranslator
-) -> str:
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """What an action sees: both rows where they match, else the one that there is."""
+
+    both: ExpressionTranslator
+    target: ExpressionTranslator
+    source: ExpressionTranslator
+
+
+def _seeing(queries: QueryTranslator, scope: Scope, sources: list[Source]) -> ExpressionTranslator:
+    return ExpressionTranslator(queries.emission, Scope(scope.parent, sources, scope.ctes), queries)
+
+
+def _when(queries: QueryTranslator, when: exp.Expression, table: CatalogObject, own: Source, visible: _Visible) -> str:
     if when.args.get("matched"):
-        head = "WHEN MATCHED"
+        head, expressions = "WHEN MATCHED", visible.both
     elif when.args.get("source"):
-        head = "WHEN NOT MATCHED BY SOURCE"
+        head, expressions = "WHEN NOT MATCHED BY SOURCE", visible.target
     else:
-        head = "WHEN NOT MATCHED BY TARGET"
+        head, expressions = "WHEN NOT MATCHED BY TARGET", visible.source
     condition = when.args.get("condition")
     if condition is not None:
         head += f" AND {expressions.condition(condition)}"

@@ -26,6 +26,7 @@ from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator, variable_name
 from sqlserver_emulator.engine.translate.expressions.scope import Scope, Source, SourceColumn, invalid_column, quote
 from sqlserver_emulator.engine.translate.lexical.dialect import ASSIGN as COMPOUND
+from sqlserver_emulator.engine.translate.lexical.dialect import WRITE
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, row_count
 from sqlserver_emulator.engine.translate.queries.sources import (
     SourceTranslator,
@@ -34,11 +35,13 @@ from sqlserver_emulator.engine.translate.queries.sources import (
     table_columns,
     table_parts,
 )
+from sqlserver_emulator.engine.translate.values.conversion import ASSIGN as ASSIGNED
 from sqlserver_emulator.engine.translate.values.conversion import EXPLICIT, convert
 from sqlserver_emulator.engine.translate.values.operators import binary
 from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.engine.translation import FILTERED_ROW, CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.types import BIGINT
 
 _UPDATE_CLAUSES = {"this", "expressions", "from_", "where", "returning", "with_", "limit", "options"}
 _DELETE_CLAUSES = {"this", "using", "where", "returning", "with_", "limit", "options"}
@@ -152,12 +155,29 @@ def assigned_value(
     expressions: ExpressionTranslator, item: exp.Expression, alias: str, table: CatalogObject, column: CatalogColumn
 ) -> Value:
     """The right side of `column = value`, or of `column += value` together with the column."""
-    value = expressions.value(item.expression)
+    if isinstance(item.expression, exp.Anonymous) and item.expression.name.upper() == WRITE:
+        return _written(expressions, item.expression, alias, table, column)
     operator = item.meta.get(COMPOUND)
+    value = expressions.value(item.expression)
     current = Source(alias, "", table_columns(table)).column(column.name)
     if not operator or current is None:
         return value
     return binary(operator, Source(alias, "", None).value(current), value)
+
+
+def _written(
+    expressions: ExpressionTranslator, call: exp.Anonymous, alias: str, table: CatalogObject, column: CatalogColumn
+) -> Value:
+    """`column.WRITE(value, offset, length)`: the column with a part of it replaced. Raises 8137 for other columns."""
+    if not column.type.is_max:
+        message = f"Incorrect use of the WRITE method on the column '{column.name}' of type {column.type.name}."
+        raise SqlServerError(8137, message)
+    if len(call.expressions) != 3:
+        raise SqlServerError(102, "Incorrect syntax near ')'.", severity=15)
+    current = Source(alias, "", table_columns(table)).value(source_column(column))
+    value = convert(expressions.value(call.expressions[0]), column.type, ASSIGNED)
+    offset, length = (expressions.converted(node, BIGINT) for node in call.expressions[1:])
+    return Value(f"tsql.write_part({current.sql}, {value.sql}, {offset}, {length})", column.type)
 
 
 def _variable(
@@ -252,8 +272,10 @@ def _source_node(item: exp.Expression) -> exp.Expression:
 def _position(
     queries: QueryTranslator, parts: tuple[str, ...], items: list[exp.Expression], scope: Scope
 ) -> int | None:
-    """Which source of FROM is the target: by its alias, else the first that is the same table without an alias."""
+    """Which source of FROM is the target: by its alias, else the first that is the same table without an alias, else
+    the only one that is the same table with one. Raises 8154."""
     by_table: int | None = None
+    by_alias: list[int] = []
     for i, item in enumerate(items):
         node = _source_node(item)
         if not isinstance(node, exp.Table) or not isinstance(node.this, (exp.Identifier, exp.Parameter)):
@@ -262,11 +284,17 @@ def _position(
         if alias is not None and len(parts) == 1 and alias.name.lower() == parts[0].lower():
             return i
         # A one-part name that is a CTE of the statement is no table.
-        if by_table is None and alias is None and not (len(table_parts(node)) == 1 and scope.cte(node.name)):
+        if by_table is None and not (len(table_parts(node)) == 1 and scope.cte(node.name)):
             found = resolve_table(queries, table_parts(node))
-            if found.name.lower() == parts[-1].lower() and found == resolve_table(queries, parts):
+            if found.name.lower() != parts[-1].lower() or found != resolve_table(queries, parts):
+                continue
+            if alias is None:
                 by_table = i
-    return by_table
+            else:
+                by_alias.append(i)
+    if by_table is None and len(by_alias) > 1:
+        raise SqlServerError(8154, f"The table '{'.'.join(parts)}' is ambiguous.")
+    return by_alias[0] if by_table is None and by_alias else by_table
 
 
 def _taken_out(queries: QueryTranslator, items: list[exp.Expression], position: int, scope: Scope) -> _Target:

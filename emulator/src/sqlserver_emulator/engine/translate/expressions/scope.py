@@ -39,6 +39,7 @@ class SourceColumn:
     """The masking function that the client sees it through."""
     collated: Collated | None = None
     """Of a string; a conflict of two collations is passed on."""
+    rowguidcol: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -76,8 +77,12 @@ class Source:
 
 
 def named(columns: tuple[SourceColumn, ...], name: str) -> SourceColumn | None:
-    """Return the column of that name, or None."""
+    """Return the column of that name, or None. `$IDENTITY` and `$ROWGUID` are names of what a column is."""
     folded = name.lower()
+    if folded == "$identity":
+        return next((column for column in columns if column.identity), None)
+    if folded == "$rowguid":
+        return next((column for column in columns if column.rowguidcol), None)
     # Two columns may differ in case only: the exact one wins.
     found = None
     for column in columns:
@@ -114,6 +119,13 @@ class Scope:
                 return found
             scope = scope.parent
         return None
+
+    def column_name(self, name: str) -> str:
+        """The own name of the column that `$IDENTITY` or `$ROWGUID` means; any other name as it is."""
+        if not name.startswith("$"):
+            return name
+        found = (source.column(name) for source in self.sources)
+        return next((column.name for column in found if column is not None), name)
 
     def resolve(self, parts: tuple[str, ...]) -> Value:
         """The column of a possibly qualified name (outermost part first). Raises 207, 209 or 4104."""

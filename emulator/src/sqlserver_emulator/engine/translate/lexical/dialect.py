@@ -16,6 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
+from sqlserver_emulator.engine.translate.lexical.hint_tokens import without_hints
 from sqlserver_emulator.engine.translate.lexical.token_merging import merge_tokens
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.keywords import RESERVED
@@ -28,6 +29,9 @@ MONEY = "money"
 
 ASSIGN = "assign"
 """Meta key on an exp.EQ that assigns: the compound operator ('+' for `+=`), absent for plain `=`."""
+
+WRITE = "WRITE"
+"""The method of a large value's column that replaces a part of it."""
 
 _FOREIGN_KEYWORDS = (
     "ANTI", "ASOF", "CACHE", "CLUSTER BY", "DISTRIBUTE BY", "FINAL", "GLOB", "ILIKE", "IRLIKE", "ISNULL", "LATERAL",
@@ -205,6 +209,23 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     def _parse_query_limit(self) -> exp.Expression | None:
         return self._parse_limit(top=True)
 
+    def _parse_limit(
+        self, this: exp.Expression | None = None, top: bool = False, skip_limit_token: bool = False
+    ) -> exp.Expression | None:
+        # FETCH takes any expression; sqlglot would read its first operand only.
+        if top or skip_limit_token or not self._match(TokenType.FETCH):
+            return super()._parse_limit(this, top, skip_limit_token)
+        self._match_set((TokenType.FIRST, TokenType.NEXT))
+        count = None if self._match_texts(("ROW", "ROWS"), advance=False) else self._parse_term()
+        return self.expression(exp.Fetch(direction="FIRST", count=count, limit_options=self._parse_limit_options()))
+
+    def _parse_insert(self) -> exp.Expression:
+        # sqlglot's own INSERT has no place for TOP.
+        top = self._parse_query_limit()
+        insert: exp.Expression = super()._parse_insert()
+        insert.set("limit", top)
+        return insert
+
     def _parse_delete(self) -> exp.Delete:
         top = self._parse_query_limit()
         self._match(TokenType.FROM)
@@ -235,6 +256,8 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     def _parse_update_assignment(self) -> exp.Expression | None:
         target = self._parse_column() or self._parse_placeholder()
         operator = None
+        if isinstance(target, exp.Dot) and target.expression.name.upper() == WRITE:
+            return self.expression(exp.EQ(this=exp.Column(this=target.this), expression=target.expression))
         if self._curr and self._next and self._next.token_type == TokenType.EQ:
             operator = _COMPOUND_OPERATORS.get(self._curr.token_type)
             if operator:
@@ -310,7 +333,7 @@ def keyword_error(near: str) -> SqlServerError:
 def parse_query(text: str) -> exp.Expression:
     """The tree of one query or DML statement. Raises SqlServerError 102."""
     try:
-        tokens = merge_tokens(_DIALECT.tokenize(text), text)
+        tokens = without_hints(merge_tokens(_DIALECT.tokenize(text), text))
         parser = _DIALECT.parser()
         trees = parser.parse(tokens, text)
     except TokenError as error:

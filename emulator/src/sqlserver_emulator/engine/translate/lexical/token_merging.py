@@ -34,7 +34,14 @@ def _merged_token(  # noqa: PLR0911  (one return a case)
     starts_number = before is None or before.token_type not in _NAME_ENDS
     if kind == TokenType.DOT and touching and following[0].token_type == TokenType.NUMBER and starts_number:
         return _joined(TokenType.NUMBER, token, following[0], text), 2
-    if token.text.startswith("$") and token.text[1:].isdigit():
+    if token.text == "$" and touching > 1 and following[0].token_type == TokenType.DASH:
+        # `$-1.5`: a minus before the amount, which keeps its sign of money.
+        amount = following[1]
+        tokens[position + 2] = Token(
+            TokenType.NUMBER, f"${amount.text}", amount.line, amount.col, amount.start, amount.end
+        )
+        return following[0], 2
+    if token.text.startswith("$") and token.text[1:].isdigit() and text[token.start] == "$":
         if touching > 1 and following[0].token_type == TokenType.DOT and following[1].token_type == TokenType.NUMBER:
             return _joined(TokenType.NUMBER, token, following[1], text), 3
         return _joined(TokenType.NUMBER, token, token, text), 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from sqlglot import exp
@@ -16,6 +17,9 @@ from sqlserver_emulator.engine.translate.values.type_rules import TEXT, storage_
 from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import TsqlType
+
+_AGGREGATE = re.compile(r"\b(?:avg|sum|min|max|count|stddev_\w+|var_\w+|checksum_agg)\(")
+"""PostgreSQL's aggregates, which may be within a function that fits their result (`trunc(avg(…))`)."""
 
 
 def pivoted(
@@ -60,8 +64,11 @@ def _pivot(
 
 def _filtered(call: str, test: str) -> str:
     """The aggregate over the rows that pass. Its call ends with the first parenthesis that closes it."""
+    found = _AGGREGATE.search(call)
+    if found is None:
+        raise NotSupportedByEmulatorError("PIVOT with this aggregate")
     depth = 0
-    for i, mark in enumerate(call):
+    for i, mark in enumerate(call[found.start() :], found.start()):
         depth += {"(": 1, ")": -1}.get(mark, 0)
         if mark == ")" and depth == 0:
             return f"{call[: i + 1]} FILTER (WHERE {test}){call[i + 1 :]}"

@@ -211,7 +211,7 @@ class QueryTranslator:
                     values.append(value)
                 continue
             name, expression = named_projection(item)
-            names.append(name)
+            names.append(expressions.scope.column_name(name))
             with self.emission.watched_masks() as watch:
                 value = expressions.value(expression)
             # A column has its own mask; whatever is made of one has the default.

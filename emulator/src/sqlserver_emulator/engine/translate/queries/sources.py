@@ -7,7 +7,7 @@ rules of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -171,7 +171,8 @@ class SourceTranslator:
         alias = alias or node.args.get("alias")
         # Parentheses around a join, not a derived table; these have no alias.
         if alias is None and isinstance(node.this, (exp.Table, exp.Subquery)):
-            return f"({self.joined(node.this, node.args.get('joins') or [])})"
+            # The joins behind the parenthesis are the caller's.
+            return f"({self.joined(node.this, [])})"
         if alias is None:
             raise SqlServerError(102, "Incorrect syntax near ')'.", severity=15)
         query = self.queries.subquery(node.this, self.scope if lateral else self._outer())
@@ -273,7 +274,7 @@ class SourceTranslator:
                 )
                 for column in function.columns
             )
-            return _PLACEHOLDER.sub(lambda m: given[int(m[1]) - 1] if m[1] else m[2], function.body), declared
+            return _with_all_arguments(function, given), declared
         if len(call.expressions) < len(function.parameters):
             message = "An insufficient number of arguments were supplied for the procedure or function"
             raise SqlServerError(313, f"{message} {function.schema}.{function.name}.")
@@ -364,6 +365,16 @@ class SourceTranslator:
             rows = f"{function}({', '.join(arguments)}) AS r(value)"
             return f"LATERAL ({select_from(f'value::{storage}', rows)}) AS {source.alias}({listed})"
         return f"LATERAL {function}({', '.join(arguments)}) AS {source.alias}({listed})"
+
+
+def _with_all_arguments(function: InlineFunction, given: Sequence[str]) -> str:
+    """The body with its arguments. Those that it does not use are read next to it: each bound value needs a place."""
+    used = {int(match[1]) for match in _PLACEHOLDER.finditer(function.body) if match[1]}
+    body = _PLACEHOLDER.sub(lambda m: given[int(m[1]) - 1] if m[1] else m[2], function.body)
+    unused = [argument for i, argument in enumerate(given, 1) if i not in used]
+    if not unused:
+        return body
+    return select_from("b.*", f"({body}) AS b CROSS JOIN (SELECT {', '.join(unused)}) AS unused")
 
 
 _SET_FUNCTIONS = {
@@ -473,4 +484,5 @@ def source_column(column: CatalogColumn) -> SourceColumn:
         column.identity,
         mask=column.mask,
         collated=implicit(column.collation),
+        rowguidcol=column.rowguidcol,
     )
