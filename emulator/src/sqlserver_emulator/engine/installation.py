@@ -27,6 +27,7 @@ LIBRARY = (
     "functions_metadata.sql",
     "functions_session.sql",
     "keys.sql",
+    "extended_properties.sql",
 )
 """T-SQL's functions as PostgreSQL functions, in this order."""
 

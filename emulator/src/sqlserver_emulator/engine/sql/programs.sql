@@ -10,6 +10,17 @@ CREATE TABLE IF NOT EXISTS emulator.functions (
     is_volatile boolean NOT NULL DEFAULT false
 );
 
+-- The parameters of a procedure, as emulator.functions has those of a function, each with "output" where it is one.
+CREATE TABLE IF NOT EXISTS emulator.procedure_parameters (
+    object_id int PRIMARY KEY REFERENCES emulator.objects ON DELETE CASCADE,
+    parameters jsonb NOT NULL
+);
+GRANT SELECT ON emulator.procedure_parameters TO PUBLIC;
+CREATE OR REPLACE VIEW emulator.parameter_lists AS
+SELECT object_id, parameters, returns FROM emulator.functions
+UNION ALL SELECT object_id, parameters, NULL FROM emulator.procedure_parameters;
+GRANT SELECT ON emulator.parameter_lists TO PUBLIC;
+
 -- The columns of an inline function with their declared types: [{"name": …, "type": …, "length": …, "nullable": …}].
 ALTER TABLE emulator.inline_functions ADD COLUMN IF NOT EXISTS columns jsonb NOT NULL DEFAULT '[]';
 

@@ -373,9 +373,12 @@ SELECT s.*, NULL::uuid AS filegroup_guid, NULL::int AS log_filegroup_id, 0::emul
 FROM emulator_sys.data_spaces s;
 
 CREATE VIEW emulator_sys.extended_properties AS
-SELECT d.database_id AS database, NULL::emulator.tinyint AS class, NULL::varchar(60) AS class_desc, NULL::int AS major_id,
-    NULL::int AS minor_id, NULL::emulator.sysname AS name, NULL::varchar(3750) AS value
-FROM emulator.databases d WHERE false;
+SELECT DISTINCT p.database_id AS database, p.class::emulator.tinyint AS class,
+    (CASE p.class WHEN 0 THEN 'DATABASE' WHEN 1 THEN 'OBJECT_OR_COLUMN' WHEN 2 THEN 'PARAMETER' WHEN 3 THEN 'SCHEMA'
+        WHEN 4 THEN 'DATABASE_PRINCIPAL' WHEN 6 THEN 'TYPE' WHEN 7 THEN 'INDEX' END)::varchar(60) AS class_desc, p.major_id,
+    p.minor_id, p.name::emulator.sysname AS name, p.value::emulator.sql_variant AS value
+FROM emulator.extended_properties p JOIN emulator.property_targets t ON t.database_id = p.database_id AND t.class = p.class
+    AND t.major_id = p.major_id AND t.minor_id = p.minor_id;
 
 -- Principals ----------------------------------------------------------------------------------------------------------
 
@@ -742,7 +745,6 @@ BEGIN
         PERFORM emulator.register_columns(made);
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
     END LOOP;
-    -- Clients ask for descriptions of tables and columns; there are none, as sys.extended_properties says.
     WITH added AS (
         INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
         SELECT wanted, s.schema_id, 'fn_listextendedproperty', 'IF', true, true FROM emulator.schemas s
@@ -752,7 +754,9 @@ BEGIN
         (SELECT jsonb_agg(jsonb_build_object('name', '@' || p, 'type', 'sysname', 'length', 128) ORDER BY n)
          FROM unnest(ARRAY['name', 'level0type', 'level0name', 'level1type', 'level1name', 'level2type', 'level2name'])
             WITH ORDINALITY AS u (p, n)),
-        'SELECT NULL::varchar(128) AS objtype, NULL::varchar(128) AS objname, NULL::varchar(128) AS name, '
-            'NULL::varchar(3750) AS value WHERE num_nulls($1, $2, $3, $4, $5, $6, $7) < 0'
+ ''
     FROM added;
+    UPDATE emulator.inline_functions f SET body = format('SELECT objtype, objname, name, value '
+        'FROM emulator.list_properties(%s, $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text)', wanted)
+    FROM emulator.objects o WHERE o.object_id = f.object_id AND o.database_id = wanted AND o.name = 'fn_listextendedproperty';
 END $$;

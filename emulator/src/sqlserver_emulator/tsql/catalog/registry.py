@@ -21,14 +21,14 @@ from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATIST
 from sqlserver_emulator.tsql.catalog.tables import SP_TABLES
 
 REFUSED: Final = word_set(
-    """sp_addextendedproperty sp_addlinkedserver sp_addlogin sp_addmessage sp_addsrvrolemember sp_addtype
+    """sp_addlinkedserver sp_addlogin sp_addmessage sp_addsrvrolemember sp_addtype
     sp_adduser sp_attach_db sp_bindrule sp_changedbowner sp_createstats
-    sp_databases sp_dboption sp_depends sp_detach_db sp_dropextendedproperty
+    sp_databases sp_dboption sp_depends sp_detach_db
     sp_droplogin sp_droprole sp_dropuser sp_getapplock sp_getbindtoken sp_helpconstraint sp_helpdb
     sp_helpfile sp_helplogins sp_helprole sp_helprolemember sp_helptext sp_helptrigger sp_helpuser
     sp_lock sp_msforeachdb sp_msforeachtable sp_password sp_procedure_params_100_managed sp_readerrorlog
     sp_recompile sp_refreshview sp_releaseapplock sp_rename sp_server_info
-    sp_settriggerorder sp_spaceused sp_tableoption sp_trace_create sp_updateextendedproperty
+    sp_settriggerorder sp_spaceused sp_tableoption sp_trace_create
     sp_updatestats sp_who sp_who2 xp_cmdshell xp_fixeddrives xp_instance_regread xp_logevent xp_msver
     xp_readerrorlog"""
 )

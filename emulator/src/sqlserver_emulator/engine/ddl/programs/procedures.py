@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
@@ -27,10 +29,32 @@ def create_procedure(scope: DdlScope, name: ObjectName, *, replace: str) -> None
             "UPDATE emulator.objects SET definition = $2, modify_date = emulator.now() WHERE object_id = $1::int",
             [existing[0][0], scope.statement],
         )
+        _keep_parameters(scope, int(existing[0][0]))
     elif replace == "ALTER":
         raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
     else:
-        rows.insert_object(scope, home, name.name, "P", definition=scope.statement)
+        _keep_parameters(scope, rows.insert_object(scope, home, name.name, "P", definition=scope.statement))
+
+
+def _keep_parameters(scope: DdlScope, object_id: int) -> None:
+    """For sys.parameters: a call reads them from the text."""
+    described = [
+        {
+            "name": parameter.shown or parameter.name,
+            "type": parameter.type.name,
+            "length": parameter.type.length,
+            "precision": parameter.type.precision,
+            "scale": parameter.type.scale,
+            "output": parameter.output,
+            "has_default": parameter.default is not None,
+        }
+        for parameter in parse_procedure(scope.statement).parameters
+    ]
+    scope.fetch(
+        "INSERT INTO emulator.procedure_parameters VALUES ($1::int, $2::jsonb)"
+        " ON CONFLICT (object_id) DO UPDATE SET parameters = excluded.parameters",
+        [object_id, json.dumps(described)],
+    )
 
 
 def _check_types(scope: DdlScope) -> None:

@@ -47,13 +47,20 @@ ORDER BY o.create_date
 """
 
 
+_KEEP_PROPERTIES = """
+UPDATE emulator.extended_properties SET major_id = $2::int WHERE class IN (1, 7) AND major_id = $1::int
+"""
+
+
 def create_view(scope: DdlScope, view: ViewText, *, replace: str) -> None:
     """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
     name = view.name
     existing = scope.table(name)
     if existing is not None and replace and existing.kind == "V":
         _forget(scope, existing)
-    elif replace == "ALTER":
+        scope.fetch(_KEEP_PROPERTIES, [existing.object_id, _make(scope, name, view)])
+        return
+    if replace == "ALTER":
         raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
     _make(scope, name, view)
 
@@ -158,7 +165,8 @@ def attach_views(scope: DdlScope, database: str) -> None:
             with scope.access.connection.nested():
                 scope.fetch("DELETE FROM emulator.objects WHERE object_id = $1::int", [object_id])
                 scope.access.catalog_changed()
-                _make(inner, ObjectName(str(name), str(schema), database), view)
+                made = _make(inner, ObjectName(str(name), str(schema), database), view)
+                scope.fetch(_KEEP_PROPERTIES, [object_id, made])
         except (SqlServerError, StatementFailedError):
             # The table below is still missing, or the query is no longer valid: the view stays in the catalog only.
             scope.access.catalog_changed()

@@ -18,6 +18,9 @@ _QUERY_HINTS: Final = frozenset(
 )  # fmt: skip
 
 
+_BEFORE_A_SOURCE: Final = frozenset((TokenType.FROM, TokenType.JOIN, TokenType.COMMA))
+
+
 def without_hints(tokens: list[Token]) -> list[Token]:
     """Take away the hints of OPTION and those behind the target of INSERT; write `INDEX = i` as `INDEX (i)`."""
     kept: list[Token] = []
@@ -36,6 +39,9 @@ def without_hints(tokens: list[Token]) -> list[Token]:
         elif token.text.upper() == "INDEX" and following.token_type == TokenType.EQ and position + 2 < len(tokens):
             kept += [token, _like(following, "("), tokens[position + 2], _like(following, ")")]
             position += 3
+        elif token.token_type == TokenType.DCOLON and kept and kept[-1].token_type in _BEFORE_A_SOURCE:
+            # `FROM ::fn_listextendedproperty(…)`: system functions as they were written before SQL Server 2005.
+            position += 1
         else:
             kept.append(token)
             position += 1
