@@ -32,6 +32,10 @@ LIBRARY = (
 """T-SQL's functions as PostgreSQL functions, in this order."""
 
 
+VIEWS = ("sys_views.sql", "sys_views_tools.sql")
+"""The system views, in this order; the first makes their schemas."""
+
+
 def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
     """Make the tables of the catalog, once in a cluster's life."""
     connection.execute(_sql("catalog.sql"))
@@ -39,7 +43,7 @@ def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """Make the function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY), _sql("sys_views.sql")]
+    library = [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY), *map(_sql, VIEWS)]
     digest = hashlib.sha256(b"".join(library)).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return

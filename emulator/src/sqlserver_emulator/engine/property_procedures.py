@@ -23,7 +23,8 @@ AND minor_id = $4::int AND lower(name) = lower($5)
 _INSERT: Final = "INSERT INTO emulator.extended_properties VALUES ($1::int, $2::int, $3::int, $4::int, $5, $6)"
 _UPDATE: Final = """
 UPDATE emulator.extended_properties SET value = $6
-WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int AND minor_id = $4::int AND lower(name) = lower($5)
+WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int AND minor_id = $4::int
+AND lower(name) = lower($5)
 """
 _DELETE: Final = """
 DELETE FROM emulator.extended_properties WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int

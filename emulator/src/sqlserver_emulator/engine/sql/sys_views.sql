@@ -259,7 +259,10 @@ SELECT u.database_id, u.name::emulator.sysname, t.system_type_id::emulator.tinyi
     (CASE WHEN emulator.is_character_type(u.type_name) THEN d.collation_name END)::emulator.sysname,
     u.is_nullable::int::emulator.bit, 1::emulator.bit, 0::emulator.bit, 0, 0, 0::emulator.bit
 FROM emulator.user_types u JOIN emulator_sys.system_types t ON t.tsql_name = u.type_name
-JOIN emulator.databases d ON d.database_id = u.database_id;
+JOIN emulator.databases d ON d.database_id = u.database_id
+UNION ALL
+SELECT u.database_id, u.name::emulator.sysname, 243, u.user_type_id, u.schema_id, NULL, -1, 0, 0, NULL, 0, 1, 0, 0, 0, 1
+FROM emulator.user_types u WHERE u.table_columns <> '';
 
 -- Indexes and constraints ---------------------------------------------------------------------------------------------
 

@@ -432,6 +432,14 @@ def table_parts(node: exp.Table) -> tuple[str, ...]:
     return (*parts, name)
 
 
+_OLD_VIEWS = frozenset(
+    ("sysobjects", "syscolumns", "sysindexes", "sysindexkeys", "sysusers", "sysmembers", "syscomments", "systypes",
+     "sysforeignkeys", "sysconstraints", "sysdatabases", "syslogins", "sysfiles", "sysfilegroups", "sysservers",
+     "sysprocesses")
+)  # fmt: skip
+"""Views of schema sys that are found without a schema and in dbo, too, as the tables that they once were."""
+
+
 def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     """The table or view of a name. Raises 208, and 1087 for a table variable."""
     emission = queries.emission
@@ -450,6 +458,8 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
         found = emission.catalog.table(database, schema, name) if database else None
         if found is None and database:
             found = _through_synonym(emission.catalog, database, schema, name)
+        if found is None and database and name.lower() in _OLD_VIEWS and (schema or "dbo").lower() == "dbo":
+            found = emission.catalog.table(database, "sys", name)
     if found is None:
         raise invalid_object(".".join(parts))
     emission.table_kinds.add(found.kind)

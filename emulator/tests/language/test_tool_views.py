@@ -1,0 +1,83 @@
+"""System views that tools ask for to draw a database, and those of before SQL Server 2005."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import sqlserver_emulator
+from sql_client import SqlClient
+
+SOURCE = Path(sqlserver_emulator.__file__).parent / "engine/sql/sys_views_tools.sql"
+TEXT = SOURCE.read_text("utf-8")
+VIEWS = re.findall(r"CREATE VIEW emulator_sys\.(\w+) AS", TEXT) + re.findall(r"^        \('(\w+)', '", TEXT, re.M)
+OBJECTS = """
+CREATE TABLE drawn (id int PRIMARY KEY, q int CONSTRAINT default_of_q DEFAULT 1 CHECK (q > 0))
+GO
+CREATE VIEW drawn_view AS SELECT id FROM drawn
+GO
+CREATE PROCEDURE drawn_procedure @a int, @b varchar(20) = 'x' OUTPUT AS SELECT 1
+GO
+CREATE FUNCTION drawn_function(@x decimal(10, 2)) RETURNS nvarchar(30) AS BEGIN RETURN 'x' END
+GO
+CREATE SEQUENCE drawn_sequence AS bigint START WITH 5
+CREATE TYPE drawn_type AS TABLE (a int)
+"""
+
+
+@pytest.fixture
+def drawn(client: SqlClient) -> SqlClient:
+    if client.value("SELECT OBJECT_ID('drawn')") is None:
+        client.script(OBJECTS)
+    return client
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_view_answers(client: SqlClient, view: str) -> None:
+    client.run(f"SELECT * FROM sys.{view}")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT name FROM sysobjects WHERE xtype = 'U' AND id = OBJECT_ID('drawn')", [("drawn",)]),
+        ("SELECT name FROM dbo.syscolumns WHERE id = OBJECT_ID('drawn') ORDER BY colid", [("id",), ("q",)]),
+        ("SELECT COUNT(*) FROM sys.sysindexes WHERE id = OBJECT_ID('drawn')", [(1,)]),
+        ("SELECT name FROM master..sysdatabases WHERE name = 'master'", [("master",)]),
+        ("SELECT COUNT(*) FROM syscomments WHERE id = OBJECT_ID('drawn_view')", [(1,)]),
+        ("SELECT name FROM sys.stats WHERE object_id = OBJECT_ID('drawn') AND stats_id > 1", []),
+        ("SELECT name, type_desc FROM sys.database_files WHERE type = 1", [("tool_views_log", "LOG")]),
+        ("SELECT name, is_user_defined FROM sys.table_types", [("drawn_type", True)]),
+        ("SELECT name FROM sys.types WHERE is_table_type = 1", [("drawn_type",)]),
+        ("SELECT host_platform FROM sys.dm_os_host_info", [("Linux",)]),
+        (
+            "SELECT p.name, p.parameter_id, TYPE_NAME(p.user_type_id), p.is_output FROM sys.parameters p"
+            " WHERE p.object_id = OBJECT_ID('drawn_procedure') ORDER BY p.parameter_id",
+            [("@a", 1, "int", False), ("@b", 2, "varchar", True)],
+        ),
+        (
+            "SELECT PARAMETER_NAME, PARAMETER_MODE, DATA_TYPE, NUMERIC_PRECISION, CHARACTER_MAXIMUM_LENGTH"
+            " FROM INFORMATION_SCHEMA.PARAMETERS WHERE SPECIFIC_NAME = 'drawn_function' ORDER BY ORDINAL_POSITION",
+            [("", "OUT", "nvarchar", None, 30), ("@x", "IN", "decimal", 10, None)],
+        ),
+        ("SELECT SEQUENCE_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.SEQUENCES", [("drawn_sequence", "bigint")]),
+        (
+            "SELECT OBJECT_NAME(referencing_id), referenced_schema_name, referenced_entity_name"
+            " FROM sys.sql_expression_dependencies WHERE referenced_id = OBJECT_ID('drawn')",
+            [("drawn_view", "dbo", "drawn")],
+        ),
+        ("SELECT VIEW_NAME, TABLE_NAME FROM INFORMATION_SCHEMA.VIEW_TABLE_USAGE", [("drawn_view", "drawn")]),
+    ],
+)
+def test_view_shows_what_is_there(drawn: SqlClient, query: str, expected: list[tuple[object, ...]]) -> None:
+    assert drawn.rows(query) == expected
+
+
+def test_changed_procedure_shows_its_new_parameters(client: SqlClient) -> None:
+    client.script(
+        "CREATE PROCEDURE changing @a int AS SELECT 1\nGO\nALTER PROCEDURE changing @b int, @c int AS SELECT 1"
+    )
+    names = client.rows("SELECT name FROM sys.parameters WHERE object_id = OBJECT_ID('changing') ORDER BY parameter_id")
+    assert names == [("@b",), ("@c",)]
