@@ -16,13 +16,13 @@ from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegis
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.syntax.known_names import PROCEDURES
 from sqlserver_emulator.syntax.lexer import quote_identifier
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.syntax.parsing.execute import take_name
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.syntax.statements import Name
 from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, given_to
-from sqlserver_emulator.tsql.catalog.registry import REFUSED
 from sqlserver_emulator.tsql.faults import RaisedError
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
@@ -109,7 +109,7 @@ class Calls:
             parameters = engine.function_parameters(name.schema or "dbo", name.name)
             if parameters is not None:
                 return CallResult(is_function=True, value=self._call_function(name, parameters, arguments))
-            if name.schema.lower() in _SYSTEM_SCHEMAS and name.name.lower() in REFUSED:
+            if name.schema.lower() in _SYSTEM_SCHEMAS and name.name.lower() in PROCEDURES:
                 raise NotSupportedByEmulatorError(f"the procedure {name.name}")
             raise SqlServerError(2812, f"Could not find stored procedure '{name}'.", state=62)
         procedure = parse_procedure(source)

@@ -269,6 +269,8 @@ def _table_columns(scope: DdlScope, cursor: Cursor) -> str:
     start = cursor.at
     cursor.at = skip_parentheses(cursor.tokens, start)
     columns = cursor.between(start, cursor.at)
+    # WITH (MEMORY_OPTIMIZED = ON) is refused by its name.
+    skip_storage_options(cursor)
     expect_end(cursor)
     # Read once for its errors only: the declaration is not used.
     read_create_table(Cursor(f"@t {columns}"), scope.read_type)

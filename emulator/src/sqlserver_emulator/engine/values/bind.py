@@ -12,7 +12,8 @@ from uuid import UUID
 from sqlserver_emulator.contract import Variables
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.syntax.known_names import VARIABLES
 from sqlserver_emulator.types import TsqlType
 
 
@@ -54,6 +55,8 @@ def _engine_value(name: str, engine_variable: Callable[[str], object]) -> object
     try:
         return engine_variable(name)
     except KeyError:
+        if name in VARIABLES:
+            raise NotSupportedByEmulatorError(f"the variable {name.upper()}") from None
         message = f'Must declare the scalar variable "{name}".'
         raise SqlServerError(137, message, severity=15, state=2) from None
 

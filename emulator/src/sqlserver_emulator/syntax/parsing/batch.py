@@ -252,7 +252,7 @@ def _take_begin(cursor: Cursor) -> Statement:
         return simple.take_begin_transaction(cursor)
     if word == "TRY":
         return _take_try(cursor)
-    if word in ("DISTRIBUTED", "DIALOG", "CONVERSATION"):
+    if word in ("DISTRIBUTED", "DIALOG", "CONVERSATION", "ATOMIC"):
         cursor.at += 1
         while not cursor.at_end and cursor.word != ";":
             cursor.at += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax import lexer
 from sqlserver_emulator.syntax.lexer import IDENTIFIERS, identifier_value
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
@@ -27,6 +27,8 @@ def take_type(cursor: Cursor) -> TsqlType:
     if name == "double":
         cursor.expect("PRECISION")
         return TsqlType("float", precision=53)
+    if name == "xml" and cursor.word == "(":
+        raise NotSupportedByEmulatorError("xml with a schema collection")
     record = _BY_WORD.get(name)
     if record is None:
         raise unknown_type(name, line=line)

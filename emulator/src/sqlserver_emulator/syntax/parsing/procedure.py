@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.lexer import VARIABLE
 from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
 from sqlserver_emulator.syntax.parsing.data_types import take_parameter_type
@@ -53,6 +53,8 @@ def _take_optional_parameters(cursor: Cursor) -> tuple[ParameterDeclaration, ...
 
 def _skip_options(cursor: Cursor) -> None:
     """WITH RECOMPILE, ENCRYPTION, EXECUTE AS OWNER, SCHEMABINDING: nothing that changes what the body does here."""
+    if cursor.word == "NATIVE_COMPILATION":
+        raise NotSupportedByEmulatorError("natively compiled procedures")
     while cursor.word != "AS" or cursor.word_after(-1) in ("EXECUTE", "EXEC"):
         cursor.take()
 

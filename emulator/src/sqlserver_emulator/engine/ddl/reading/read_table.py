@@ -78,9 +78,16 @@ def read_create_table(cursor: Cursor, read_type: TypeReader) -> TableDeclaration
             continue
         cursor.expect(")")
         break
+    if cursor.word == "AS" and cursor.word_after() in ("NODE", "EDGE", "FILETABLE"):
+        raise NotSupportedByEmulatorError(f"CREATE TABLE … AS {cursor.word_after()}")
     skip_storage_options(cursor)
     expect_end(cursor)
     return TableDeclaration(name, tuple(reader.columns), tuple(reader.constraints), tuple(reader.indexes))
+
+
+def _refuse_hash(cursor: Cursor) -> None:
+    if cursor.word == "HASH":
+        raise NotSupportedByEmulatorError("HASH indexes (memory-optimized tables)")
 
 
 class TableElementReader:
@@ -142,7 +149,9 @@ class TableElementReader:
             cursor.expect("UNIQUE")
         if cursor.accept("CLUSTERED"):
             return primary, True
-        return primary, False if cursor.accept("NONCLUSTERED") else None
+        clustered = False if cursor.accept("NONCLUSTERED") else None
+        _refuse_hash(cursor)
+        return primary, clustered
 
     def _take_foreign_key(self, name: str, columns: tuple[str, ...]) -> None:
         cursor = self._cursor
@@ -172,6 +181,7 @@ class TableElementReader:
         unique = cursor.accept("UNIQUE")
         clustered = cursor.accept("CLUSTERED")
         cursor.accept("NONCLUSTERED")
+        _refuse_hash(cursor)
         if cursor.word == "COLUMNSTORE":
             raise NotSupportedByEmulatorError("columnstore indexes")
         # An index at a column has no column list and is about that column.

@@ -36,6 +36,8 @@ from sqlserver_emulator.engine.translate.values.value import Value, null
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import NVARCHAR_MAX, TsqlType
 
+_FULL_TEXT = ("contains", "freetext")
+
 
 class ExpressionTranslator:
     """Translates within one scope. ``queries`` translates the subqueries met on the way."""
@@ -109,6 +111,8 @@ class ExpressionTranslator:
         """A search condition as a PostgreSQL boolean."""
         check_arguments(node)
         handler = _CONDITIONS.get(type(node))
+        if handler is None and isinstance(node, exp.Anonymous) and node.name.lower() in _FULL_TEXT:
+            raise NotSupportedByEmulatorError(f"{node.name.upper()} (full text)")
         if handler is None:
             raise SqlServerError(
                 4145,

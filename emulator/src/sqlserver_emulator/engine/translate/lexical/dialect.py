@@ -17,6 +17,7 @@ from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlserver_emulator.engine.translate.lexical.hint_tokens import without_hints
+from sqlserver_emulator.engine.translate.lexical.refused_clauses import refuse_unknown_clause
 from sqlserver_emulator.engine.translate.lexical.token_merging import merge_tokens
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.keywords import RESERVED
@@ -339,6 +340,7 @@ def parse_query(text: str) -> exp.Expression:
     except TokenError as error:
         raise syntax_error(_last_word(str(error))) from None
     except ParseError as error:
+        refuse_unknown_clause(text)
         near = _highlight(error)
         goes_on = bool(error.errors and str(error.errors[0].get("end_context") or "").strip())
         # Error 156 is only raised for a reserved word with more text behind it.

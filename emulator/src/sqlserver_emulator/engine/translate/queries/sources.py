@@ -42,6 +42,7 @@ from sqlserver_emulator.engine.translation import (
     InlineFunction,
 )
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.syntax.known_names import FUNCTIONS, VIEWS
 from sqlserver_emulator.types import TsqlType
 
 _PLACEHOLDER = re.compile(r"\$(\d+)|('[^']*(?:''[^']*)*')")
@@ -255,6 +256,10 @@ class SourceTranslator:
             found = catalog.inline_function(database, schema, name) if database else None
             if found is not None:
                 return found
+        if name.lower() in _XML_ROWS and names:
+            raise NotSupportedByEmulatorError(f"the xml method {name}()")
+        if schemas[0].lower() == "sys" and (name.lower() in VIEWS or name.lower() in FUNCTIONS):
+            raise NotSupportedByEmulatorError(f"the function {'.'.join([*names, name])}")
         raise invalid_object(".".join([*names, name]))
 
     def _expand(
@@ -377,6 +382,7 @@ def _with_all_arguments(function: InlineFunction, given: Sequence[str]) -> str:
     return select_from("b.*", f"({body}) AS b CROSS JOIN (SELECT {', '.join(unused)}) AS unused")
 
 
+_XML_ROWS = ("nodes", "query", "value")
 _SET_FUNCTIONS = {
     "string_split": (
         "tsql.string_split",
@@ -440,6 +446,16 @@ _OLD_VIEWS = frozenset(
 """Views of schema sys that are found without a schema and in dbo, too, as the tables that they once were."""
 
 
+_VIEW_PLACES = frozenset(("sys", "information_schema"))
+
+
+def _is_known_view(parts: tuple[str, ...]) -> bool:
+    """Whether SQL Server has a view of that name, which the emulator has not."""
+    schema = parts[-2].lower() if len(parts) > 1 else ""
+    in_old_place = schema in ("", "dbo") and (parts[-1].lower().startswith("sys") or len(parts) == 3)
+    return parts[-1].lower() in VIEWS and (schema in _VIEW_PLACES or in_old_place)
+
+
 def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     """The table or view of a name. Raises 208, and 1087 for a table variable."""
     emission = queries.emission
@@ -460,6 +476,8 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
             found = _through_synonym(emission.catalog, database, schema, name)
         if found is None and database and name.lower() in _OLD_VIEWS and (schema or "dbo").lower() == "dbo":
             found = emission.catalog.table(database, "sys", name)
+    if found is None and _is_known_view(parts):
+        raise NotSupportedByEmulatorError(f"the system view {'.'.join(parts)}")
     if found is None:
         raise invalid_object(".".join(parts))
     emission.table_kinds.add(found.kind)

@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.translate.expressions.functions.registry import R
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.syntax.known_names import FUNCTIONS as KNOWN
 
 FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
@@ -40,7 +41,7 @@ def call(self: Expressions, name: str, arguments: list[exp.Expression], *, quote
     folded = name.lower()
     function = None if quoted else FUNCTIONS.get(folded)
     if function is None:
-        if folded in REFUSED:
+        if not quoted and (folded in REFUSED or folded in KNOWN):
             raise NotSupportedByEmulatorError(f"the function {name.upper()}")
         raise SqlServerError(195, f"'{name}' is not a recognized built-in function name.", severity=15)
     function.check(folded, len(arguments))

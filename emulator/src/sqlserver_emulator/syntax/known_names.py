@@ -1,0 +1,225 @@
+"""Names of SQL Server's documented procedures, views, functions and variables that the emulator does not have.
+
+They are refused by name (49999), so that nobody takes the answer for a mistake of their own. A name that is in none of
+these lists is unknown to SQL Server, too, and gets its own error (2812, 208, 195, 137).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlserver_emulator.syntax.parsing.keywords import word_set
+
+PROCEDURES: Final = word_set(
+    """sp_activedirectory_obj sp_activedirectory_scp sp_add_agent_parameter sp_add_agent_profile sp_add_alert
+    sp_add_category sp_add_job sp_add_jobschedule sp_add_jobserver sp_add_jobstep sp_add_log_file_recover_suspect_db
+    sp_add_notification sp_add_operator sp_add_proxy sp_add_schedule sp_add_targetservergroup sp_addapprole
+    sp_addarticle sp_addcolumn sp_adddistpublisher sp_adddistributiondb sp_adddistributor sp_addgroup
+    sp_addlinkedserver sp_addlinkedsrvlogin sp_addlogin sp_addmergearticle sp_addmergefilter sp_addmergepublication
+    sp_addmergepullsubscription sp_addmergesubscription sp_addmessage sp_addpublication sp_addpublication_snapshot
+    sp_addpullsubscription sp_addpullsubscription_agent sp_addpushsubscription_agent sp_addremotelogin sp_addserver
+    sp_addsrvrolemember sp_addsubscriber sp_addsubscription sp_addtype sp_addumpdevice sp_adduser sp_altermessage
+    sp_apply_job_to_targets sp_approlepassword sp_article_validation sp_articlecolumn sp_articlefilter
+    sp_articleview sp_assemblies_rowset sp_attach_db sp_attach_schedule sp_attach_single_file_db sp_audit_write
+    sp_autostats sp_bindefault sp_bindrule sp_bindsession sp_browsemergesnapshotfolder sp_browsereplcmds
+    sp_can_tlog_be_applied sp_catalogs sp_certify_removable sp_change_agent_parameter
+    sp_change_feed_configure_parameters sp_change_feed_disable_db sp_change_feed_disable_table
+    sp_change_feed_enable_db sp_change_feed_enable_table sp_change_tracking_waitforchanges sp_change_users_login
+    sp_changearticle sp_changedistpublisher sp_changedistributiondb sp_changedistributor_password
+    sp_changedistributor_property sp_changegroup sp_changemergearticle sp_changemergepublication
+    sp_changemergesubscription sp_changeobjectowner sp_changepublication sp_changesubscription sp_changesubstatus
+    sp_check_for_sync_trigger sp_clean_db_file_free_space sp_clean_db_free_space sp_cleanup_log_shipping_history
+    sp_cleanup_temporal_history sp_column_privileges_ex sp_columns_ex sp_configure_peerconflictdetection
+    sp_control_dbmasterkey_password sp_control_plan_guide sp_copymergesnapshot sp_copysubscription
+    sp_create_openrowset_statistics sp_create_plan_guide sp_create_plan_guide_from_handle sp_create_removable
+    sp_createstats sp_cycle_agent_errorlog sp_cycle_errorlog sp_data_source_objects sp_data_source_table_columns
+    sp_databases sp_db_ebcdic277_2 sp_db_increased_partitions sp_db_selective_xml_index
+    sp_db_vardecimal_storage_format sp_dbcmptlevel sp_dbfixedrolepermission sp_dbmmonitoraddmonitoring
+    sp_dbmmonitorchangealert sp_dbmmonitordropmonitoring sp_dbmmonitorhelpalert sp_dbmmonitorhelpmonitoring
+    sp_dbmmonitorresults sp_dbmmonitorupdate sp_dboption sp_dbremove sp_defaultdb sp_defaultlanguage sp_delete_alert
+    sp_delete_backuphistory sp_delete_category sp_delete_job sp_delete_jobschedule sp_delete_jobserver
+    sp_delete_jobstep sp_delete_jobsteplog sp_delete_log_shipping_primary_database sp_delete_notification
+    sp_delete_operator sp_delete_proxy sp_delete_schedule sp_delete_targetserver sp_denylogin sp_depends
+    sp_describe_cursor sp_describe_cursor_columns sp_describe_cursor_tables sp_describe_parameter_encryption
+    sp_detach_db sp_detach_schedule sp_drop_agent_parameter sp_drop_openrowset_statistics sp_dropalias
+    sp_dropapprole sp_droparticle sp_dropdevice sp_dropdistpublisher sp_dropdistributiondb sp_dropdistributor
+    sp_dropgroup sp_droplinkedsrvlogin sp_droplogin sp_dropmergearticle sp_dropmergepublication
+    sp_dropmergesubscription sp_dropmessage sp_droppublication sp_droppullsubscription sp_dropremotelogin
+    sp_droprole sp_dropserver sp_dropsrvrolemember sp_dropsubscriber sp_dropsubscription sp_droptype sp_dropuser
+    sp_dsninfo sp_enum_login_for_proxy sp_enum_proxy_for_subsystem sp_enum_sqlagent_subsystems sp_enumcodepages
+    sp_enumcustomresolvers sp_enumeratependingschemachanges sp_execute_external_script sp_execute_remote
+    sp_filestream_force_garbage_collection sp_flush_commit_table sp_flush_commit_table_on_demand
+    sp_flush_ct_internal_table_on_demand sp_flush_log sp_foreignkeys sp_fulltext_catalog sp_fulltext_column
+    sp_fulltext_database sp_fulltext_keymappings sp_fulltext_load_thesaurus_file sp_fulltext_pendingchanges
+    sp_fulltext_service sp_fulltext_table sp_generate_agent_parameter sp_get_distributor sp_get_query_template
+    sp_getapplock sp_getbindtoken sp_getdefaultdatatypemapping sp_getqueuedrows sp_getsubscriptiondtspackagename
+    sp_grant_login_to_proxy sp_grant_publication_access sp_grantdbaccess sp_grantlogin sp_help_agent_default
+    sp_help_agent_parameter sp_help_agent_profile sp_help_alert sp_help_category sp_help_downloadlist
+    sp_help_fulltext_catalogs sp_help_fulltext_catalogs_cursor sp_help_fulltext_columns
+    sp_help_fulltext_system_components sp_help_fulltext_tables sp_help_job sp_help_jobactivity sp_help_jobcount
+    sp_help_jobhistory sp_help_jobs_in_schedule sp_help_jobschedule sp_help_jobserver sp_help_jobstep
+    sp_help_jobsteplog sp_help_log_shipping_monitor sp_help_notification sp_help_operator sp_help_proxy
+    sp_help_publication_access sp_help_schedule sp_help_spatial_geography_histogram sp_help_spatial_geography_index
+    sp_help_spatial_geometry_histogram sp_help_spatial_geometry_index sp_help_targetserver sp_helparticle
+    sp_helparticlecolumns sp_helpconstraint sp_helpdatatypemap sp_helpdb sp_helpdbfixedrole sp_helpdevice
+    sp_helpdistpublisher sp_helpdistributiondb sp_helpdistributor sp_helpdistributor_properties sp_helpextendedproc
+    sp_helpfile sp_helpfilegroup sp_helpgroup sp_helplanguage sp_helplinkedsrvlogin sp_helplogins
+    sp_helpmergearticle sp_helpmergefilter sp_helpmergepublication sp_helpmergesubscription sp_helpntgroup
+    sp_helppublication sp_helppullsubscription sp_helpremotelogin sp_helpreplicationdb sp_helpreplicationdboption
+    sp_helpreplicationoption sp_helprole sp_helprolemember sp_helprotect sp_helpserver sp_helpsort sp_helpsrvrole
+    sp_helpsrvrolemember sp_helpstats sp_helpsubscriberinfo sp_helpsubscription sp_helpsubscription_properties
+    sp_helptrigger sp_helpuser sp_helpxactsettoken sp_indexes sp_indexoption sp_invalidate_textptr
+    sp_link_publication sp_linkedservers sp_lock sp_logshippinginstallmetadata sp_lookupcustomresolver
+    sp_manage_jobs_by_login sp_mergearticlecolumn sp_monitor sp_mschangeobjectowner sp_msforeachdb sp_msforeachtable
+    sp_msx_defect sp_msx_enlist sp_notify_operator sp_oacreate sp_oadestroy sp_oageterrorinfo sp_oagetproperty
+    sp_oamethod sp_oasetproperty sp_oastop sp_password sp_pdw_database_encryption sp_polybase_join_group
+    sp_polybase_leave_group sp_post_msx_operation sp_primarykeys sp_procedure_params_100_managed sp_procoption
+    sp_publication_validation sp_publishdb sp_purge_jobhistory sp_query_store_clear_hints sp_query_store_flush_db
+    sp_query_store_force_plan sp_query_store_remove_plan sp_query_store_remove_query sp_query_store_reset_exec_stats
+    sp_query_store_set_hints sp_query_store_unforce_plan sp_rda_deauthorize_db sp_rda_reauthorize_db
+    sp_rda_reconcile_batch sp_readerrorlog sp_recompile sp_refresh_parameter_encryption sp_refreshsqlmodule
+    sp_refreshsubscriptions sp_refreshview sp_reinitmergesubscription sp_reinitpullsubscription
+    sp_reinitsubscription sp_releaseapplock sp_remoteoption sp_remove_job_from_targets sp_removedbreplication
+    sp_renamedb sp_repladdcolumn sp_replcmds sp_replcounters sp_repldone sp_repldropcolumn sp_replflush
+    sp_replicationdboption sp_replmonitorhelppublication sp_replmonitorhelpsubscription sp_replqueuemonitor
+    sp_replrestart sp_replshowcmds sp_repltrans sp_requestpeerresponse sp_resetstatus sp_resync_targetserver
+    sp_resyncmergesubscription sp_revoke_login_from_proxy sp_revokedbaccess sp_revokelogin sp_schemata_rowset
+    sp_script_synctran_commands sp_scriptdynamicupdproc sp_send_dbmail sp_sequence_get_range sp_server_diagnostics
+    sp_server_info sp_serveroption sp_setapprole sp_setdefaultdatatypemapping sp_setnetname sp_setreplfailovermode
+    sp_settriggerorder sp_showpendingchanges sp_showrowreplicainfo sp_spaceused sp_special_columns
+    sp_special_columns_90 sp_start_job sp_startpublication_snapshot sp_statistics_rowset sp_stop_job
+    sp_subscription_cleanup sp_syspolicy_add_policy_category sp_syspolicy_configure
+    sp_syspolicy_delete_policy_category sp_syspolicy_purge_health_state sp_syspolicy_purge_history
+    sp_syspolicy_rename_policy sp_syspolicy_repair_policy_automation sp_syspolicy_set_config_enabled
+    sp_table_privileges_ex sp_table_validation sp_tableoption sp_tables_ex sp_tables_rowset sp_testlinkedserver
+    sp_trace_create sp_trace_generateevent sp_trace_getdata sp_trace_setevent sp_trace_setfilter sp_trace_setstatus
+    sp_unbindefault sp_unbindrule sp_unregistercustomresolver sp_unsetapprole sp_update_agent_profile
+    sp_update_alert sp_update_category sp_update_job sp_update_jobschedule sp_update_jobstep sp_update_notification
+    sp_update_operator sp_update_proxy sp_update_schedule sp_update_targetservergroup sp_updatestats
+    sp_upgrade_log_shipping sp_user_counter1 sp_validatecache sp_validatelogins sp_validatemergesubscription
+    sp_validname sp_vupgrade_mergeobjects sp_wait_for_database_copy_sync sp_who sp_who2 sp_write_sysjobstep_log
+    sp_xml_preparedocument sp_xml_removedocument sp_xml_schema_rowset sp_xp_cmdshell_proxy_account
+    sysmail_add_account_sp sysmail_add_principalprofile_sp sysmail_add_profile_sp sysmail_add_profileaccount_sp
+    sysmail_configure_sp sysmail_delete_account_sp sysmail_delete_log_sp sysmail_delete_mailitems_sp
+    sysmail_delete_principalprofile_sp sysmail_delete_profile_sp sysmail_help_account_sp sysmail_help_configure_sp
+    sysmail_help_profile_sp sysmail_help_queue_sp sysmail_help_status_sp sysmail_start_sp sysmail_stop_sp
+    sysmail_update_account_sp xp_availablemedia xp_cmdshell xp_delete_file xp_dirtree xp_enumerrorlogs xp_enumgroups
+    xp_fileexist xp_fixeddrives xp_get_tape_devices xp_getnetname xp_grantlogin xp_instance_regdeletevalue
+    xp_instance_regread xp_instance_regwrite xp_logevent xp_loginconfig xp_logininfo xp_msver xp_qv xp_readerrorlog
+    xp_regdeletevalue xp_regread xp_regwrite xp_revokelogin xp_servicecontrol xp_sprintf xp_sqlmaint xp_sscanf
+    xp_subdirs"""
+)
+
+VIEWS: Final = word_set(
+    """all_sql_modules allocation_units_internal assembly_files assembly_references asymmetric_keys_internal
+    availability_databases_cluster availability_group_listener_ip_addresses availability_group_listeners
+    availability_groups_cluster availability_read_only_routing_lists backup_devices backupfile backupfilegroup
+    backupmediafamily backupmediaset backupset change_feed_errors column_domain_usage column_encryption_key_values
+    column_privileges column_store_dictionaries column_store_row_groups column_type_usages
+    column_xml_schema_collection_usages constraint_table_privileges conversation_endpoints conversation_groups
+    conversation_priorities crypt_properties cryptographic_providers data_context
+    database_audit_specification_details database_automatic_tuning_mode database_automatic_tuning_options
+    database_credentials database_event_session_actions database_event_session_events database_event_session_fields
+    database_event_session_targets database_event_sessions database_filestream_options database_mirroring
+    database_mirroring_endpoints database_mirroring_witnesses database_query_store_options database_recovery_status
+    database_scoped_configurations database_scoped_credentials dm_audit_actions dm_audit_class_type_map
+    dm_broker_activated_tasks dm_broker_connections dm_broker_forwarded_messages dm_broker_queue_monitors
+    dm_cache_hit_stats dm_clr_appdomains dm_clr_loaded_assemblies dm_clr_properties dm_clr_tasks
+    dm_column_store_object_pool dm_cryptographic_provider_properties dm_database_encryption_keys
+    dm_db_column_store_row_group_physical_stats dm_db_file_space_usage dm_db_fts_index_physical_stats
+    dm_db_index_operational_stats dm_db_index_physical_stats dm_db_index_usage_stats dm_db_log_info
+    dm_db_mirroring_auto_page_repair dm_db_mirroring_connections dm_db_missing_index_columns
+    dm_db_missing_index_details dm_db_missing_index_group_stats dm_db_missing_index_groups
+    dm_db_objects_disabled_on_compatibility_level_change dm_db_page_info dm_db_persisted_sku_features
+    dm_db_rda_migration_status dm_db_session_space_usage dm_db_stats_histogram dm_db_stats_properties
+    dm_db_task_space_usage dm_db_tuning_recommendations dm_db_uncontained_entities dm_db_xtp_checkpoint_stats
+    dm_db_xtp_hash_index_stats dm_db_xtp_index_stats dm_db_xtp_memory_consumers dm_db_xtp_object_stats
+    dm_db_xtp_table_memory_stats dm_db_xtp_transactions dm_exec_background_job_queue
+    dm_exec_cached_plan_dependent_objects dm_exec_cached_plans dm_exec_cursors dm_exec_distributed_requests
+    dm_exec_function_stats dm_exec_input_buffer dm_exec_plan_attributes dm_exec_procedure_stats
+    dm_exec_query_memory_grants dm_exec_query_optimizer_info dm_exec_query_plan dm_exec_query_plan_stats
+    dm_exec_query_profiles dm_exec_query_resource_semaphores dm_exec_query_statistics_xml dm_exec_query_stats
+    dm_exec_requests dm_exec_session_wait_stats dm_exec_sql_text dm_exec_text_query_plan dm_exec_trigger_stats
+    dm_exec_valid_use_hints dm_exec_xml_handles dm_external_script_requests dm_filestream_file_io_handles
+    dm_fts_active_catalogs dm_fts_index_keywords dm_fts_index_population dm_fts_memory_buffers dm_fts_memory_pools
+    dm_fts_parser dm_fts_population_ranges dm_hadr_auto_page_repair dm_hadr_availability_group_states
+    dm_hadr_availability_replica_cluster_states dm_hadr_availability_replica_states dm_hadr_cluster
+    dm_hadr_cluster_members dm_hadr_database_replica_states dm_io_backup_tapes dm_io_cluster_shared_drives
+    dm_io_pending_io_requests dm_io_virtual_file_stats dm_logpool_stats dm_os_buffer_descriptors
+    dm_os_buffer_pool_extension_configuration dm_os_child_instances dm_os_cluster_nodes dm_os_dispatcher_pools
+    dm_os_hosts dm_os_latch_stats dm_os_loaded_modules dm_os_memory_brokers dm_os_memory_cache_clock_hands
+    dm_os_memory_cache_counters dm_os_memory_cache_entries dm_os_memory_clerks dm_os_memory_nodes
+    dm_os_memory_objects dm_os_memory_pools dm_os_nodes dm_os_performance_counters dm_os_process_memory
+    dm_os_schedulers dm_os_server_diagnostics_log_configurations dm_os_spinlock_stats dm_os_stacks dm_os_sys_memory
+    dm_os_tasks dm_os_threads dm_os_virtual_address_dump dm_os_volume_stats dm_os_wait_stats dm_os_waiting_tasks
+    dm_os_windows_info dm_os_workers dm_qn_subscriptions dm_repl_articles dm_repl_schemas dm_repl_tranhash
+    dm_repl_traninfo dm_resource_governor_configuration dm_resource_governor_resource_pools
+    dm_resource_governor_workload_groups dm_server_audit_status dm_server_memory_dumps dm_server_registry
+    dm_sql_referenced_entities dm_sql_referencing_entities dm_tcp_listener_states
+    dm_tran_active_snapshot_database_transactions dm_tran_active_transactions dm_tran_commit_table
+    dm_tran_current_snapshot dm_tran_current_transaction dm_tran_database_transactions dm_tran_locks
+    dm_tran_persistent_version_store_stats dm_tran_session_transactions dm_tran_top_version_generators
+    dm_tran_transactions_snapshot dm_tran_version_store dm_tran_version_store_space_usage dm_xe_map_values
+    dm_xe_object_columns dm_xe_objects dm_xe_packages dm_xe_session_events dm_xe_session_targets dm_xe_sessions
+    dm_xtp_gc_stats dm_xtp_system_memory_consumers domain_constraints domains endpoint_webmethods endpoints
+    event_notification_event_types events external_language_files external_languages external_libraries
+    external_library_files filetable_system_defined_objects filetables fn_builtin_permissions
+    fn_check_object_signatures fn_dblog fn_get_audit_file fn_get_sql fn_helpcollations fn_my_permissions
+    fn_servershareddrives fn_trace_geteventinfo fn_trace_getfilterinfo fn_trace_getinfo fn_trace_gettable
+    fn_virtualfilestats fn_virtualservernodes fn_xe_file_target_read_file fulltext_document_types
+    fulltext_index_catalog_usages fulltext_index_fragments fulltext_languages fulltext_semantic_languages
+    fulltext_stoplists fulltext_stopwords fulltext_system_stopwords function_order_columns http_endpoints
+    key_encryptions ledger_column_history ledger_database_blocks ledger_table_history ledger_transactions
+    log_shipping_monitor_primary log_shipping_primary_databases log_shipping_secondary login_token logmarkhistory
+    master_key_passwords memory_optimized_tables_internal_attributes message_type_xml_schema_collection_usages
+    messages module_assembly_usages numbered_procedure_parameters openkeys parameter_type_usages
+    parameter_xml_schema_collection_usages parameters_usage pdw_nodes query_context_settings query_store_plan
+    query_store_query query_store_query_hints query_store_query_text query_store_runtime_stats
+    query_store_runtime_stats_interval query_store_wait_stats registered_search_properties
+    registered_search_property_lists remote_data_archive_databases remote_data_archive_tables remote_logins
+    remote_service_bindings resource_governor_configuration resource_governor_resource_pools
+    resource_governor_workload_groups restorefile restorefilegroup restorehistory routes routine_columns
+    securable_classes security_predicates selective_xml_index_paths sensitivity_classifications
+    server_assembly_modules server_audit_specification_details server_audit_specifications server_audits
+    server_event_notifications server_event_session_actions server_event_session_events server_event_session_fields
+    server_event_session_targets server_event_sessions server_events server_file_audits
+    server_memory_optimized_hybrid_buffer_pool_configuration server_permissions server_principal_credentials
+    server_sql_modules server_trigger_events server_triggers service_broker_endpoints
+    service_contract_message_usages service_contract_usages service_contracts service_message_types
+    service_queue_usages soap_endpoints spatial_index_tessellations spatial_reference_systems sql_dependencies
+    suspect_pages sysalerts sysaltfiles syscacheobjects syscategories syscharsets sysconfigures syscscontainers
+    syscurconfigs sysdepends sysdevices sysdownloadlist sysfulltextcatalogs sysjobactivity sysjobhistory
+    sysjobschedules sysjobsteps sysjobstepslogs syslanguages syslockinfo sysmail_allitems sysmail_event_log
+    sysmail_mailitems sysmail_profile sysmail_sentitems sysmessages sysnotifications sysobjvalues sysopentapes
+    sysoperators sysoriginatingservers sysperfinfo syspolicy_conditions syspolicy_policies sysprotects sysproxies
+    sysreferences sysremotelogins sysschedules syssessions syssubsystems systargetservers
+    system_components_surface_area_configuration system_internals_allocation_units system_internals_partitions
+    system_parameters system_sql_modules sysutility_ucp_configuration table_privileges tcp_endpoints
+    trace_categories trace_columns trace_event_bindings trace_events trace_subclass_values traces transmission_queue
+    trigger_event_types trusted_assemblies type_assembly_usages user_token via_endpoints view_column_usage
+    xml_schema_attributes xml_schema_collections_internal xml_schema_component_placements xml_schema_components
+    xml_schema_elements xml_schema_facets xml_schema_model_groups xml_schema_namespaces xml_schema_types
+    xml_schema_wildcard_namespaces xml_schema_wildcards"""
+)
+"""In schema sys and INFORMATION_SCHEMA, and in dbo of master and msdb; those with arguments are functions."""
+
+FUNCTIONS: Final = word_set(
+    """ai_generate_embeddings applock_mode applock_test approx_percentile_cont approx_percentile_disc asymkey_id
+    asymkeyproperty base64_encode certencoded certid certprivatekey certproperty change_tracking_cleanup_version
+    change_tracking_current_version change_tracking_is_column_in_mask change_tracking_min_valid_version changetable
+    containstable current_transaction_id decompress decryptbyasymkey decryptbycert decryptbykey
+    decryptbykeyautoasymkey decryptbykeyautocert edge_id_from_parts edit_distance edit_distance_similarity
+    encryptbyasymkey encryptbycert encryptbykey eventdata file_idex filegroupproperty filepropertyex filestream
+    freetexttable fulltextserviceproperty graph_id_from_edge_id graph_id_from_node_id indexproperty is_objectsigned
+    jaro_winkler_distance jaro_winkler_similarity json_contains key_guid key_id key_name loginproperty
+    node_id_from_parts object_id_from_edge_id object_id_from_node_id opendatasource openquery openrowset openxml
+    predict pwdcompare pwdencrypt regexp_matches regexp_split_to_table semantickeyphrasetable
+    semanticsimilaritydetailstable semanticsimilaritytable sessionproperty signbyasymkey signbycert
+    sql_variant_property suser_sid symkeyproperty textptr trigger_nestlevel vector_norm vector_normalize
+    vector_search vectorproperty verifysignedbyasymkey verifysignedbycert"""
+)
+
+VARIABLES: Final = word_set(
+    """@@connections @@cpu_busy @@def_sortorder_id @@idle @@io_busy @@pack_received @@pack_sent
+    @@packet_errors @@remserver @@timeticks @@total_errors @@total_read @@total_write"""
+)
