@@ -34,7 +34,7 @@ AND minor_id = $4::int AND lower(name) = lower($5)
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a property belongs to. ``key``: database, class, major and minor id."""
+    """The owner of a property. ``key``: database, class, major and minor id."""
 
     key: tuple[object, ...]
     name: str

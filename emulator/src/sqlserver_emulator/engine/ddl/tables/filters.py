@@ -1,4 +1,4 @@
-"""What a filter predicate forbids: to drop what it is made of, and to read its table in a view or function."""
+"""The limits that a filter predicate sets: what it is made of is not dropped, no view or function reads its table."""
 
 from __future__ import annotations
 

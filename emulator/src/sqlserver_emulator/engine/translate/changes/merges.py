@@ -55,7 +55,7 @@ def translate_merge(queries: QueryTranslator, node: exp.Merge) -> modifying.Modi
 
 @dataclass(frozen=True, slots=True)
 class _Visible:
-    """What an action sees: both rows where they match, else the one that there is."""
+    """The rows that an action sees: both rows where they match, else the one that there is."""
 
     both: ExpressionTranslator
     target: ExpressionTranslator
