@@ -179,7 +179,7 @@ VIEWS: Final = word_set(
     registered_search_property_lists remote_data_archive_databases remote_data_archive_tables remote_logins
     remote_service_bindings resource_governor_configuration resource_governor_resource_pools
     resource_governor_workload_groups restorefile restorefilegroup restorehistory routes routine_columns
-    securable_classes security_predicates selective_xml_index_paths sensitivity_classifications
+    securable_classes selective_xml_index_paths sensitivity_classifications
     server_assembly_modules server_audit_specification_details server_audit_specifications server_audits
     server_event_notifications server_event_session_actions server_event_session_events server_event_session_fields
     server_event_session_targets server_event_sessions server_events server_file_audits
