@@ -37,7 +37,7 @@ def run_pipeline(app: AppContext, pipeline: str, start_load: StartLoad, show: Ca
     """Run one window without a scheduler. Return why there was nothing to read, "" after a window was published.
 
     show: receives the result of the window. Raises from ``core.errors``, after the alert about a failed run; also while
-    a gap stops a table of the pipeline, after the other tables have been published.
+    a table of the pipeline is left out, after the other tables have been published.
     """
     with reported_failure(app, pipeline):
         opened = open_next(app, pipeline)
@@ -90,7 +90,7 @@ def publish_run(wiring: PipelineWiring, window_id: int) -> AdvanceResult:
 
 
 def stopped_table(wiring: PipelineWiring) -> FloodmarkError | None:
-    """Return the error about the tables that a gap stops; None where no table is stopped."""
+    """Return the error about the tables that are left out of windows; None where there is none."""
     return find_stopped(wiring.settings, wiring.ledger.windows())
 
 
@@ -112,7 +112,7 @@ def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
 def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
     """End the alerts about failed and late runs of a pipeline, and measure its lag.
 
-    stopped: a gap stops a table, so that the run will fail.
+    stopped: a table is left out of windows, so that the run will fail.
     """
     alerts = app.alerts()
     kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)

@@ -2,6 +2,7 @@
 
 FloodmarkError
 ├── ConfigError            the author of pipelines.yaml
+│   └── TableNotPlannableError the next window of a table cannot be planned (verdict not_plannable)
 ├── SourceAdminError       the DBA of the source
 │   ├── SourceLoginError       wrong user or password, database not open to the login
 │   ├── SourcePermissionError  a right is missing
@@ -13,6 +14,7 @@ FloodmarkError
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
 │   ├── InstanceReplacedError  another capture instance has the name (verdict instance_replaced)
 │   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
+│   ├── TableRefusedError      the load refused a table (verdict refused)
 │   ├── LoadStartError         Java or Spark did not start, so that the load job never began
 │   ├── TableHeldError         schema drift holds every table (verdict held)
 │   ├── WatermarkConflictError another run moved the watermark or holds the window
@@ -69,6 +71,10 @@ class ConfigError(FloodmarkError):
     """The configuration is wrong."""
 
 
+class TableNotPlannableError(ConfigError):
+    """The next window of a table cannot be planned: its configuration and its capture do not fit."""
+
+
 class SourceAdminError(FloodmarkError):
     """Something must change at the source."""
 
@@ -111,6 +117,10 @@ class InstanceReplacedError(OperatorError):
 
 class CaptureStoppedError(OperatorError):
     """The capture job does not run."""
+
+
+class TableRefusedError(OperatorError):
+    """The load of a window refused a table."""
 
 
 class LoadStartError(OperatorError):

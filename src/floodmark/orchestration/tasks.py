@@ -107,11 +107,11 @@ def run_advance(
 
 
 def run_report_gaps(wiring: PipelineWiring) -> None:
-    """Raise AirflowFailException while a gap stops a table of the pipeline."""
+    """Raise AirflowFailException while a table of the pipeline is left out of its windows."""
     with explained():
         if error := stopped_table(wiring):
             raise error
-        _LOG.info("No table of %s is stopped by a gap.", wiring.settings.name)
+        _LOG.info("No table of %s is left out of its windows.", wiring.settings.name)
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from floodmark.core.errors import (
     FloodmarkError,
     InstanceReplacedError,
     SourceRewoundError,
+    TableNotPlannableError,
+    TableRefusedError,
     WindowExpiredError,
 )
 from floodmark.core.status.measures import TableMeasure
@@ -37,6 +39,8 @@ _MEANS = {
 }
 _GAPS = {WindowExpiredError.__name__, InstanceReplacedError.__name__, SourceRewoundError.__name__}
 _GAP_MEANS = "No new rows arrive in the named tables until they have been reloaded. The others go on."
+_LEFT_OUT = {TableNotPlannableError.__name__, TableRefusedError.__name__}
+_LEFT_OUT_MEANS = "No new rows arrive in the named tables until the cause is removed. The others go on."
 _NAMED_TABLES = 3
 
 
@@ -81,12 +85,14 @@ def run_failed(
     else:
         what = f"{failure.subject}: {failure.message}"
         do, cause = failure.hint or "Check the log of the task in Airflow.", f"{failure.error}:{failure.subject}"
-    gap = kind == RUN_FAILED and failure is not None and failure.error in _GAPS
+    means = _MEANS[kind]
+    if kind == RUN_FAILED and failure is not None:
+        means = _GAP_MEANS if failure.error in _GAPS else _LEFT_OUT_MEANS if failure.error in _LEFT_OUT else means
     return Alert(
         kind=kind,
         subject=subject,
         what=what,
-        means=_GAP_MEANS if gap else _MEANS[kind],
+        means=means,
         do=do,
         event_key=f"{kind}:{subject}:{cause}",
         where=f"DAG {dag_id}, run {run_id}" + (f", task {task_id}" if task_id else ""),

@@ -22,6 +22,8 @@ from floodmark.core.errors import (
     SourceBehindError,
     SourcePermissionError,
     SourceRewoundError,
+    TableNotPlannableError,
+    TableRefusedError,
     WindowExpiredError,
 )
 from floodmark.core.lsn import Lsn, LsnAbsence
@@ -53,6 +55,8 @@ INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
     Verdict.INSTANCE_REPLACED: InstanceReplacedError,
     Verdict.EXPIRED: WindowExpiredError,
     Verdict.AHEAD_OF_SOURCE: SourceRewoundError,
+    Verdict.NOT_PLANNABLE: TableNotPlannableError,
+    Verdict.REFUSED: TableRefusedError,
     Verdict.CAPTURE_STOPPED: CaptureStoppedError,
 }
 """The verdicts that end a run with an error, in the order in which the operator should handle them."""
@@ -413,3 +417,6 @@ def _describe(identity: InstanceIdentity) -> str:
 
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
 """The verdicts that a load of the whole table resolves."""
+
+LEFT_OUT = GAPS | {Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.NOT_PLANNABLE, Verdict.REFUSED}
+"""The verdicts that leave a table out of windows. The others go on, and the run fails when they are published."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.errors import FloodmarkError, NoKeyError
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
@@ -24,10 +24,12 @@ from floodmark.core.source.snapshot import (
     join_verdicts,
 )
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import GAPS, INCIDENTS, classify, incident, is_quiet
+from floodmark.core.source.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet
 from floodmark.core.types import warehouse_type
 from floodmark.core.window.net_source import check_net
 from floodmark.core.window.plan import LoadKind, TablePlan
+
+_PLANNED = (Verdict.READY, Verdict.NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,33 @@ def classify_tables(
     )
 
 
+def check_plans(
+    settings: PipelineSettings,
+    snapshot: SourceSnapshot,
+    states: Mapping[TableName, TableState],
+    validities: Sequence[Validity],
+) -> tuple[Validity, ...]:
+    """Return the verdicts, with ``not_plannable`` for the tables that can never be loaded as configured."""
+    tables = {table.source: table for table in settings.tables}
+    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
+
+    def checked(validity: Validity) -> Validity:
+        name = validity.table
+        if validity.verdict in _PLANNED:
+            try:
+                plan_table(tables[name], table_snapshots[name], snapshot, states.get(name))
+            except (ConfigError, NoKeyError) as error:
+                return not_plannable(validity, error)
+        return validity
+
+    return tuple(map(checked, validities))
+
+
+def not_plannable(validity: Validity, error: FloodmarkError) -> Validity:
+    """Return the verdict on a table whose plan was refused with an error."""
+    return replace(validity, verdict=Verdict.NOT_PLANNABLE, cause=error.message, hint=error.hint)
+
+
 def decide(
     settings: PipelineSettings,
     snapshot: SourceSnapshot,
@@ -121,18 +150,18 @@ def decide(
 ) -> Decision:
     """Return what the run does.
 
-    Tables with a gap are left out, and must be reported when the others have been published. Raises ConfigError or
-    NoKeyError, naming the table, for a table that can never be loaded as configured.
+    Tables whose verdict is in ``LEFT_OUT`` are left out, and must be reported when the others have been published.
+    Raises ConfigError or NoKeyError for a table that ``check_plans`` would refuse.
     """
     incidents = incident(settings.name, validities)
-    if incidents and any(each.verdict in INCIDENTS and each.verdict not in GAPS for each in validities):
+    if incidents and any(each.verdict in INCIDENTS and each.verdict not in LEFT_OUT for each in validities):
         return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     chosen = [
         plan_table(table, table_snapshots[table.source], snapshot, states.get(table.source))
         for table in settings.tables
-        if verdicts[table.source] in (Verdict.READY, Verdict.NOT_STARTED)
+        if verdicts[table.source] in _PLANNED
     ]
     if not chosen and incidents:
         return Fail(incidents)

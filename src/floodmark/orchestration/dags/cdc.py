@@ -15,7 +15,6 @@ from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.core.alerts.runs import RUN_FAILED, data_interval
-from floodmark.core.policies import OnGap
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
 from floodmark.orchestration.callbacks import BACKFILL, deadline_of
@@ -99,7 +98,7 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
             tasks.end_backfill(config_path, wiring.settings.name, replayed)
 
     # It is a task of its own, because Airflow drops the asset events of a task that fails.
-    @task(doc_md="Fail while a gap stops a table. The other tables are published before.")  # type: ignore[untyped-decorator]
+    @task(doc_md="Fail while a table is left out. The other tables are published before.")  # type: ignore[untyped-decorator]
     def report_gaps(dag_run: Any = None) -> None:
         if dag_run.run_type != BACKFILL:
             tasks.run_report_gaps(wiring)
@@ -115,5 +114,4 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         job=f"floodmark {wiring.settings.name}",
         doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
     )
-    if any(table.on_gap is OnGap.FAIL for table in wiring.settings.tables):
-        advanced >> report_gaps()
+    advanced >> report_gaps()

@@ -15,8 +15,8 @@ window, with one end for all tables. Ends the run as skipped when there is nothi
 transaction. Killed at any point and run again, it produces the same tables. |
 | `check` | Checks the rows of the window, and that the targets have them, with Great Expectations. |
 | `advance` | Moves the watermarks by compare-and-set and emits one asset event per table. |
-| `report_gaps` | Fails while a table with `on_gap: fail` can no longer be read. The table is left out of the windows \
-until the operator reloads it. |
+| `report_gaps` | Fails while a table is left out of the windows: it can no longer be read (`on_gap: fail`), it cannot \
+be planned as configured, or its rows were refused. |
 """
 
 

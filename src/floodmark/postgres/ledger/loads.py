@@ -19,7 +19,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.source.verdicts import GAPS
+from floodmark.core.source.verdicts import LEFT_OUT
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.session import Reachable, open_transaction
@@ -121,7 +121,7 @@ class LoadRecords:
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
         with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "list_stopped", pipeline=pipeline, gaps=[verdict.value for verdict in GAPS])
+            rows = _query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
         return [
             Validity(
                 TableName(row["source_schema"], row["source_name"]),

@@ -183,7 +183,7 @@ class Verdicts(Protocol):
         """
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
-        """Return the recorded verdicts that are gaps, without tables that are being reloaded or have been since."""
+        """Return the recorded verdicts that leave a table out, without tables that are being reloaded or have been."""
 
 
 class Databases(Protocol):

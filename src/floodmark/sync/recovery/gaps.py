@@ -1,5 +1,7 @@
-"""Tables that a gap has stopped (``on_gap: fail``). They are left out of windows until they are reloaded, and reported
-at the end of each run, after the other tables have been published."""
+"""Tables that are left out of windows: by a gap (``on_gap: fail``), or because they cannot be read, planned or merged.
+
+They are reported at the end of each run, after the other tables have been published.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from floodmark.core.errors import ConfigError, NoKeyError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import OnGap, WhenAdded
 from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert, repair_key, repairing
@@ -22,7 +23,7 @@ from floodmark.core.source.verdicts import GAPS
 from floodmark.core.window.chunks import LoadProgress
 from floodmark.core.window.lane import is_load_lane, load_lane
 from floodmark.core.window.plan import TablePlan, WindowPlan
-from floodmark.core.window.planning import plan_reload
+from floodmark.core.window.planning import not_plannable, plan_reload
 from floodmark.sync.alerts import Alerts, NoAlerts
 from floodmark.sync.ports.ledger import Ledger, OpenedWindow
 
@@ -107,7 +108,10 @@ class Repairs:
     def _plan(self, table: TableName, snapshot: SourceSnapshot, state: TableState | None) -> TablePlan | Validity:
         settings = next(each for each in self.settings.tables if each.source == table)
         table_snapshot = next(each for each in snapshot.tables if each.table == table)
-        return plan_reload(settings, table_snapshot, snapshot, state)
+        try:
+            return plan_reload(settings, table_snapshot, snapshot, state)
+        except (ConfigError, NoKeyError) as error:
+            return not_plannable(Validity(table, Verdict.NOT_PLANNABLE, ""), error)
 
     def _loaded_in_parallel(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
         planned = self._plan(validity.table, snapshot, state)
@@ -120,6 +124,8 @@ class Repairs:
 
     def _repaired(self, validity: Validity, snapshot: SourceSnapshot, state: TableState | None) -> Validity:
         planned = self._plan(validity.table, snapshot, state)
+        if isinstance(planned, Validity) and planned.verdict is Verdict.NOT_PLANNABLE:
+            return replace(planned, watermark=validity.watermark)
         if isinstance(planned, Validity):
             cause = f"{validity.verdict.value}: {validity.cause} The repair waits: {planned.cause}"
             return repairing(validity, cause)

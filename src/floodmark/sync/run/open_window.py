@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import GAPS, incident
+from floodmark.core.source.verdicts import LEFT_OUT, incident
 from floodmark.core.types import list_losses
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.planning import (
@@ -20,9 +21,11 @@ from floodmark.core.window.planning import (
     Fail,
     Open,
     Skip,
+    check_plans,
     classify_tables,
     decide,
     known_positions,
+    not_plannable,
     pinned_instances,
 )
 from floodmark.sync.alerts import Alerts, NoAlerts
@@ -91,6 +94,7 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     examined = opening.examine(snapshot, states)
     snapshot = examined.snapshot
     validities = held_verdicts(classify_tables(settings, snapshot, states, planned_stop), examined.holds)
+    validities = check_plans(settings, snapshot, states, validities)
     validities = opening.repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
@@ -98,7 +102,31 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     report_lag(settings.name, validities, opening.repairs.alerts)
     if error := all_held(settings.name, validities):
         raise error
-    return _carry_out(opening, decide(settings, snapshot, states, validities), snapshot, validities, planned_stop)
+    while True:
+        decision = decide(settings, snapshot, states, validities)
+        try:
+            return _carry_out(opening, decision, snapshot, validities, planned_stop)
+        except ConfigError as refused:
+            # The ledger refused one table of the plan; nothing was opened.
+            validities = _without_refused(opening, decision, validities, refused)
+
+
+def _without_refused(
+    opening: Opening, decision: Decision, validities: tuple[Validity, ...], error: ConfigError
+) -> tuple[Validity, ...]:
+    """Return the verdicts with ``not_plannable`` for the planned table that an error is about.
+
+    Raises the error where it is about no table, or about the only one.
+    """
+    planned = {str(table.source): table.source for table in decision.tables} if isinstance(decision, Open) else {}
+    name = planned.get(error.subject)
+    if name is None or len(planned) == 1:
+        raise error
+    left = tuple(not_plannable(each, error) if each.table == name else each for each in validities)
+    out = [each for each in left if each.table == name]
+    _log_validities(tuple(out), {})
+    opening.ledger.record_verdicts(opening.settings.name, out)
+    return left
 
 
 def _carry_out(
@@ -159,7 +187,7 @@ def _log_validities(validities: tuple[Validity, ...], states: Mapping[TableName,
     for validity in validities:
         state = states.get(validity.table)
         waiting = state is not None and state.watermark is not None and not state.consistent
-        level = logging.WARNING if validity.verdict in GAPS else logging.INFO
+        level = logging.WARNING if validity.verdict in LEFT_OUT else logging.INFO
         _LOG.log(level, "%s%s", validity, " Not yet consistent with the other tables." if waiting else "")
 
 

@@ -13,7 +13,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import GAPS, incident
+from floodmark.core.source.verdicts import GAPS, LEFT_OUT, incident
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.planning import classify_tables, has_changed, pinned_instances
 from floodmark.sync.drift.watch import held_verdicts
@@ -98,7 +98,7 @@ def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
 
 
 def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Leave out the tables whose changes no longer exist. Raises the errors of ``verify_reads`` for other verdicts.
+    """Leave out the tables that can no longer be read. Raises the errors of ``verify_reads`` for other verdicts.
 
     A plan whose end is no longer in the source's log is given up; whether the target has rows of the lost time is then
     determined by the watermarks. First loads whose changes no longer exist are planned again: they have lost nothing.
@@ -110,15 +110,17 @@ def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     first = {table.source for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
     again = [validity for validity in validities if validity.table in first and validity.verdict in GAPS]
     gaps = [validity for validity in validities if validity not in again and validity.verdict in GAPS]
-    for validity in (*again, *gaps):
+    unread = [validity for validity in validities if validity.verdict in LEFT_OUT - GAPS]
+    for validity in (*again, *gaps, *unread):
         _LOG.warning("Left out of window %s: %s", plan.window_id, validity)
-    left = opening.leave_out(plan, [validity.table for validity in (*again, *gaps)])
+    left = opening.leave_out(plan, [validity.table for validity in (*again, *gaps, *unread)])
     name = opening.settings.name
+    opening.ledger.record_verdicts(name, unread)
     if gaps:
         states = opening.ledger.read_tables(name)
         snapshot = opening.examine(snapshot, states).snapshot
         opening.ledger.record_verdicts(name, opening.repairs.leave_out(gaps, snapshot, states))
-    if error := incident(name, tuple(each for each in validities if each not in (*again, *gaps))):
+    if error := incident(name, tuple(each for each in validities if each not in (*again, *gaps, *unread))):
         raise error
     return left
 

@@ -1,7 +1,7 @@
--- The result of the last check of tables with a gap, except for those that are being reloaded or have been since.
+-- The last verdicts that leave a table out, except for tables that are being reloaded or have been since.
 SELECT v.source_schema, v.source_name, v.verdict, v.cause, v.hint, v.watermark, v.min_lsn, v.max_lsn
 FROM floodmark.verdicts AS v
-WHERE v.pipeline = %(pipeline)s AND v.verdict = ANY (%(gaps)s)
+WHERE v.pipeline = %(pipeline)s AND v.verdict = ANY (%(stops)s)
   AND NOT EXISTS (
     SELECT FROM floodmark.windows AS w
     JOIN floodmark.window_tables AS x USING (window_id)

@@ -1,14 +1,21 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from floodmark.core.errors import ConfigError, NoKeyError, SourcePermissionError, WindowExpiredError
+from floodmark.core.errors import (
+    CaptureStoppedError,
+    ConfigError,
+    NoKeyError,
+    SourcePermissionError,
+    WindowExpiredError,
+)
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.state import TableState
 from floodmark.core.window.plan import LoadKind
 from floodmark.core.window.planning import (
@@ -17,6 +24,7 @@ from floodmark.core.window.planning import (
     Fail,
     Open,
     Skip,
+    check_plans,
     classify_tables,
     decide,
     pinned_instances,
@@ -100,11 +108,25 @@ def test_gap_fails_the_run_when_no_other_table_has_anything_to_do() -> None:
     assert isinstance(failed.error, WindowExpiredError)
 
 
-def test_other_incident_of_one_table_plans_nothing_for_the_others_and_all_are_named() -> None:
+@pytest.mark.parametrize("hidden", [{"permitted": False}, {"instance": None}, {"exists": False}])
+def test_table_that_cannot_be_read_is_left_out_and_the_others_go_on(hidden: dict[str, Any]) -> None:
+    source = snapshot(table_seen(ORDERS), replace(table_seen(ITEMS), **hidden))
+    window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
+    assert isinstance(window, Open)
+    assert [table.source for table in window.tables] == [ORDERS]
+
+
+def test_capture_that_does_not_run_plans_nothing_for_any_table() -> None:
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS), capture_running=False)
+    failed = decided(settings(ORDERS, ITEMS), source, state(50), state(100, ITEMS))
+    assert isinstance(failed, Fail)
+    assert isinstance(failed.error, CaptureStoppedError)
+
+
+def test_error_about_several_tables_that_are_left_out_names_all() -> None:
     hidden = replace(table_seen(ORDERS), permitted=False)
-    third = TableName("dbo", "Third")
-    source = snapshot(hidden, table_seen(ITEMS, min_lsn=lsn(99)), table_seen(third))
-    failed = decided(settings(ORDERS, ITEMS, third), source, state(50), state(70, ITEMS), state(50, third))
+    source = snapshot(hidden, table_seen(ITEMS, min_lsn=lsn(99)))
+    failed = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, SourcePermissionError)
     assert "dbo.Orders: no_permission" in str(failed.error)
@@ -180,6 +202,42 @@ def test_table_that_cannot_be_merged_by_key_is_refused(key: tuple[str, ...], wor
     source = keyless(SourceColumn("Sum", "int", 3, is_computed=True), SourceColumn("Notes", "nvarchar", 4, -1))
     with pytest.raises(NoKeyError, match=words):
         decided(settings(ORDERS, key=key), source)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "columns", "words"),
+    [
+        ({"key": ("Nope",)}, (), "key column Nope is not captured"),
+        ({"net": NetSource.SERVER}, (), "has no net changes"),
+        ({}, (SourceColumn("V", "sql_variant", 3),), "sql_variant"),
+    ],
+)
+def test_table_that_cannot_be_planned_is_left_out_with_a_verdict_and_the_others_go_on(
+    chosen: dict[str, Any], columns: tuple[SourceColumn, ...], words: str
+) -> None:
+    pipeline = settings(ORDERS, ITEMS)
+    pipeline = replace(pipeline, tables=(pipeline.tables[0], replace(pipeline.tables[1], **chosen)))
+    table = replace(instance(ITEMS).table, columns=(*instance(ITEMS).table.columns, *columns))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, instance=replace(instance(ITEMS), table=table)))
+    states = {ORDERS: state(50), ITEMS: state(70, ITEMS)}
+    validities = check_plans(pipeline, source, states, classify_tables(pipeline, source, states))
+    assert [each.verdict for each in validities] == [Verdict.READY, Verdict.NOT_PLANNABLE]
+    assert words in validities[1].cause
+    assert validities[1].hint
+    assert validities[1].watermark == lsn(70)
+    window = decide(pipeline, source, states, validities)
+    assert isinstance(window, Open)
+    assert [table.source for table in window.tables] == [ORDERS]
+
+
+def test_only_table_that_cannot_be_planned_fails_the_run_as_a_mistake_of_the_configuration() -> None:
+    pipeline, states = settings(ORDERS, net=NetSource.SERVER), {ORDERS: state(50)}
+    source = snapshot(table_seen())
+    validities = check_plans(pipeline, source, states, classify_tables(pipeline, source, states))
+    failed = decide(pipeline, source, states, validities)
+    assert isinstance(failed, Fail)
+    assert isinstance(failed.error, ConfigError)
+    assert "dbo.Orders: not_plannable: net: server" in str(failed.error)
 
 
 def test_net_changes_of_the_server_need_an_instance_that_has_them() -> None:
