@@ -186,7 +186,7 @@ def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_mended(shop
     strict = (Rule("small", "Amount < 100", OnFailure.STOP),)
     window_id = shop.ledger.open_window(PIPELINE, lsn(11), [first_load(rules=strict)]).window_id
     source.write(6, 600)
-    with pytest.raises(DataQualityError, match="key 6"):
+    with pytest.raises(DataQualityError, match="broke rule small"):
         load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
     source.write(6, 66)
     load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))

@@ -201,15 +201,15 @@ def test_expired_table_leaves_its_verdict_in_the_ledger(runner: Runner) -> None:
     }
 
 
-def test_rule_that_stops_the_run_can_be_changed_and_the_same_window_goes_on(runner: Runner) -> None:
+def test_rule_that_stops_the_run_can_be_changed_and_the_next_run_goes_on(runner: Runner) -> None:
     strict = (Rule("small", "Amount < 100", OnFailure.STOP),)
     runner.run(rules=strict)
     runner.source.write(5, 500)
-    with pytest.raises(DataQualityError, match=r"broke rule small \(Amount < 100\)"):
+    with pytest.raises(DataQualityError, match=r"broke rule small \(Amount < 100\)\."):
         runner.run(rules=strict)
     assert runner.watermark() == START + 3
     resumed = runner.run(rules=(Rule("small", "Amount < 100", OnFailure.QUARANTINE),))
-    assert resumed.window_id == 2
+    assert resumed.window_id == 3
     assert 5 not in runner.target()
     assert runner.watermark() == runner.source.position
 

@@ -19,6 +19,7 @@ FloodmarkError
 │   ├── TableHeldError         schema drift holds every table (verdict held)
 │   ├── WatermarkConflictError another run moved the watermark or holds the window
 │   └── WarehouseAdminError    login, rights or space in the warehouse
+│       └── TargetRefusedError     a right, a constraint or an object in the warehouse is in the way of one target
 ├── DataQualityError       the owner of the data
 ├── TransientError         no one: it is retried
 │   ├── SourceUnavailableError
@@ -137,6 +138,10 @@ class WatermarkConflictError(OperatorError):
 
 class WarehouseAdminError(OperatorError):
     """The warehouse refused the login, a right or the space."""
+
+
+class TargetRefusedError(WarehouseAdminError):
+    """The target refused rows or a change of its columns: a constraint, a dependent object, a missing right."""
 
 
 class DataQualityError(FloodmarkError):

@@ -16,6 +16,7 @@ import psycopg
 from floodmark.core.errors import (
     FloodmarkBugError,
     FloodmarkError,
+    TargetRefusedError,
     WarehouseAdminError,
     WarehouseUnavailableError,
 )
@@ -24,11 +25,12 @@ SUBJECT = "warehouse"
 # PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
 _SESSION_SETTINGS = "SET TIME ZONE 'UTC'; SET bytea_output = 'hex'"
 
+_NO_RIGHT = "42501"
 _HINTS = {
     "25006": "The server of the warehouse connection is read-only; connect to the primary.",
     "28": "Check user and password of the warehouse connection.",
     "3D": "Check the database name of the warehouse connection.",
-    "42501": "Grant the right to the user of the warehouse connection.",
+    _NO_RIGHT: "Grant the right to the user of the warehouse connection.",
     "53100": "Free or add disk space in the warehouse; the next run continues with the same window.",
 }
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "57014", "58")
@@ -85,6 +87,15 @@ def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Conn
 
 
 @contextmanager
+def translated(subject: str) -> Iterator[None]:
+    """Raise errors of psycopg as errors about ``subject``, within the transaction of several subjects."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, subject) from error
+
+
+@contextmanager
 def _connection(at: Reachable, subject: str) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(at.conninfo(), autocommit=True)
@@ -114,7 +125,8 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
         )
     for prefix, hint in _HINTS.items():
         if state.startswith(prefix):
-            return WarehouseAdminError(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
+            kind = TargetRefusedError if state == _NO_RIGHT else WarehouseAdminError
+            return kind(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
     if state.startswith("53"):
         return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.", "", detail)
     return FloodmarkBugError(subject, f"the warehouse reported error {state}.", "The log has its message.", detail)

@@ -131,7 +131,8 @@ def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError 
     kind = INCIDENTS[affected[0].verdict]
     if len(affected) == 1:
         return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
-    summary = f"{len(affected)} tables cannot be read. "
+    can_be_read = {validity.verdict for validity in affected} & {Verdict.NOT_PLANNABLE, Verdict.REFUSED}
+    summary = f"{len(affected)} tables cannot be {'loaded' if can_be_read else 'read'}. "
     (hint, *others) = {validity.hint for validity in affected}
     if others:
         return kind(pipeline, summary + join_verdicts(affected))

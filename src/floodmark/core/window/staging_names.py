@@ -13,14 +13,13 @@ def staging_table(plan: WindowPlan, index: int) -> TableName:
     """Return the staging table of table ``index`` of the plan.
 
     Changes have tables of their own in each attempt: a load that was assumed dead cannot write into those of its
-    successor. The chunks of a first load outlast the attempts, and are fenced one by one; the name does not depend on
-    the other tables of the plan.
+    successor. The chunks of a first load outlast the attempts, and are fenced one by one. The name does not depend on
+    the other tables of the plan: one may leave it while the others are staged.
     """
     prefix = staging_prefix(plan.window_id)
     table = plan.tables[index]
-    if table.kind is LoadKind.FIRST_LOAD:
-        return TableName(STAGING_SCHEMA, f"{prefix}load_{hashlib.sha256(str(table.source).encode()).hexdigest()[:16]}")
-    return TableName(STAGING_SCHEMA, f"{prefix}{plan.attempt}_{index}")
+    own = "load" if table.kind is LoadKind.FIRST_LOAD else plan.attempt
+    return TableName(STAGING_SCHEMA, f"{prefix}{own}_{hashlib.sha256(str(table.source).encode()).hexdigest()[:16]}")
 
 
 def staging_prefix(window_id: int) -> str:

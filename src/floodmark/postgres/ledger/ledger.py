@@ -21,7 +21,7 @@ from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictE
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity, Validity
+from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
@@ -30,6 +30,7 @@ from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.ports.ledger import OpenedWindow
@@ -38,7 +39,7 @@ from floodmark.sync.ports.ledger import OpenedWindow
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
-class PostgresLedger(LoadRecords, ReplayQueries, DatabaseRecords):
+class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
     """``sync.ports.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
@@ -150,22 +151,6 @@ class PostgresLedger(LoadRecords, ReplayQueries, DatabaseRecords):
                 return window
             attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
         return OpenedWindow(dataclasses.replace(window.plan, attempt=attempt), window.state)
-
-    def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
-        with open_transaction(self._at, pipeline) as session:
-            for validity in sorted(validities, key=lambda validity: validity.table):
-                _query(
-                    session,
-                    "record_verdict",
-                    pipeline=pipeline,
-                    **_source(validity.table),
-                    verdict=validity.verdict.value,
-                    cause=validity.cause,
-                    hint=validity.hint,
-                    watermark=_bytes(validity.watermark),
-                    min_lsn=_bytes(validity.min_lsn),
-                    max_lsn=_bytes(validity.max_lsn),
-                )
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:

@@ -18,8 +18,6 @@ from floodmark.core.errors import FloodmarkBugError, OperatorError, WatermarkCon
 from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.source.verdicts import LEFT_OUT
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.session import Reachable, open_transaction
@@ -38,7 +36,7 @@ class LoadRecords:
 
     def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
         with open_transaction(self._at, str(source)) as session:
-            _fence(session, plan)
+            fence(session, plan)
             if stored := _list_chunks(session, plan.window_id, source):
                 return stored
             rows = [
@@ -56,7 +54,7 @@ class LoadRecords:
 
     def reset_chunks(self, plan: WindowPlan, source: TableName, numbers: Collection[int]) -> None:
         with open_transaction(self._at, str(source)) as session:
-            _fence(session, plan)
+            fence(session, plan)
             session.execute(
                 read_sql("reset_load_chunks"),
                 {"window_id": plan.window_id, **_source(source), "numbers": list(numbers)},
@@ -71,7 +69,7 @@ class LoadRecords:
         read_lsn_at: datetime | None = None,
     ) -> None:
         with open_transaction(self._at, f"window {plan.window_id}") as session:
-            _fence(session, plan)
+            fence(session, plan)
             for source, rows in read_rows.items():
                 _query(
                     session,
@@ -86,7 +84,7 @@ class LoadRecords:
 
     def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
         with open_transaction(self._at, str(source)) as session:
-            _fence(session, plan)
+            fence(session, plan)
             for part in parts:
                 values = {
                     "window_id": plan.window_id,
@@ -100,7 +98,7 @@ class LoadRecords:
         self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
     ) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {plan.window_id}") as session:
-            _fence(session, plan)
+            fence(session, plan)
             return mark_merged(session, plan, counts)
 
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
@@ -118,22 +116,6 @@ class LoadRecords:
                 to_at=gap.to_at,
                 watermark=watermark and watermark.value,
             )
-
-    def list_stopped(self, pipeline: str) -> Sequence[Validity]:
-        with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
-        return [
-            Validity(
-                TableName(row["source_schema"], row["source_name"]),
-                Verdict(row["verdict"]),
-                row["cause"],
-                row["hint"],
-                _lsn(row["watermark"]),
-                _lsn(row["min_lsn"]),
-                _lsn(row["max_lsn"]),
-            )
-            for row in rows
-        ]
 
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -183,7 +165,7 @@ def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:
         )
 
 
-def _fence(session: psycopg.Connection, plan: WindowPlan) -> None:
+def fence(session: psycopg.Connection, plan: WindowPlan) -> None:
     """Lock the window's row. Raise WatermarkConflictError for a load that a later attempt has replaced."""
     rows = _query(session, "lock_window", window_id=plan.window_id)
     if not rows:
@@ -214,7 +196,3 @@ def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> li
 
 def _source(name: TableName) -> dict[str, str]:
     return {"source_schema": name.schema, "source_name": name.name}
-
-
-def _lsn(value: bytes | None) -> Lsn | None:
-    return None if value is None else Lsn(bytes(value))

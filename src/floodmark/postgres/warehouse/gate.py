@@ -192,12 +192,12 @@ def _stopped(
 ) -> DataQualityError:
     examples = _join_target(merge, exp.select(tombstone_key(merge)).from_(table(merge.staging, "s")))
     found = session.execute(examples.where(broken.copy()).limit(_EXAMPLES).sql(dialect="postgres")).fetchall()
-    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)
+    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)  # in the detail: they are values
     return DataQualityError(
         str(planned.source),
         f"rows of the window broke rule {rule.name} ({rule.sql}).",
-        "Nothing was merged; the log of the task names some of their keys. Change the rule (or its on_failure), or "
-        "correct the data, and run again.",
+        "Nothing of the table was merged; the log of the load names some keys. Correct the data at the source, or "
+        "change the rule (or its on_failure): the next run reads the rows again, and the correction with them.",
         f"such as key {keys}",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import psycopg
 
-from floodmark.core.errors import DataQualityError, DuplicateKeyError, FloodmarkError, WarehouseAdminError
+from floodmark.core.errors import DataQualityError, DuplicateKeyError, FloodmarkError, TargetRefusedError
 from floodmark.core.naming import quote, quote_table
 from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
@@ -25,7 +25,7 @@ _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolatio
 def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
     """Merge the staged rows into the target.
 
-    Raises DuplicateKeyError for a duplicate key in staging, WarehouseAdminError for a constraint that Floodmark did not
+    Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
     create, DataQualityError for a key that is NULL.
     """
     try:
@@ -69,7 +69,7 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
     name = error.diag.constraint_name
     if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
         return _duplicate_key(planned, error)
-    return WarehouseAdminError(
+    return TargetRefusedError(
         str(planned.source),
         f"constraint {name} of {planned.target} rejected rows.",
         "Floodmark does not create such constraints: drop it, or exclude such rows with a rule.",
@@ -85,7 +85,7 @@ def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> Floodma
             f"column {column} of its key is NULL in rows of the window.",
             "Nothing was merged: rows are merged by their key. Fill the column at the source, and reload the table.",
         )
-    return WarehouseAdminError(
+    return TargetRefusedError(
         str(planned.source),
         f"column {column} of {planned.target} is NOT NULL, but rows of the window have no value for it.",
         "Floodmark does not create such constraints: drop it (DROP NOT NULL), or exclude such rows with a rule.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psycopg
 
 from floodmark.core.drift.supported import why_not_named
-from floodmark.core.errors import ConfigError, WarehouseAdminError
+from floodmark.core.errors import ConfigError, TargetRefusedError
 from floodmark.core.naming import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
@@ -93,7 +93,7 @@ def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name
         named = {"schema": table.target.schema, "name": table.target.name, "column": column}
         views = [view for (view,) in session.execute(read_sql("list_views_of_column"), named).fetchall()]
         obstacle = f"views use it: {', '.join(views)}" if views else str(error.diag.message_primary)
-        raise WarehouseAdminError(
+        raise TargetRefusedError(
             str(table.source),
             f"column {column} of {table.target} cannot become {type_name}: {obstacle}.",
             "Drop the objects that use the column, run the pipeline, and create them again; no row is lost meanwhile.",

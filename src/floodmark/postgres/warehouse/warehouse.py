@@ -23,7 +23,7 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.loads import mark_merged
-from floodmark.postgres.session import open_transaction
+from floodmark.postgres.session import open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
@@ -63,13 +63,15 @@ class PostgresWarehouse:
     def prepare_window(self, plan: WindowPlan) -> None:
         with open_transaction(self._at, plan.pipeline) as session:
             for planned in plan.tables:
-                for done in ensure_target(session, planned):
-                    _LOG.info("%s", done)
+                with translated(str(planned.source)):
+                    for done in ensure_target(session, planned):
+                        _LOG.info("%s", done)
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
-            for index in range(len(plan.tables)):
-                session.execute(create_staging(plan, index))
+            for index, planned in enumerate(plan.tables):
+                with translated(str(planned.source)):
+                    session.execute(create_staging(plan, index))
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
         # pyarrow, numpy and ADBC take half a second to import, and only a load needs them.
@@ -194,9 +196,16 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
     planned = plan.tables[index]
-    if planned.is_reload:
-        lower_positions(session, plan, planned)
-    merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
+    with translated(str(planned.source)):
+        if planned.is_reload:
+            lower_positions(session, plan, planned)
+        merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
+        return _merge_staged(session, plan, planned, merge, expected)
+
+
+def _merge_staged(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, expected: int | None
+) -> TableCounts:
     staging = quote_table(merge.staging)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")

@@ -176,6 +176,13 @@ class Verdicts(Protocol):
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
         """Record the verdict on each table, with its cause and its hint."""
 
+    def refuse_tables(self, plan: WindowPlan, refused: Sequence[Validity]) -> WindowPlan | None:
+        """Record the verdicts on tables that a load refuses, and remove them from its window, in one transaction.
+
+        The attempt stays the same, so that what it has staged of the others is merged. Return the plan that is left;
+        None where no other table is left: the window then stays as it is. Refuses all attempts but the latest.
+        """
+
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         """Record a gap. It is kept until a load of the whole table has closed it. A table has one gap at a time.
 

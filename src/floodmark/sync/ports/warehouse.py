@@ -51,7 +51,8 @@ class Staging(Protocol):
     def prepare_window(self, plan: WindowPlan) -> None:
         """Create or widen the targets, and create the window's staging tables; those of a killed load are dropped.
 
-        The staging tables of first loads are kept.
+        The staging tables of first loads are kept. The subject of an error about one table is its name at the source;
+        the window may be prepared again without it.
         """
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
@@ -90,7 +91,8 @@ class Merging(Protocol):
         staged: the rows that staging reported. Raises WarehouseUnavailableError when the staging tables have another
         number of rows (they are not logged, and a crash of the warehouse empties them), DataQualityError when a rule
         with on_failure stop is broken (nothing is merged), WatermarkConflictError when the window is no longer PLANNED
-        or another load has begun, and DuplicateKeyError about a source table with duplicate keys in staging.
+        or another load has begun, and DuplicateKeyError about a source table with duplicate keys in staging. The
+        subject of an error about one table is the name of the source table; the window may be merged without it.
         """
 
     def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:

@@ -107,16 +107,23 @@ class LoadPlanner:
         raise ConfigError(self.settings.name, f"it has no table {name}.", f"Its tables: {there}.")
 
     def _free(self, table: TableName) -> None:
-        """Remove a table with a gap from a window of the pipeline that can no longer be read with it."""
+        """Remove a table from a window of the pipeline that cannot be finished with it, by a gap or a refusal."""
         opened = self.ledger.unfinished_window(self.settings.name)
         if opened is None or opened.state is not WindowState.PLANNED:
             return
         if all(planned.source != table for planned in opened.plan.tables):
             return
+        if any(each.table == table for each in self._list_refused()):
+            _LOG.warning("Left out of window %s: %s was refused by its last load.", opened.plan.window_id, table)
+            self.ledger.leave_out(opened.plan.window_id, [table])
+            return
         _, validities = classify_reads(opened.plan, self.source)
         if any(validity.table == table and validity.verdict in GAPS for validity in validities):
             _LOG.warning("Left out of window %s: %s can no longer be read.", opened.plan.window_id, table)
             self.ledger.leave_out(opened.plan.window_id, [table])
+
+    def _list_refused(self) -> list[Validity]:
+        return [each for each in self.ledger.list_stopped(self.settings.name) if each.verdict is Verdict.REFUSED]
 
     def _plan(self, table: TableSettings, where: str) -> OpenResult:
         states = self.ledger.read_tables(self.settings.name)

@@ -1,167 +1,203 @@
 """The second step of a run: bring the window's rows to staging, and merge them in one transaction.
 
-It may be killed at any point and run again: nothing is visible before the merge, and the merge happens once.
+It may be killed at any point and run again: nothing is visible before the merge, and the merge happens once. A table
+that staging or the target refuses leaves the window, with the verdict ``refused``; the others are merged.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
     DuplicateKeyError,
     FloodmarkBugError,
+    FloodmarkError,
     OtherDatabaseError,
     SourceBehindError,
+    TableRefusedError,
 )
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Validity
+from floodmark.core.source.verdicts import incident
+from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
-from floodmark.sync.run.first_load import forget_first_loads, progress_logged, slots_of, stage_first_load
+from floodmark.sync.run.first_load import forget_first_loads, progress_logged
+from floodmark.sync.run.refusals import concerns_one_table, refused_verdict
+from floodmark.sync.run.stage import stage_tables
 from floodmark.sync.window.origin import is_followed
 from floodmark.sync.window.verify_reads import verify_reads
 
 _LOG = logging.getLogger(__name__)
-TABLES_AT_ONCE = 4
-"""The number of tables that are staged in parallel. A small table spends most of its time waiting. The tasks that the
-engine runs at once limit rows and memory, not this number."""
 
 
 def load_window(
     window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
 ) -> Mapping[TableName, TableCounts]:
-    """Load a window and return the rows per table. For a window that is merged already, return its counts.
+    """Load a window and return the rows per merged table. For a window that is merged already, return its counts.
 
-    Raises WindowBusyError while another load of the window is running.
+    Raises WindowBusyError while another load of the window is running, and the error about its tables where none of
+    them can be merged.
     """
     with ledger.hold_load(window_id):
-        return _load(window_id, ledger, warehouse, source, stager)
+        opened = ledger.begin_load(window_id)
+        if opened.state is not WindowState.PLANNED:
+            _LOG.info("Window %s is already %s; there is nothing to load.", window_id, opened.state.value)
+            return ledger.read_counts(window_id)
+        return _WindowLoad(opened.plan, ledger, warehouse, source, stager).run()
 
 
-def _load(
-    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
-) -> Mapping[TableName, TableCounts]:
-    opened = ledger.begin_load(window_id)
-    if opened.state is not WindowState.PLANNED:
-        _LOG.info("Window %s is already %s; there is nothing to load.", window_id, opened.state.value)
-        return ledger.read_counts(window_id)
-    plan = opened.plan
-    _LOG.info("Window %s of %s, attempt %s, up to %s.", window_id, plan.pipeline, plan.attempt, plan.to_lsn)
-    warehouse.prepare_window(plan)
-    with progress_logged(plan, ledger):
+@dataclass
+class _WindowLoad:
+    """One attempt at a window."""
+
+    plan: WindowPlan
+    """The tables that are left."""
+    ledger: Ledger
+    warehouse: Warehouse
+    source: Source
+    stager: Stager
+    staged: dict[TableName, StagedRows] = field(default_factory=dict)
+    refused: dict[TableName, FloodmarkError] = field(default_factory=dict)
+    verdicts: list[Validity] = field(default_factory=list)
+    """The verdicts on the refused tables."""
+
+    def run(self) -> Mapping[TableName, TableCounts]:
+        """Stage and merge the window."""
+        plan = self.plan
+        _LOG.info("Window %s of %s, attempt %s, up to %s.", plan.window_id, plan.pipeline, plan.attempt, plan.to_lsn)
+        self._prepare()
+        with progress_logged(self.plan, self.ledger):
+            self._stage()
+        self._record_reads()
         try:
-            staged = _stage_all(plan, ledger, warehouse, stager)
+            counts = self._merge()
+        except (ConfigError, DataQualityError, FloodmarkBugError, TableRefusedError):
+            # The rows may be corrected at the source: the refused ones must not be kept for the next attempt.
+            forget_first_loads(self.plan, self.ledger, self.warehouse)
+            raise
+        for name, rows in counts.items():
+            _log_counts(name, rows)
+        merged = f"all {len(counts)} tables" if len(counts) > 1 else "its table"
+        _LOG.info("Window %s is merged: %s in one transaction.", plan.window_id, merged)
+        return counts
+
+    def _prepare(self) -> None:
+        while True:
+            try:
+                return self.warehouse.prepare_window(self.plan)
+            except FloodmarkError as error:
+                self._leave_out({self._table_of(error): error})
+
+    def _stage(self) -> None:
+        try:
+            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager)
         except SourceBehindError:
             # Where the source itself was restored, its verdict explains more than the copy that has another log.
-            verify_reads(plan, source)
+            verify_reads(self.plan, self.source)
             raise
-    snapshot = verify_reads(plan, source)
-    if not is_followed(ledger.read_database(plan.pipeline), snapshot):
-        raise OtherDatabaseError(
-            plan.pipeline,
-            f"the connection leads to {snapshot.identity}, and the window was planned for another database.",
-            "Correct the connection; nothing was merged.",
+        self.staged = {name: rows for name, rows in staged.items() if isinstance(rows, StagedRows)}
+        if refused := {name: error for name, error in staged.items() if isinstance(error, FloodmarkError)}:
+            self._leave_out(refused)
+
+    def _record_reads(self) -> None:
+        snapshot = verify_reads(self.plan, self.source)
+        if not is_followed(self.ledger.read_database(self.plan.pipeline), snapshot):
+            raise OtherDatabaseError(
+                self.plan.pipeline,
+                f"the connection leads to {snapshot.identity}, and the window was planned for another database.",
+                "Correct the connection; nothing was merged.",
+            )
+        _LOG.info("The source still had all changes of the window when the read ended.")
+        self.ledger.record_reads(
+            self.plan,
+            {name: rows.read_rows for name, rows in self.staged.items()},
+            snapshot.latest_commit_at,
+            snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None,
+            snapshot.max_lsn_at,
         )
-    _LOG.info("The source still had all changes of the window when the read ended.")
-    ledger.record_reads(
-        plan,
-        {name: rows.read_rows for name, rows in staged.items()},
-        snapshot.latest_commit_at,
-        snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None,
-        snapshot.max_lsn_at,
+
+    def _merge(self) -> Mapping[TableName, TableCounts]:
+        """Merge the tables, without those that the target refuses.
+
+        Of the rows that a first load has read twice, one is kept, no matter which: a scan returns a row twice that
+        moves while the scan runs. The move is committed after L0, so a later window has the change.
+        """
+        kept_once: set[TableName] = set()
+        while True:
+            try:
+                counts = self.warehouse.merge_window(self.plan, self.staged)
+            except FloodmarkError as error:
+                name = self._table_of(error)
+                if isinstance(error, DuplicateKeyError) and name not in kept_once and self._is_first_load(name):
+                    kept_once.add(name)
+                    self._keep_once(name)
+                else:
+                    self._leave_out({name: error})
+            else:
+                return counts if self.warehouse.traits.shares_ledger else self.ledger.record_merge(self.plan, counts)
+
+    def _keep_once(self, name: TableName) -> None:
+        index = self._index(name)
+        if found := self.stager.find_double_key(self.plan, index):
+            self._leave_out({name: _double_key(self.plan, index, *found)})
+            return
+        duplicates = self.warehouse.drop_duplicates(self.plan, index)
+        _LOG.info("%s: %s rows were read twice, because they moved meanwhile.", name, duplicates)
+        self.staged[name] = replace(self.staged[name], staged_rows=self.staged[name].staged_rows - duplicates)
+
+    def _table_of(self, error: FloodmarkError) -> TableName:
+        """Return the table that an error is about. Raises the error where it is about more than one table."""
+        for table in self.plan.tables:
+            if str(table.source) == error.subject and concerns_one_table(error):
+                return table.source
+        raise error
+
+    def _leave_out(self, errors: Mapping[TableName, FloodmarkError]) -> None:
+        """Remove refused tables from the window. Raises the error about them where no other table is left.
+
+        Only windows of the main lane have tables that wait for each other; a load or a replay fails as a whole.
+        """
+        if self.plan.lane != MAIN_LANE:
+            raise next(iter(errors.values()))
+        verdicts = [refused_verdict(each, errors[each.source]) for each in self.plan.tables if each.source in errors]
+        self.refused.update(errors)
+        self.verdicts += verdicts
+        left = self.ledger.refuse_tables(self.plan, verdicts)
+        if left is None:
+            raise self._failure()
+        for error in errors.values():
+            _LOG.error("Left out of window %s: %s", self.plan.window_id, error.in_full)
+        self.plan = left
+        self.staged = {name: rows for name, rows in self.staged.items() if name not in errors}
+
+    def _failure(self) -> FloodmarkError:
+        found = incident(self.plan.pipeline, tuple(self.verdicts))
+        return found if found and len(self.refused) > 1 else next(iter(self.refused.values()))
+
+    def _index(self, name: TableName) -> int:
+        return next(index for index, table in enumerate(self.plan.tables) if table.source == name)
+
+    def _is_first_load(self, name: TableName) -> bool:
+        return self.plan.tables[self._index(name)].kind is LoadKind.FIRST_LOAD
+
+
+def _double_key(plan: WindowPlan, index: int, key: tuple[object, ...], rows: int) -> ConfigError:
+    table = plan.tables[index]
+    return ConfigError(
+        str(table.source),
+        f"the declared key ({', '.join(table.feed.table.key)}) is not unique: {rows} rows have the same key.",
+        "Declare columns that identify each row (key: [..] in pipelines.yaml).",
+        f"({', '.join(map(str, key))})",
     )
-    try:
-        counts = _merge(plan, staged, ledger, warehouse, stager)
-    except (ConfigError, DataQualityError, FloodmarkBugError):
-        # The rows may be corrected at the source: the refused ones must not be kept for the next attempt.
-        forget_first_loads(plan, ledger, warehouse)
-        raise
-    for name, rows in counts.items():
-        _log_counts(name, rows)
-    merged = f"all {len(counts)} tables" if len(counts) > 1 else "its table"
-    _LOG.info("Window %s is merged: %s in one transaction.", window_id, merged)
-    return counts
-
-
-def _merge(
-    plan: WindowPlan, staged: dict[TableName, StagedRows], ledger: Ledger, warehouse: Warehouse, stager: Stager
-) -> Mapping[TableName, TableCounts]:
-    counts = _merge_once_each(plan, staged, warehouse, stager)
-    return counts if warehouse.traits.shares_ledger else ledger.record_merge(plan, counts)
-
-
-def _merge_once_each(
-    plan: WindowPlan, staged: dict[TableName, StagedRows], warehouse: Warehouse, stager: Stager
-) -> Mapping[TableName, TableCounts]:
-    """Merge a window; keep one of the rows that a first load has read twice, no matter which.
-
-    A scan returns a row twice that moves while the scan runs. The move is committed after L0, so a later window has the
-    change.
-    """
-    for _ in plan.tables:
-        try:
-            return warehouse.merge_window(plan, staged)
-        except DuplicateKeyError as error:
-            index = next(index for index, table in enumerate(plan.tables) if str(table.source) == error.subject)
-            if plan.tables[index].kind is not LoadKind.FIRST_LOAD:
-                raise
-            _refuse_double_key(plan, index, stager)
-            duplicates = warehouse.drop_duplicates(plan, index)
-            _LOG.info("%s: %s rows were read twice, because they moved meanwhile.", error.subject, duplicates)
-            source = plan.tables[index].source
-            staged[source] = replace(staged[source], staged_rows=staged[source].staged_rows - duplicates)
-    return warehouse.merge_window(plan, staged)
-
-
-def _refuse_double_key(plan: WindowPlan, index: int, stager: Stager) -> None:
-    table = plan.tables[index]
-    if found := stager.find_double_key(plan, index):
-        key, rows = found
-        raise ConfigError(
-            str(table.source),
-            f"the declared key ({', '.join(table.feed.table.key)}) is not unique: {rows} rows have the same key.",
-            "Declare columns that identify each row (key: [..] in pipelines.yaml).",
-            f"({', '.join(map(str, key))})",
-        )
-
-
-def _stage_all(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager) -> dict[TableName, StagedRows]:
-    slots = slots_of(plan)
-
-    def stage(index: int) -> StagedRows:
-        if plan.tables[index].kind is LoadKind.FIRST_LOAD:
-            return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
-        return _stage_changes(plan, index, warehouse, stager)
-
-    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
-        rows = pool.map(stage, range(len(plan.tables)))
-        try:
-            return dict(zip((table.source for table in plan.tables), rows, strict=True))
-        except BaseException:
-            # Wait for running tables: after an error of one, no task of another may continue to write.
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:
-    table = plan.tables[index]
-    if table.quiet:
-        _LOG.info("%s: no change in %s.", table.source, table.interval)
-        return StagedRows(0, 0)
-    return _reported(plan, index, stager.stage_table(plan, index, warehouse.sink(plan, index)))
-
-
-def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
-    _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
-    return rows
 
 
 def _log_counts(name: TableName, rows: TableCounts) -> None:

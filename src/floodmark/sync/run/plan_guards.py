@@ -75,6 +75,15 @@ def leave_out_removed(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return opening.leave_out(plan, removed)
 
 
+def leave_out_refused(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Leave out the tables that the last load refused: their next window ends later, with what corrects their rows."""
+    stopped = {each.table for each in opening.ledger.list_stopped(plan.pipeline) if each.verdict is Verdict.REFUSED}
+    refused = [table.source for table in plan.tables if table.source in stopped]
+    for name in refused:
+        _LOG.warning("Left out of window %s: %s was refused; it is planned again.", plan.window_id, name)
+    return opening.leave_out(plan, refused)
+
+
 def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     """Leave out the tables that drifted since the plan was made: held tables, and first loads of other columns."""
     settings = opening.settings
@@ -125,4 +134,4 @@ def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return left
 
 
-GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_drifted, leave_out_gaps)
+GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_refused, leave_out_drifted, leave_out_gaps)

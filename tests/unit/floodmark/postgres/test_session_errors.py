@@ -1,7 +1,13 @@
 import psycopg
 import pytest
 
-from floodmark.core.errors import FloodmarkBugError, FloodmarkError, WarehouseAdminError, WarehouseUnavailableError
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    FloodmarkError,
+    TargetRefusedError,
+    WarehouseAdminError,
+    WarehouseUnavailableError,
+)
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.session import by_sqlstate, open_transaction, translate
 
@@ -15,7 +21,7 @@ from floodmark.postgres.session import by_sqlstate, open_transaction, translate
         (psycopg.errors.TooManyConnections, WarehouseUnavailableError, "not available"),
         (psycopg.OperationalError, WarehouseUnavailableError, "not available"),
         (psycopg.errors.DiskFull, WarehouseAdminError, "disk space"),
-        (psycopg.errors.InsufficientPrivilege, WarehouseAdminError, "Grant"),
+        (psycopg.errors.InsufficientPrivilege, TargetRefusedError, "Grant"),
         (psycopg.errors.InvalidPassword, WarehouseAdminError, "user and password"),
         (psycopg.errors.InvalidCatalogName, WarehouseAdminError, "database name"),
         (psycopg.errors.UndefinedTable, FloodmarkBugError, "42P01"),

@@ -1,0 +1,63 @@
+"""The staging of all tables of a window, several at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.stager import StagedRows, Stager
+from floodmark.sync.ports.warehouse import Warehouse
+from floodmark.sync.run.first_load import slots_of, stage_first_load
+from floodmark.sync.run.refusals import concerns_one_table
+
+_LOG = logging.getLogger(__name__)
+TABLES_AT_ONCE = 4
+"""The number of tables that are staged in parallel. A small table spends most of its time waiting. The tasks that the
+engine runs at once limit rows and memory, not this number."""
+
+
+def stage_tables(
+    plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager
+) -> Mapping[TableName, StagedRows | FloodmarkError]:
+    """Stage the tables of a window. Return for each its rows, or the error that concerns it alone.
+
+    Raises any other error, when no task is left that writes.
+    """
+    slots = slots_of(plan)
+
+    def stage(index: int) -> StagedRows | FloodmarkError:
+        try:
+            if plan.tables[index].kind is LoadKind.FIRST_LOAD:
+                return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
+            return _stage_changes(plan, index, warehouse, stager)
+        except FloodmarkError as error:
+            if concerns_one_table(error):
+                return error
+            raise
+
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
+        rows = pool.map(stage, range(len(plan.tables)))
+        try:
+            return dict(zip((table.source for table in plan.tables), rows, strict=True))
+        except BaseException:
+            # Wait for running tables: after an error of one, no task of another may continue to write.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:
+    table = plan.tables[index]
+    if table.quiet:
+        _LOG.info("%s: no change in %s.", table.source, table.interval)
+        return StagedRows(0, 0)
+    return _reported(plan, index, stager.stage_table(plan, index, warehouse.sink(plan, index)))
+
+
+def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
+    _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
+    return rows
