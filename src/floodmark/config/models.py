@@ -26,7 +26,17 @@ from floodmark.config.fields import (
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import Backfill, Deletes, NetSource, OnFailure, OnGap, Rule, TemporalPolicy, WhenAdded
+from floodmark.core.policies import (
+    Backfill,
+    Deletes,
+    NetSource,
+    OnFailure,
+    OnGap,
+    Rule,
+    TemporalPolicy,
+    UnstorablePolicy,
+    WhenAdded,
+)
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, PipelineSettings, TableSettings
 
 
@@ -100,6 +110,7 @@ class TableConfig(_Frozen):
     deletes: Deletes | None = None
     net: NetSource | None = None
     temporal: TemporalPolicy | None = None
+    unstorable: UnstorablePolicy | None = None
     partitions: NonNegativeInt | None = None
     lob_batch: LobBatch | None = None
     first_load: FirstLoadConfig | None = None
@@ -117,6 +128,8 @@ class PipelineConfig(_Frozen):
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
+    unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
+    """What is done with a text that the warehouse cannot store."""
     partitions: NonNegativeInt = 0
     """0 lets the reader choose."""
     lob_batch: LobBatch = ByteSize(DEFAULT_LOB_BATCH_BYTES)
@@ -181,4 +194,5 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
         on_gap=on_gap,
         backfill=table.backfill or pipeline.backfill,
+        unstorable=table.unstorable or pipeline.unstorable,
     )

@@ -17,6 +17,9 @@ DELETED_COLUMN = "__deleted"
 PART_COLUMN = "__part"
 """A column of staging only: the Spark partition that wrote the row."""
 
+UNSTORABLE_COLUMN = "__unstorable"
+"""A column of staging only: a JSON object with the reason for each column whose text the warehouse cannot store."""
+
 TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"

@@ -32,6 +32,17 @@ class TemporalPolicy(Enum):
     TEXT = "text"
 
 
+class UnstorablePolicy(Enum):
+    """The treatment of a text that the warehouse cannot store."""
+
+    QUARANTINE = "quarantine"
+    """The row goes to quarantine, with the column and the reason."""
+    REPLACE = "replace"
+    """U+FFFD takes the place of what cannot be stored. A key is never replaced: its row goes to quarantine."""
+    FAIL = "fail"
+    """The table leaves the window, and the run fails."""
+
+
 class OnFailure(Enum):
     """The effect of a broken rule."""
 

@@ -16,6 +16,7 @@ from floodmark.core.policies import (
     OnGap,
     Rule,
     TemporalPolicy,
+    UnstorablePolicy,
     WhenAdded,
 )
 from floodmark.core.schema import TableName
@@ -48,6 +49,7 @@ class TableSettings:
     """See ``core.drift.switch``."""
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
     """The bytes at which a batch of rows with LOBs ends."""
+    unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
 
 
 @dataclass(frozen=True, slots=True)

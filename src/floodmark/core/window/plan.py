@@ -8,7 +8,7 @@ from enum import Enum
 
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
+from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy, UnstorablePolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
 from floodmark.core.source.feed import Feed
@@ -63,6 +63,8 @@ class TablePlan:
     """A condition in T-SQL: only rows for which it is true are loaded, nothing is swept, no watermark moves."""
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
     """The bytes at which a batch of rows with LOBs ends."""
+    unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
+    """What is done with a text that the warehouse cannot store."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy, UnstorablePolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
 from floodmark.core.source.feed import Feed
@@ -73,6 +73,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "is_reload": table.is_reload,
         "where": table.where,
         "lob_batch_bytes": table.lob_batch_bytes,
+        "unstorable": table.unstorable.value,
     }
 
 
@@ -96,6 +97,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         is_reload=document.get("is_reload", False),
         where=document.get("where", ""),
         lob_batch_bytes=document.get("lob_batch_bytes", DEFAULT_LOB_BATCH_BYTES),
+        unstorable=UnstorablePolicy(document.get("unstorable", UnstorablePolicy.QUARANTINE.value)),
     )
 
 

@@ -134,8 +134,9 @@ def _translate(error: adbc.Error, subject: str) -> FloodmarkError:
     if error.sqlstate == _CHARACTER_NOT_IN_REPERTOIRE:
         return DataQualityError(
             subject,
-            "a text value contains the character U+0000, which PostgreSQL cannot store.",
-            "Correct the value at the source.",
+            "a text value is not valid in the encoding of the warehouse (22021).",
+            "Correct the value at the source; the log of the load has the warehouse's message.",
+            " ".join(str(error).split()),
         )
     if error.sqlstate is None:
         reason = " ".join(str(error).split()).rstrip(".")

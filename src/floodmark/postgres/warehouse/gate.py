@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from floodmark.config.rules import bind_rule, columns_of
 from floodmark.core.errors import ConfigError, DataQualityError
-from floodmark.core.naming import LSN_COLUMN, PART_COLUMN, keep_column
-from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.naming import LSN_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, keep_column
+from floodmark.core.policies import OnFailure, Rule, UnstorablePolicy
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import (
@@ -30,6 +30,8 @@ from floodmark.postgres.warehouse.merge import (
     tombstone_key,
 )
 
+KEY_RULE = "key_is_not_null"
+TEXT_RULE = "text_can_be_stored"
 _EXAMPLES = 3
 
 
@@ -74,13 +76,15 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
 def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: Merge, types: dict[str, str]) -> None:
     """Fill a LOB that was left out from quarantine, where the change with its value is in quarantine.
 
-    Otherwise a row that corrects a quarantined one would keep the LOB from before both.
+    Otherwise a row that corrects a quarantined one would keep the LOB from before both. A text that cannot be stored
+    still cannot: the row goes to quarantine too.
     """
     names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
     found = session.execute(read_sql("has_quarantine"), names).fetchone()
     if not merge.lobs or not found or not found[0]:
         return
     statement = read_sql("recover_kept_value")
+    is_replaced = planned.unstorable is UnstorablePolicy.REPLACE
     for name in merge.lobs:
         session.execute(
             statement.format(
@@ -92,14 +96,14 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
                 type=types[name],
                 keep=in_bound(exp.to_identifier(keep_column(name), quoted=True)),
             ),
-            {**names, "column": name, "keep": keep_column(name)},
+            {**names, "column": name, "keep": keep_column(name), "is_replaced": is_replaced},
         )
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
     """Return the condition that a staged row is not a delete and breaks the rule; NULL passes."""
     try:
-        condition = bind_rule(rule.sql, merge.columns)
+        condition = bind_rule(rule.sql, (*merge.columns, UNSTORABLE_COLUMN))
     except ValueError as error:
         raise ConfigError(str(planned.source), f"rule {rule.name}: {error}.") from None
     for column in list(condition.find_all(exp.Column)):
@@ -134,7 +138,8 @@ def _count_broken(
 
 
 def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Error) -> ConfigError:
-    what = f"one of its rules ({', '.join(rule.name for rule in rules)}) cannot be evaluated"
+    names = ", ".join(rule.name for rule in rules if rule.name not in (KEY_RULE, TEXT_RULE))
+    what = f"one of its rules ({names}) cannot be evaluated"
     words = (error.diag.message_primary or "").rstrip(".")
     if isinstance(error, psycopg.DataError):  # its message may quote the value that could not be converted
         return ConfigError(

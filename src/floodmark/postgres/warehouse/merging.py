@@ -10,14 +10,16 @@ from __future__ import annotations
 import psycopg
 
 from floodmark.core.errors import DataQualityError, DuplicateKeyError, FloodmarkError, TargetRefusedError
-from floodmark.core.naming import quote, quote_table
+from floodmark.core.naming import UNSTORABLE_COLUMN, quote, quote_table
 from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
+from floodmark.core.types import Kind
+from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.gate import KEY_RULE, TEXT_RULE
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_merge
 
-KEY_RULE = "key_is_not_null"
 _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
 """The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
@@ -47,14 +49,24 @@ def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
     return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
 
 
-def drop_null_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
-    """Remove from staging the deletes of rows whose key was NULL: no target has them. Return their number."""
-    if not key_rules(planned):
+def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """Return the rule for rows with a text that cannot be stored (``warehouse.unstorable``)."""
+    is_text = any(column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.temporal))
+    return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
+
+
+def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
+
+    Return their number.
+    """
+    unknown = [f"{quote(name)} IS NULL" for name in merge.key] if key_rules(planned) else []
+    unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
+    if not unknown:
         return 0
-    is_null = " OR ".join(f"{quote(name)} IS NULL" for name in merge.key)
     staging = quote_table(merge.staging)
     return session.execute(
-        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({is_null})"  # noqa: S608  (quoted)
+        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({' OR '.join(unknown)})"  # noqa: S608  (quoted)
     ).rowcount
 
 

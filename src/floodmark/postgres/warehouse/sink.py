@@ -20,6 +20,7 @@ from floodmark.core.naming import (
     LSN_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
+    UNSTORABLE_COLUMN,
     keep_column,
     lob_columns,
     quote,
@@ -33,6 +34,7 @@ from floodmark.postgres.ledger.loads import refuse_stale
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
+from floodmark.postgres.warehouse.unstorable import TextCheck
 from floodmark.sync.ports.staging import StagedPart
 
 
@@ -113,27 +115,32 @@ def copy_part(
 ) -> int:
     """Send the rows of a part to a staging table. Return their number."""
     columns = value_columns(table.feed.table, table.temporal)
-    numbered = (staging_batch(batch, columns, part) for batch in batches)
+    check = TextCheck(table, columns)
+    numbered = (staging_batch(*check.apply(batch), columns, part) for batch in batches)
     return session.copy(staging, staging_schema(table, columns), numbered)
 
 
 def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
+    own.append((UNSTORABLE_COLUMN, pa.string()))
     keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.feed.table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
 
 
-def staging_batch(batch: pa.RecordBatch, columns: tuple[ValueColumn, ...], part: int) -> pa.RecordBatch:
-    """Return a netted batch as COPY sends it."""
+def staging_batch(
+    batch: pa.RecordBatch, notes: pa.Array, columns: tuple[ValueColumn, ...], part: int
+) -> pa.RecordBatch:
+    """Return a netted batch as COPY sends it. notes: of ``TextCheck``."""
     arrays = [to_staging(batch.column(column.name), column.type) for column in columns]
     own = [
         batch.column(LSN_COLUMN).cast(pa.binary()),
         batch.column(OPERATION_COLUMN),
         pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
+        notes,
     ]
     lobs = [keep_column(column.name) for column in columns if column.is_lob]
-    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, *lobs]
+    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, *lobs]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in lobs)], names=names)
 
 

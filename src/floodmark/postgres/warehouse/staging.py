@@ -12,6 +12,7 @@ from floodmark.core.naming import (
     OPERATION_COLUMN,
     PART_COLUMN,
     STAGING_SCHEMA,
+    UNSTORABLE_COLUMN,
     keep_column,
     lob_columns,
     quote,
@@ -34,6 +35,7 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         LSN_COLUMN: OWN_TYPES[LSN_COLUMN],
         OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
         PART_COLUMN: "integer",
+        UNSTORABLE_COLUMN: "text",
         **{keep_column(name): "boolean" for name in lob_columns(table.feed.table)},
     }
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())

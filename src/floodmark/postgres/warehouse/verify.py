@@ -21,6 +21,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
+from floodmark.postgres.warehouse.unstorable import replace_unstorable
 from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS
 
 _SOURCE_ROWS = TableName("", "source_rows")
@@ -42,7 +43,7 @@ class PostgresRowComparer:
             pa.RecordBatch.from_arrays(
                 [to_staging(batch.column(i), column.type) for i, column in enumerate(columns)], schema=schema
             )
-            for batch in batches
+            for batch, _ in (replace_unstorable(each, columns) for each in batches)
         )
         return _compare(self._at, table, schema, rows, listed_keys)
 

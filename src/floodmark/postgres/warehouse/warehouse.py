@@ -28,7 +28,7 @@ from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
-from floodmark.postgres.warehouse.merging import drop_duplicates, drop_null_deletes, key_rules, run_merge
+from floodmark.postgres.warehouse.merging import drop_duplicates, drop_keyless_deletes, key_rules, run_merge, text_rules
 from floodmark.postgres.warehouse.staging import (
     count_parts,
     create_staging,
@@ -210,8 +210,9 @@ def _merge_staged(
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     recover_kept_values(session, planned, merge, column_types(planned))
-    without_key = drop_null_deletes(session, planned, merge)
-    gate = apply_rules(session, plan, dataclasses.replace(planned, rules=(*key_rules(planned), *planned.rules)), merge)
+    without_key = drop_keyless_deletes(session, planned, merge)
+    rules = (*key_rules(planned), *text_rules(planned), *planned.rules)
+    gate = apply_rules(session, plan, dataclasses.replace(planned, rules=rules), merge)
     counted = count_merge(session, merge)
     staged = counted.staged + gate.quarantined + without_key
     if expected is not None and staged != expected:

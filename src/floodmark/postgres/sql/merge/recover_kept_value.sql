@@ -1,6 +1,12 @@
 -- The names in braces are filled in, quoted, by warehouse.gate; the values are bound.
 UPDATE {staging}
-SET {column} = (q.row_data ->> %(column)s)::{type}, {keep} = false
+SET {column} = (q.row_data ->> %(column)s)::{type}, {keep} = false,
+    __unstorable = CASE
+        WHEN NOT %(is_replaced)s AND (q.row_data ->> '__unstorable')::jsonb ? %(column)s
+        THEN (coalesce(s.__unstorable::jsonb, '{{}}')
+            || jsonb_build_object(%(column)s::text, (q.row_data ->> '__unstorable')::jsonb -> %(column)s))::text
+        ELSE s.__unstorable
+    END
 FROM (
     SELECT DISTINCT ON (key) key, lsn, row_data
     FROM floodmark.quarantine
