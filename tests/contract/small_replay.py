@@ -45,8 +45,9 @@ class SmallLog:
             max(times.values()),
         )
 
-    def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
-        return {name: sum(lsn(row.lsn) in interval for row in self.source.log) for name, interval in intervals.items()}
+    def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
+        counts = {n: sum(lsn(row.lsn) in interval for row in self.source.log) for n, interval in intervals.items()}
+        return {name: min(rows, limit) if limit else rows for name, rows in counts.items()}
 
 
 def between(after: int, to: int) -> Interval:

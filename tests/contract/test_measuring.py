@@ -20,6 +20,8 @@ from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sources.cdc.sql_files import read_sql
+from floodmark.sources.sqlserver.driver import SourceSession
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -88,6 +90,28 @@ def test_table_beyond_max_lag_is_told_once_until_it_has_caught_up(
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_max_lsn()")
     measure_run(AppContext(config), "shop")
     assert posts.texts[1].splitlines()[0] == "*Floodmark: ended: lag: shop*"
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The batches that the source gets."""
+    fetch_sets, texts = SourceSession.fetch_sets, list[str]()
+
+    def recorded(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list[list[tuple[object]]]:
+        texts.append(text)
+        return fetch_sets(session, text, parameters)
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
+    return texts
+
+
+@pytest.mark.usefixtures("ledger", "posts")
+def test_measuring_the_lag_reads_no_table_and_no_sizes(
+    config: Config, database: WarehouseConnection, shop: CdcDatabase, sent: list[str]
+) -> None:
+    set_watermark(database, shop, "shop", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
+    measure_run(AppContext(config), "shop")
+    assert sent == [read_sql("read_snapshot")]
 
 
 def test_pipeline_without_max_lag_is_not_measured(

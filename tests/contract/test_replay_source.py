@@ -112,3 +112,4 @@ def test_changes_are_counted_in_their_interval_without_the_images_before_an_upda
         "dbo_Orders": 1,
         "Second": 2,
     }
+    assert berlin.source.count_changes({"Second": Interval(after, to)}, limit=1) == {"Second": 1}

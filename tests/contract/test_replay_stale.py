@@ -118,10 +118,10 @@ def test_a_source_that_does_not_answer_is_no_reason_to_give_up(
 
 def test_cleanup_between_the_look_and_the_count_is_expired_and_not_nothing(left: LeftReplay) -> None:
     class CleanedUp(SmallLog):
-        def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
+        def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
             self.source.min_lsn = left.loaded_at + 3
             self.source.log = [row for row in self.source.log if row.lsn >= self.source.min_lsn]
-            return super().count_changes(intervals)
+            return super().count_changes(intervals, limit)
 
     interval = between(left.loaded_at, left.loaded_at + 2)
     for attempt in ("count", "open"):

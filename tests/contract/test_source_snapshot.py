@@ -167,6 +167,24 @@ def test_snapshot_sees_a_cleanup_that_comes_between_its_two_statements(
     assert len(asked) == 2
 
 
+def test_snapshot_without_tables_is_one_statement_about_the_log(
+    at: SqlServerConnection, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch_sets = SourceSession.fetch_sets
+    rows = []
+
+    def recorded(session: SourceSession, text: str, parameters: tuple[object, ...] = ()) -> list:
+        sets = fetch_sets(session, text, parameters)
+        rows.append([len(each) for each in sets])
+        return sets
+
+    monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
+    snapshot = SqlServerSource(at).read_snapshot(())
+    assert snapshot.max_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert snapshot.tables == ()
+    assert rows == [[1, 1, 0]]
+
+
 def test_newest_change_is_never_above_the_position_of_the_snapshot(
     at: SqlServerConnection, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,13 @@
 -- Everything a run must know of the database before it reads a row, in one round trip and with one constant text. Nothing
 -- here needs more than SELECT on the source tables and on their change tables: cdc.change_tables and
 -- cdc.captured_columns are for db_owner only, so that the instances come from the procedure and the captured columns from
--- the change tables themselves (read_tables.sql). Parameter: the positions to look up, ten bytes each, one after the
--- other. Result sets, in order (the last three only where CDC is on): 1 database, 2 log position, 3 entries of the log, 4
--- instances.
+-- the change tables themselves (read_tables.sql). Parameters: the positions to look up, ten bytes each, one after
+-- the other; whether the instances are wanted. Result sets, in order (the last three only where CDC is on): 1 database, 2
+-- log position, 3 entries of the log, 4 instances.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
-DECLARE @positions varbinary(max) = ?;
+DECLARE @positions varbinary(max) = ?, @with_instances bit = ?;
 DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @enabled bit, @max_lsn binary(10),
     @capture_running bit, @ahead int = 0, @guid uniqueidentifier, @group uniqueidentifier, @is_replica bit =
     CASE WHEN CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)) = N'READ_ONLY' THEN 1 ELSE 0 END;
@@ -69,5 +69,6 @@ BEGIN
     FROM numbered
     OPTION (MAXRECURSION 0);
 
-    EXEC sys.sp_cdc_help_change_data_capture;
+    IF @with_instances = 1
+        EXEC sys.sp_cdc_help_change_data_capture;
 END

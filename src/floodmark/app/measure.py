@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from floodmark.core.alerts.runs import LAG, lag
 from floodmark.core.errors import FloodmarkError, NotCapturedYetError, SourceLoginError, SourceUnavailableError
 from floodmark.core.status.measures import measure_tables
-from floodmark.core.window.planning import pinned_instances
+from floodmark.core.status.progress import SourceProgress
 from floodmark.wiring.pipelines import wire, wire_ledger
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def measure_run(app: AppContext, pipeline: str, result: AdvanceResult | None = N
 def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sending: bool) -> None:
     wiring = wire(app.config, pipeline)
     marks = wiring.ledger.list_table_marks(pipeline)
-    states = wiring.ledger.windows().read_tables(pipeline)
-    pinned = pinned_instances(wiring.settings, states)
-    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    measures = measure_tables(marks, snapshot, wiring.source.read_progress(()))
+    # The positions of the log alone: no table is read.
+    snapshot = wiring.source.snapshots().read_snapshot(())
+    progress = wiring.source.read_progress(()) if sending else SourceProgress({}, None)
+    measures = measure_tables(marks, snapshot, progress)
     if sending:
         app.metrics.send_measures(pipeline, measures)
     if max_lag is None:

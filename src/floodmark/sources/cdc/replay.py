@@ -35,15 +35,15 @@ class SqlServerReplaySource:
         first, last, before, oldest_at, newest_at = found
         return MappedTimes(_lsn(first), _lsn(last), _lsn(before) is not None, oldest_at, newest_at)
 
-    def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
+    def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
         """Return the number of changes per change table, without images before an update, which are not read."""
         counts = {}
         with connect(self._connection, query_timeout_seconds=_COUNT_TIMEOUT_SECONDS) as session:
             for instance, interval in intervals.items():
                 text = (
-                    f"SELECT COUNT_BIG(*) FROM {change_table(instance)}"  # noqa: S608  (quoted)
-                    " WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?"
-                    f" AND [__$operation] <> {Operation.BEFORE_UPDATE.value}"
+                    f"SELECT COUNT_BIG(*) FROM (SELECT {f'TOP ({limit}) ' if limit else ''}1 AS one"  # noqa: S608
+                    f" FROM {change_table(instance)} WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?"
+                    f" AND [__$operation] <> {Operation.BEFORE_UPDATE.value}) AS counted"
                 )
                 bounds = (interval.after_lsn.value, interval.to_lsn.value)
                 counts[instance] = int(session.fetch(text, bounds)[0][0])

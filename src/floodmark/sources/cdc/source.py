@@ -34,7 +34,7 @@ class SqlServerSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
     ) -> SourceSnapshot:
-        """Return a snapshot, read by two statements with constant texts.
+        """Return a snapshot, read by two statements with constant texts; by the first alone where no table is given.
 
         The second statement is sent when the first has returned: its view of the change tables is not older than
         max_lsn. It reads the low ends after the newest changes: changes that a cleanup removed meanwhile are below
@@ -42,11 +42,10 @@ class SqlServerSource:
         """
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             requested = b"".join(position.value for position in positions)
-            sets = session.fetch_sets(read_sql("read_snapshot"), (requested,))
+            sets = session.fetch_sets(read_sql("read_snapshot"), (requested, bool(tables)))
             listed = sets[_INSTANCES] if len(sets) > _INSTANCES else []
             highest = sets[_LOG_POSITION][0][0] if listed else None
-            captured, catalog_sets = _read_tables(session, tables, listed, highest)
-        catalog = build_catalog(catalog_sets[0], captured, *catalog_sets[1:])
+            catalog = _read_tables(session, tables, listed, highest) if tables else Catalog(())
         database, enabled, taken_at, running, edition, ahead, is_replica, *names = sets[0][0]
         clock_ahead = clock_ahead_seconds(ahead)
         max_lsn, max_lsn_at = sets[_LOG_POSITION][0] if enabled else (None, None)
@@ -78,8 +77,8 @@ def _identity(database: str, server: str | None, guid: object, group_id: object)
 
 def _read_tables(
     session: SourceSession, tables: Sequence[TableName], listed: Sequence[Row], max_lsn: bytes | None
-) -> tuple[list[Row], list[list[Row]]]:
-    """Return the instances of some tables, and the result sets of ``read_tables.sql`` for them.
+) -> Catalog:
+    """Return the catalog of some tables.
 
     A table with an instance is asked for by the server's own spelling, which a case-sensitive collation requires.
     """
@@ -90,7 +89,7 @@ def _read_tables(
     names = b"".join(_sized(bracket_table(name).encode("utf-16-le")) for name in sorted(wanted))
     objects = b"".join(int(row[_CHANGE_TABLE_ID]).to_bytes(4) for row in captured)
     sets = session.fetch_sets(read_sql("read_tables"), (names, objects, max_lsn or bytes(10)))
-    return captured, sets
+    return build_catalog(sets[0], captured, *sets[1:])
 
 
 def _sized(text: bytes) -> bytes:

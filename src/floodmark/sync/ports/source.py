@@ -19,7 +19,7 @@ class Source(Protocol):
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
     ) -> SourceSnapshot:
-        """Return a snapshot. It takes at most two statements with constant texts, whatever the number of tables.
+        """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
 
         instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
         positions: the positions for ``SourceSnapshot.entries``.

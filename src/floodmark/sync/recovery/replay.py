@@ -45,8 +45,8 @@ class ReplaySource(Protocol):
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
         """Map two times of the source's clock to positions of its log."""
 
-    def count_changes(self, intervals: Mapping[str, Interval]) -> Mapping[str, int]:
-        """Count the change rows by capture instance, each in its interval."""
+    def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
+        """Count the change rows by capture instance, each in its interval, and no further than a limit other than 0."""
 
 
 class ReplayLedger(Ledger, Protocol):
@@ -148,7 +148,8 @@ class Replay:
         return self._open_new(plan, lane)
 
     def _open_new(self, plan: ReplayPlan, lane: str) -> OpenResult:
-        tables = [replace(table, quiet=rows == 0) for table, rows in self._counted(plan)]
+        # Whether there is any: the load reads them all, and must not be the second to do so.
+        tables = [replace(table, quiet=rows == 0) for table, rows in self._counted(plan, limit=1)]
         if all(table.quiet for table in tables):
             reason = " | ".join((f"no table has a change to replay in {plan.interval}.", *plan.left_out))
             _LOG.info("Nothing to replay: %s", reason)
@@ -198,14 +199,18 @@ class Replay:
             _LOG.info("%s", line)
         return plan
 
-    def _counted(self, plan: ReplayPlan) -> list[tuple[TablePlan, int]]:
-        """Return the change rows of each table. Raises where cleanup deleted changes before they were counted."""
+    def _counted(self, plan: ReplayPlan, limit: int = 0) -> list[tuple[TablePlan, int]]:
+        """Return the change rows of each table, counted up to a limit other than 0.
+
+        Raises where cleanup deleted changes before they were counted.
+        """
         if not plan.tables:
             return []
         intervals = {table.feed.identity.name: table.interval for table in plan.tables if table.interval}
-        counts = self._log.count_changes(intervals)
+        counts = self._log.count_changes(intervals, limit)
         verify_reads(WindowPlan(0, self._settings.name, plan.to_lsn, plan.tables), self._source)
         counted = [(table, counts[table.feed.identity.name]) for table in plan.tables]
         for table, rows in counted:
-            _LOG.info("%s: %s change rows in %s.", table.source, rows, table.interval)
+            found = f"{rows} change rows" if rows != limit or not limit else "changes"
+            _LOG.info("%s: %s in %s.", table.source, found, table.interval)
         return counted
