@@ -88,6 +88,7 @@ class SwitchRig:
             ledger=self.drift,
             alerts=self.alerts,
             drop_staging=self.warehouse.drop_staging,
+            details_seconds=0,
         )
 
     @property

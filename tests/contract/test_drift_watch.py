@@ -143,6 +143,7 @@ def watch_over(
         ledger=drift,
         alerts=alerts,
         drop_staging=lambda window_id: None,
+        details_seconds=0,
     )
     return Watched(made, SqlServerSource(at), ledger, drift, watch, alerts, settings, warehouse=database)
 
@@ -157,8 +158,55 @@ def decided(watched: Watched, **policies: DriftPolicy) -> Watched:
         ledger=watched.drift,
         alerts=watched.alerts,
         drop_staging=lambda window_id: None,
+        details_seconds=0,
     )
     return replace(watched, settings=settings, watch=watch)
+
+
+@pytest.fixture
+def detailed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The instances whose details were read, by a watch that reads them once an hour."""
+    asked: list[str] = []
+    read_drift = SqlServerDriftSource.read_drift
+
+    def recorded(source: SqlServerDriftSource, instances: Any) -> Any:
+        asked.extend(instances)
+        return read_drift(source, instances)
+
+    monkeypatch.setattr(SqlServerDriftSource, "read_drift", recorded)
+    monkeypatch.setattr(watched.watch, "_details_seconds", 3600.0)
+    return asked
+
+
+def test_details_of_tables_as_they_were_known_are_read_once_an_hour(watched: Watched, detailed: list[str]) -> None:
+    watched.look()
+    assert len(detailed) == len(watched.settings.sources)
+    detailed.clear()
+    watched.look()
+    assert detailed == []
+    watched.execute("UPDATE floodmark.drift_shapes SET seen_at = now() - interval '1 hour'")
+    watched.look()
+    assert len(detailed) == len(watched.settings.sources)
+    detailed.clear()
+    watched.look()
+    assert detailed == []
+
+
+def test_details_are_read_until_an_event_has_its_ddl(watched: Watched, detailed: list[str]) -> None:
+    watched.look()
+    watched.database.run("ALTER TABLE dbo.Orders ADD Later int NULL")
+    detailed.clear()
+    for number in (1, 2, 3):
+        watched.look()
+        assert detailed == ["dbo_Orders"] * number
+    watched.database.run("INSERT INTO dbo.Orders (Id) VALUES (901)")
+    watched.database.scan()
+    watched.look()
+    (event,) = [each for each in watched.drift.list_events("shop") if each.explained.difference.column == "Later"]
+    assert event.explained.entries
+    detailed.clear()
+    watched.look()
+    assert detailed == []
 
 
 def test_first_look_at_tables_as_they_were_made_finds_nothing(watched: Watched) -> None:

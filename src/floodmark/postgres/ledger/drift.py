@@ -57,6 +57,10 @@ class PostgresDriftLedger:
                 _insert_event(session, source, table, seen.shape.identity, finding)
         return True
 
+    def record_unchanged(self, source: str, table: TableName, instance: str) -> None:
+        with open_transaction(self._at, str(table)) as session:
+            _query(session, "record_shape_unchanged", source=source, **_names(table), instance_name=instance)
+
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
         return list_readers(self._at, instance)
 
@@ -165,7 +169,7 @@ def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
 
 
 def _known(row: DictRow) -> KnownTable:
-    return KnownTable(shape_from_json(row["shape"]), row["absent"])
+    return KnownTable(shape_from_json(row["shape"]), row["absent"], row.get("age_seconds"))
 
 
 def _table(row: DictRow) -> TableName:

@@ -1,8 +1,8 @@
 """The watch of a source for schema drift: compare tables with their recorded shapes, record events, raise alerts, hold.
 
-The drift DAG calls ``DriftWatch.watch``, which reads the details of every table. Each run calls ``examine`` before it
-plans; it reads details only where something differs. So a table whose new shape would not fit its target never gets
-into a window, however seldom the DAG runs. Each event is recorded once (see ``ledger.drift``).
+The drift DAG calls ``DriftWatch.watch``, which reads the details of every table once an hour. Each run calls
+``examine`` before it plans; it reads details only where something differs. So a table whose new shape would not fit its
+target never gets into a window, however seldom the DAG runs. Each event is recorded once (see ``ledger.drift``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from floodmark.sync.ports.source import Source
 from floodmark.sync.window.origin import require_origin
 
 _LOG = logging.getLogger(__name__)
+DETAILS_SECONDS = 3600.0
+"""The age from which the details of a table are read that is as it was known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class DriftWatch:
     """The drift watch of one source.
 
     pipelines: all that read the source, since an event may concern several. source: called when details are read.
+    details_seconds: see ``DETAILS_SECONDS``.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class DriftWatch:
         ledger: DriftLedger,
         alerts: Alerts,
         drop_staging: Callable[[int], None],
+        details_seconds: float = DETAILS_SECONDS,
     ) -> None:
         self._name = source_name
         self._pipelines = pipelines
@@ -80,6 +84,7 @@ class DriftWatch:
         self._ledger = ledger
         self._alerts = alerts
         self._drop_staging = drop_staging
+        self._details_seconds = details_seconds
 
     def drop_staging(self, window_id: int) -> None:
         """Drop the staging tables of a window."""
@@ -97,7 +102,7 @@ class DriftWatch:
         return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
 
     def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
-        """Check the details of every table of the source. Return all holds. states: by pipeline.
+        """Check every table of the source, and its details where they are due. Return all holds. states: by pipeline.
 
         A table is checked once for all pipelines that read it, or once per capture instance where they read several.
         """
@@ -116,10 +121,11 @@ class DriftWatch:
         """Record and return the current shapes of the tables.
 
         closely: read the details also of tables that match their recorded shape, for the DDL history and for columns
-        that are not captured.
+        that are not captured, where that was last done an hour ago or an event still lacks its DDL.
         """
         diffs = self._match(snapshot, pinned)
-        chosen = [each for each in diffs if each.is_new or (closely and each.table_snapshot.instance is not None)]
+        awaited = self._awaiting_ddl() if closely else frozenset()
+        chosen = [each for each in diffs if each.is_new or (closely and self._is_due(each, awaited))]
         shapes = {each.table_snapshot.table: each.known.shape for each in diffs if each.known is not None}
         if chosen:
             asked = {
@@ -134,6 +140,21 @@ class DriftWatch:
                 if (shape := written[seen]) is not None:
                     shapes[each.table_snapshot.table] = shape
         return shapes
+
+    def _is_due(self, each: TableDiff, awaited: frozenset[str]) -> bool:
+        """Return whether the details of a table are read that is as it was known."""
+        if each.table_snapshot.instance is None or each.known is None:
+            return False
+        age = each.known.age_seconds
+        return age is None or age >= self._details_seconds or each.name in awaited
+
+    def _awaiting_ddl(self) -> frozenset[str]:
+        """Return the instances with an undecided event about a column whose DDL the history did not have."""
+        return frozenset(
+            event.identity.name
+            for event in self._ledger.list_events(self._name)
+            if event.approved_at is None and not event.explained.entries and event.explained.difference.column
+        )
 
     def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[TableDiff]:
         known = self._ledger.read_known(self._name)
@@ -172,6 +193,7 @@ class DriftWatch:
         last = newest(details.history) or (known.shape.ddl_lsn if known else None)
         seen = KnownTable(replace(shape, ddl_lsn=last))
         if seen == each.known:
+            self._ledger.record_unchanged(self._name, each.table, each.name)
             return seen.shape
         found_all = findings.of_change(known, seen.shape, details.history, facts, each.elsewhere)
         if self._ledger.record(self._name, each.table, each.known, seen, found_all):

@@ -63,6 +63,8 @@ class KnownTable:
     shape: TableShape
     absent: str | None = None
     """The class of the drift that removed the table, None while the table exists."""
+    age_seconds: float | None = field(default=None, compare=False)
+    """The time since its details were read; None where the ledger was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ class KnownTables(Protocol):
 
         Return False, and write nothing, where another process has recorded a new shape meanwhile.
         """
+
+    def record_unchanged(self, source: str, table: TableName, instance: str) -> None:
+        """Record that the details of a table were read, and that it is as it was known."""
 
     def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
         """End the holds of the events that removed a table which exists again. Return these events."""
