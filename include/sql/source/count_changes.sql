@@ -11,7 +11,7 @@ DECLARE @number int = 0, @statement nvarchar(max), @after binary(10), @to binary
 WHILE @number * 24 < DATALENGTH(@asked) AND @locked < 10
 BEGIN
     SELECT @statement = N'SELECT @changes = COUNT(*) FROM (SELECT TOP (@limit) 1 AS one FROM cdc.'
-            + QUOTENAME(OBJECT_NAME(CAST(SUBSTRING(@asked, @number * 24 + 1, 4) AS int)))
+            + QUOTENAME(OBJECT_NAME(CAST(CAST(SUBSTRING(@asked, @number * 24 + 1, 4) AS binary(4)) AS int)))
             + N' AS c WHERE c.[__$start_lsn] > @after AND c.[__$start_lsn] <= @to) AS counted',
         @after = CAST(SUBSTRING(@asked, @number * 24 + 5, 10) AS binary(10)),
         @to = CAST(SUBSTRING(@asked, @number * 24 + 15, 10) AS binary(10)),

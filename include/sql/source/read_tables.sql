@@ -13,9 +13,9 @@ DECLARE @captures TABLE (object_id int NOT NULL PRIMARY KEY, name nvarchar(128) 
     is_end_known int NOT NULL, last_lsn binary(10) NULL, min_lsn binary(10) NULL);
 
 WITH named (place, size) AS (
-    SELECT 1, CAST(SUBSTRING(@names, 1, 2) AS int) WHERE DATALENGTH(@names) > 0
+    SELECT 1, CAST(CAST(SUBSTRING(@names, 1, 2) AS binary(2)) AS int) WHERE DATALENGTH(@names) > 0
     UNION ALL
-    SELECT place + 2 + size, CAST(SUBSTRING(@names, place + 2 + size, 2) AS int)
+    SELECT place + 2 + size, CAST(CAST(SUBSTRING(@names, place + 2 + size, 2) AS binary(2)) AS int)
     FROM named WHERE place + 2 + size < DATALENGTH(@names)
 ), found (object_id) AS (
     SELECT OBJECT_ID(CAST(SUBSTRING(@names, place + 2, size) AS nvarchar(517))) FROM named
@@ -29,7 +29,7 @@ WITH numbered (number) AS (
     UNION ALL
     SELECT number + 1 FROM numbered WHERE (number + 1) * 4 < DATALENGTH(@change_tables)
 ), given (object_id) AS (
-    SELECT CAST(SUBSTRING(@change_tables, number * 4 + 1, 4) AS int) FROM numbered
+    SELECT CAST(CAST(SUBSTRING(@change_tables, number * 4 + 1, 4) AS binary(4)) AS int) FROM numbered
 )
 INSERT INTO @captures (object_id, name, is_end_known)
 SELECT object_id, OBJECT_NAME(object_id), 0 FROM given WHERE OBJECT_NAME(object_id) IS NOT NULL
