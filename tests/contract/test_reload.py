@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from repair_runner import Runner, small_runner
@@ -13,8 +14,10 @@ from warehouse_shop import ORDERS, PIPELINE, first_load, lsn
 from floodmark.core.errors import (
     ConfigError,
     OperatorError,
+    SourcePermissionError,
     WindowBusyError,
 )
+from floodmark.core.policies import Deletes, OnGap, SecurityFiltered
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot
@@ -131,3 +134,45 @@ class TwoTables:
     ) -> SourceSnapshot:
         seen = self.source.read_snapshot(tables)
         return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))
+
+
+@pytest.mark.parametrize("deletes", list(Deletes))
+@pytest.mark.parametrize("policy", list(SecurityFiltered))
+def test_row_that_the_source_hides_is_swept_only_where_nothing_may_be_hidden(
+    runner: Runner, policy: SecurityFiltered, deletes: Deletes
+) -> None:
+    runner.run()
+    del runner.source.rows[3]  # no change is captured: a filter hides the row from the login
+    runner.reload(security_filtered=policy, deletes=deletes)
+    assert (3 in runner.shop.target()) is (policy is SecurityFiltered.ACCEPT)
+    assert {1, 2, 4, 5} <= set(runner.shop.target())
+
+
+def test_load_is_not_merged_when_a_filter_came_after_it_was_planned(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.run()
+    opened = runner.planner().open_reload(ORDERS)
+    read_snapshot = runner.source.read_snapshot
+
+    def filtered(*arguments: Any, **others: Any) -> SourceSnapshot:
+        snapshot = read_snapshot(*arguments, **others)
+        return replace(snapshot, tables=tuple(replace(table, filters=("sec.f",)) for table in snapshot.tables))
+
+    monkeypatch.setattr(runner.source, "read_snapshot", filtered)
+    del runner.source.rows[3]
+    with pytest.raises(SourcePermissionError, match=r"security policy sec\.f filters its rows"):
+        runner.finish(opened)
+    assert 3 in runner.shop.target()
+
+
+def test_repair_of_a_gap_sweeps_no_row_that_may_be_hidden(runner: Runner) -> None:
+    chosen = {"on_gap": OnGap.REPAIR, "security_filtered": SecurityFiltered.ACCEPT}
+    runner.run(**chosen)
+    del runner.source.rows[3]
+    runner.expire()
+    runner.run(**chosen)
+    runner.load(**chosen)
+    target = {key: int(row[0]) for key, row in runner.shop.target().items()}
+    # Row 2 is gone from the source and row 3 is hidden: the load cannot tell one from the other.
+    assert target == {1: 111, 2: 20, 3: 30, 4: 40, 5: 50, 9: 90}

@@ -19,7 +19,8 @@ END CATCH;
 SELECT @accelerated AS is_accelerated_recovery_on,
     CASE WHEN SCHEMA_ID(N'cdc') IS NULL THEN 0 ELSE 1 END AS has_schema,
     CASE WHEN DATABASE_PRINCIPAL_ID(N'cdc') IS NULL THEN 0 ELSE 1 END AS has_user,
-    IS_ROLEMEMBER(N'db_owner', N'cdc') AS is_user_owner;
+    IS_ROLEMEMBER(N'db_owner', N'cdc') AS is_user_owner,
+    HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DEFINITION') AS sees_policies;
 
 SELECT s.name AS schema_name, t.name AS table_name
 FROM sys.tables AS t

@@ -2,7 +2,8 @@
 -- read_snapshot.sql. Nothing is read of other tables: an open transaction that creates or changes one of them holds locks
 -- on its rows in the catalog. Parameters: the quoted names of the tables, each as two bytes with its length in bytes and
 -- then UTF-16 text; the object_ids of their change tables, four bytes each; the highest LSN of read_snapshot.sql. Result
--- sets: 1 tables, 2 change tables that the login may see, 3 columns of both, 4 primary keys.
+-- sets: 1 tables, 2 change tables that the login may see, 3 columns of both, 4 primary keys, 5 columns that the login
+-- reads through a mask, 6 enabled filter predicates, as far as the login may see them.
 SET NOCOUNT ON;
 SET LOCK_TIMEOUT 10000;
 
@@ -93,3 +94,20 @@ JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
 WHERE i.is_primary_key = 1
 ORDER BY i.object_id, k.key_ordinal
 OPTION (FORCE ORDER, LOOP JOIN);
+
+-- Before SQL Server 2022 UNMASK is a right on the database only, and a question about an object is NULL.
+SELECT c.object_id, c.name AS column_name
+FROM @tables AS a
+JOIN sys.columns AS c ON c.object_id = a.object_id
+WHERE c.is_masked = 1
+    AND COALESCE(HAS_PERMS_BY_NAME(QUOTENAME(OBJECT_SCHEMA_NAME(c.object_id)) + N'.' + QUOTENAME(OBJECT_NAME(c.object_id)),
+        N'OBJECT', N'UNMASK', c.name, N'COLUMN'), HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'UNMASK'), 0) = 0
+ORDER BY c.object_id, c.column_id
+OPTION (FORCE ORDER, LOOP JOIN);
+
+SELECT r.target_object_id, SCHEMA_NAME(p.schema_id) AS schema_name, p.name AS policy_name
+FROM @tables AS a
+JOIN sys.security_predicates AS r ON r.target_object_id = a.object_id
+JOIN sys.security_policies AS p ON p.object_id = r.object_id
+WHERE p.is_enabled = 1 AND r.predicate_type_desc = N'FILTER'
+ORDER BY r.target_object_id, schema_name, policy_name;

@@ -33,6 +33,7 @@ from floodmark.core.policies import (
     OnFailure,
     OnGap,
     Rule,
+    SecurityFiltered,
     TemporalPolicy,
     UnstorablePolicy,
     WhenAdded,
@@ -117,6 +118,8 @@ class TableConfig(_Frozen):
     on_gap: OnGap | None = None
     backfill: Backfill | None = None
     drift: DriftConfig = DriftConfig()
+    security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
+    """Whether the table is loaded although a security policy of the source filters its rows."""
 
 
 class PipelineConfig(_Frozen):
@@ -195,4 +198,5 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         on_gap=on_gap,
         backfill=table.backfill or pipeline.backfill,
         unstorable=table.unstorable or pipeline.unstorable,
+        security_filtered=table.security_filtered,
     )

@@ -43,6 +43,15 @@ class UnstorablePolicy(Enum):
     """The table leaves the window, and the run fails."""
 
 
+class SecurityFiltered(Enum):
+    """The handling of a table whose rows a security policy of the source filters."""
+
+    REFUSE = "refuse"
+    """The table is not read."""
+    ACCEPT = "accept"
+    """The rows that the login may see are loaded, and no load deletes the others."""
+
+
 class OnFailure(Enum):
     """The effect of a broken rule."""
 

@@ -15,6 +15,7 @@ from floodmark.core.policies import (
     NetSource,
     OnGap,
     Rule,
+    SecurityFiltered,
     TemporalPolicy,
     UnstorablePolicy,
     WhenAdded,
@@ -50,6 +51,7 @@ class TableSettings:
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
     """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
+    security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
 
 
 @dataclass(frozen=True, slots=True)

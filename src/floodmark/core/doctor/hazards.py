@@ -34,6 +34,8 @@ class Hazards:
     """Whether there is a user named cdc, also one that CDC did not create."""
     is_user_owner: bool | None = None
     """Whether that user is in db_owner; None: unknown."""
+    sees_policies: bool = True
+    """Whether security policies that do not appear in the catalog do not exist."""
     partitioned: frozenset[TableName] = frozenset()
     """The tables that are partitioned."""
     truncating: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
@@ -93,6 +95,15 @@ def examine_database(hazards: Hazards, database: str, *, chooses_recovery: bool,
             "accelerated database recovery is on, which is not supported together with change data capture: the log is"
             " no longer truncated early, and fills up.",
             f"ALTER DATABASE {bracket(database)} SET ACCELERATED_DATABASE_RECOVERY = OFF;",
+        )
+    if not hazards.sees_policies:
+        yield Finding(
+            Grade.NOTE,
+            "security policy",
+            database,
+            "the login may not see whether security policies filter the rows of tables.",
+            "Ask the DBA: SELECT * FROM sys.security_policies WHERE is_enabled = 1; or, in this database: GRANT VIEW"
+            " DEFINITION to the login.",
         )
     if not sees_users:
         return

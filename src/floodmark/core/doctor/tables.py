@@ -8,7 +8,7 @@ from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.server_facts import ServerFacts
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.lsn import Lsn
-from floodmark.core.policies import NetSource
+from floodmark.core.policies import NetSource, SecurityFiltered
 from floodmark.core.settings import TableSettings
 from floodmark.core.source.scripts import bracket, disable_instance, enable_table, grant_select
 from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict
@@ -16,6 +16,7 @@ from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.types import warehouse_type
 from floodmark.core.window.net_source import check_net
 from floodmark.core.window.planning import with_key
+from floodmark.core.window.readers_view import grant_unmask, list_masked
 
 
 def examine_table(
@@ -37,6 +38,7 @@ def examine_table(
     yield from _key(settings, instance)
     yield from _net(settings, instance)
     yield from _columns(settings, instance, facts)
+    yield from _view_of_reader(settings, table_snapshot, facts)
     if not instance.has_command_id:
         yield Finding(
             Grade.RISK,
@@ -47,6 +49,25 @@ def examine_table(
         )
     else:
         yield Finding(Grade.GOOD, "command id", subject, "changes within a transaction have an order.")
+
+
+def _view_of_reader(settings: TableSettings, table_snapshot: TableSnapshot, facts: ServerFacts) -> Iterator[Finding]:
+    """Yield the findings on values and rows that the source hides from the login."""
+    subject = str(settings.source)
+    if masked := list_masked(table_snapshot):
+        text = f"the login reads masks in place of the values of {', '.join(masked)}: the table is not loaded."
+        fix = grant_unmask(settings.source, bracket(facts.user))
+        yield Finding(Grade.PROBLEM, "masked columns", subject, text, fix)
+    if not table_snapshot.filters:
+        return
+    policies = ", ".join(table_snapshot.filters)
+    if settings.security_filtered is SecurityFiltered.ACCEPT:
+        text = f"security policy {policies} filters its rows, as accepted: loads read what the login may see."
+        yield Finding(Grade.NOTE, "security policy", subject, text, "Expect differences from floodmark verify.")
+    else:
+        text = f"security policy {policies} filters its rows: the table is not loaded."
+        fix = "Let the login see all rows in the policy's predicate, or set security_filtered: accept for the table."
+        yield Finding(Grade.PROBLEM, "security policy", subject, text, fix)
 
 
 def _fix_of_verdict(settings: TableSettings, validity: Validity, facts: ServerFacts) -> str:

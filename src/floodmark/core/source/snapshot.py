@@ -61,6 +61,10 @@ class TableSnapshot:
     """The instances that the table has instead, where it has none of that name."""
     server_name: TableName | None = None
     """The name as the source spells it; None where there is no such table."""
+    masked: tuple[str, ...] = ()
+    """The columns that the login reads through a mask (dynamic data masking)."""
+    filters: tuple[str, ...] = ()
+    """The enabled security policies that filter its rows, as far as the login may see them."""
 
 
 @dataclass(frozen=True, slots=True)

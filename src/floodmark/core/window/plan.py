@@ -59,6 +59,8 @@ class TablePlan:
     """How many chunks of a first load are read from the source at a time."""
     is_reload: bool = False
     """A first load over a target that has rows: those that the source no longer has are swept after the merge."""
+    keeps_unread: bool = False
+    """The source may hide rows from the login that it still has: a reload deletes nothing."""
     where: str = ""
     """A condition in T-SQL: only rows for which it is true are loaded, nothing is swept, no watermark moves."""
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES

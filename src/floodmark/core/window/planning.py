@@ -9,7 +9,7 @@ from datetime import datetime
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
-from floodmark.core.policies import NetSource
+from floodmark.core.policies import NetSource, SecurityFiltered
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.capture_status import PlannedStop
@@ -28,6 +28,7 @@ from floodmark.core.source.verdicts import INCIDENTS, LEFT_OUT, classify, incide
 from floodmark.core.types import warehouse_type
 from floodmark.core.window.net_source import check_net
 from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.core.window.readers_view import check_readers_view
 
 _PLANNED = (Verdict.READY, Verdict.NOT_STARTED)
 
@@ -180,6 +181,9 @@ def plan_table(
     """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED."""
     assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
+    # The login may not see every policy, so the configuration counts, and not what the source shows.
+    accepts_filters = settings.security_filtered is SecurityFiltered.ACCEPT
+    check_readers_view(table_snapshot, accepts_filters=accepts_filters)
     instance = with_key(settings, table_snapshot.instance)
     check_net(settings, instance, table_snapshot.instance.table.key)
     for column in instance.table.stored_columns:
@@ -200,6 +204,7 @@ def plan_table(
         first_load_chunk_rows=settings.first_load_chunk_rows,
         first_load_parallel_reads=settings.first_load_parallel_reads,
         unstorable=settings.unstorable,
+        keeps_unread=accepts_filters,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),
     )
 

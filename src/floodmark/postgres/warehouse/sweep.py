@@ -7,6 +7,7 @@ above the one at which the load started. Unless their LSN is lowered, they would
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import psycopg
@@ -18,6 +19,8 @@ from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import in_bound
 from floodmark.postgres.warehouse.merge import Merge, same_key, table, target
 
+_LOG = logging.getLogger(__name__)
+
 
 def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> None:
     """Lower tombstones and quarantined changes above the load to its LSN. Runs before the merge."""
@@ -28,10 +31,14 @@ def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: Tabl
 def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> int:
     """Delete rows whose keys the load did not read, in the way that the table sets. Return their number.
 
-    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row.
+    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row. Nothing is
+    deleted where the source may hide rows.
     """
     values = _values(plan, planned)
-    if planned.deletes is Deletes.HARD:
+    swept = 0
+    if planned.keeps_unread:
+        _LOG.warning("%s: a security policy may hide rows at the source, so no row is swept.", planned.source)
+    elif planned.deletes is Deletes.HARD:
         session.execute(_filled("write_swept_tombstones", merge), values)
         swept = session.execute(_filled("sweep_hard", merge), values).rowcount
     else:

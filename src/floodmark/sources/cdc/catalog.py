@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,6 +36,10 @@ class FoundTable:
     is_tracked: bool
     max_column_id: int = 0
     """A number that grows with every added column."""
+    masked: tuple[str, ...] = ()
+    """The columns that the login reads through a mask."""
+    filters: tuple[str, ...] = ()
+    """The enabled security policies that filter its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,24 @@ def build_catalog(
     change_tables: Iterable[Row] = (),
     columns: Iterable[Row] = (),
     primary_keys: Iterable[Row] = (),
+    *,
+    masked: Iterable[Row] = (),
+    filters: Iterable[Row] = (),
 ) -> Catalog:
-    """Return the catalog of the instances of ``read_snapshot.sql`` and the four result sets of ``read_tables.sql``."""
+    """Return the catalog of the instances of ``read_snapshot.sql`` and the six result sets of ``read_tables.sql``."""
     columns_of = _grouped(columns)
     keys_of = _grouped(primary_keys)
+    masked_of, filters_of = _grouped(masked), _grouped(filters)
     change_table_of = {row[0]: row for row in change_tables}
     return Catalog(
-        tables=tuple(FoundTable(TableName(row[0], row[1]), row[2], bool(row[3]), *row[4:]) for row in tables),
+        tables=tuple(
+            replace(
+                FoundTable(TableName(row[0], row[1]), row[2], bool(row[3]), *row[4:]),
+                masked=tuple(each[1] for each in masked_of.get(row[2], [])),
+                filters=tuple(f"{each[1]}.{each[2]}" for each in filters_of.get(row[2], [])),
+            )
+            for row in tables
+        ),
         instances=tuple(_read_instance(row, change_table_of, columns_of, keys_of) for row in instances),
     )
 

@@ -20,12 +20,13 @@ _SETS_OF_OWNER = 6
 def read_hazards(session: SourceSession) -> Hazards:
     """Return the hazards that the login may see."""
     sets = session.fetch_sets(read_sql("read_hazards"))
-    accelerated, has_schema, has_user, is_user_owner = sets[0][0]
+    accelerated, has_schema, has_user, is_user_owner, sees_policies = sets[0][0]
     return Hazards(
         accelerated_recovery=None if accelerated is None else bool(accelerated),
         has_schema=bool(has_schema),
         has_user=bool(has_user),
         is_user_owner=None if is_user_owner is None else bool(is_user_owner),
+        sees_policies=bool(sees_policies),
         partitioned=frozenset(TableName(*row) for row in sets[1]),
         truncating=_truncating(sets[2]),
         switchable={row[0]: bool(row[1]) for row in sets[5]} if len(sets) == _SETS_OF_OWNER else None,

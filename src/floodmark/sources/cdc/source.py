@@ -89,7 +89,8 @@ def _read_tables(
     names = b"".join(_sized(bracket_table(name).encode("utf-16-le")) for name in sorted(wanted))
     objects = b"".join(int(row[_CHANGE_TABLE_ID]).to_bytes(4) for row in captured)
     sets = session.fetch_sets(read_sql("read_tables"), (names, objects, max_lsn or bytes(10)))
-    return build_catalog(sets[0], captured, *sets[1:])
+    found, *described, masked, filters = sets
+    return build_catalog(found, captured, *described, masked=masked, filters=filters)
 
 
 def _sized(text: bytes) -> bytes:
@@ -125,4 +126,6 @@ def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> T
         min_lsn_at=found.min_lsn_at,
         searched_for=pinned,
         server_name=known.name if known else None,
+        masked=known.masked if known else (),
+        filters=known.filters if known else (),
     )

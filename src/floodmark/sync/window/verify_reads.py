@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 from floodmark.core.source.verdicts import classify_read, incident
-from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.core.window.readers_view import check_readers_view
 from floodmark.sync.ports.source import Source
 
 
@@ -12,11 +13,16 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
     """Raise the errors of ``open_window`` where a capture instance was cleaned up beyond the window, replaced or
     removed, or where the source was restored to a time before the window's end.
 
-    A first load needs the changes after its ``to_lsn``: they make it consistent.
+    A first load needs the changes after its ``to_lsn``: they make it consistent. It also needs the login to see the
+    table as it is: a mask or a filter may have come since it was planned.
     """
     snapshot, validities = classify_reads(plan, source)
     if error := incident(plan.pipeline, validities):
         raise error
+    loaded = {table.source: table for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
+    for table_snapshot in snapshot.tables:
+        if table_snapshot.table in loaded:
+            check_readers_view(table_snapshot, accepts_filters=loaded[table_snapshot.table].keeps_unread)
     return snapshot
 
 

@@ -12,12 +12,12 @@ from floodmark.core.errors import (
 )
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import NetSource
+from floodmark.core.policies import NetSource, SecurityFiltered
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.state import TableState
-from floodmark.core.window.plan import LoadKind
+from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.planning import (
     AdvanceQuiet,
     Decision,
@@ -28,6 +28,7 @@ from floodmark.core.window.planning import (
     classify_tables,
     decide,
     pinned_instances,
+    plan_reload,
 )
 from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
 
@@ -259,3 +260,30 @@ def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> Non
                 )
             ),
         )
+
+
+def test_table_with_a_captured_column_behind_a_mask_is_refused() -> None:
+    source = snapshot(table_seen(masked=("Amount", "NotCaptured")))
+    for known in ((), (state(50),)):
+        with pytest.raises(SourcePermissionError, match=r"masks in place of the values of Amount\..*GRANT UNMASK"):
+            decided(settings(ORDERS), source, *known)
+
+
+def test_mask_on_a_column_that_is_not_captured_changes_nothing() -> None:
+    assert isinstance(decided(settings(ORDERS), snapshot(table_seen(masked=("NotCaptured",)))), Open)
+
+
+def test_table_under_a_filter_policy_is_refused_unless_the_configuration_accepts_it() -> None:
+    source = snapshot(table_seen(filters=("sec.orders_filter",)))
+    with pytest.raises(SourcePermissionError, match=r"policy sec\.orders_filter filters .* security_filtered: accept"):
+        decided(settings(ORDERS), source)
+    accepted = settings(ORDERS, security_filtered=SecurityFiltered.ACCEPT)
+    assert isinstance(decided(accepted, source), Open)
+
+
+@pytest.mark.parametrize("policy", list(SecurityFiltered))
+def test_reload_deletes_nothing_where_rows_may_be_hidden(policy: SecurityFiltered) -> None:
+    table = settings(ORDERS, security_filtered=policy).tables[0]
+    planned = plan_reload(table, table_seen(), snapshot(table_seen()), state(50))
+    assert isinstance(planned, TablePlan)
+    assert (planned.is_reload, planned.keeps_unread) == (True, policy is SecurityFiltered.ACCEPT)

@@ -177,3 +177,15 @@ def test_creation_of_an_instance_is_the_same_however_a_driver_rounds_it(tick: in
     for microsecond in (exact, exact // 1000 * 1000, printed * 1000):
         at = datetime(2026, 5, 1, 12, 0, 0, microsecond)
         assert round_to_tick(at) == datetime(2026, 5, 1, 12, 0, 0, printed * 1000)
+
+
+def test_catalog_keeps_masks_and_filters_by_their_table() -> None:
+    catalog = build_catalog(
+        [("dbo", "Orders", 100, True), ("dbo", "Plain", 101, False)],
+        masked=[(100, "Email"), (100, "Phone"), (999, "Other")],
+        filters=[(101, "sec", "plain_filter")],
+    )
+    assert [(table.masked, table.filters) for table in catalog.tables] == [
+        (("Email", "Phone"), ()),
+        ((), ("sec.plain_filter",)),
+    ]

@@ -90,7 +90,7 @@ def _find(scope: DdlScope, name: ObjectName) -> tuple[int, Options] | None:
 
 
 def _change(scope: DdlScope, cursor: Cursor, object_id: int, options: Options) -> None:
-    """Read the rest of the statement, after the name: predicates, then options."""
+    """Apply the predicates and the options behind the name."""
     while cursor.word in ("ADD", "ALTER", "DROP"):
         verb = cursor.take().word
         if not cursor.accept("FILTER", "PREDICATE"):

@@ -1,4 +1,4 @@
-"""The limits that a filter predicate sets: what it is made of is not dropped, no view or function reads its table."""
+"""Limits that a filter predicate sets: nothing that it is made of is dropped, no view or function reads its table."""
 
 from __future__ import annotations
 
