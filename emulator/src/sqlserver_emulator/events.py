@@ -43,7 +43,8 @@ class Rows:
 
     bit bool|int · tinyint..bigint int · decimal/numeric/money/smallmoney Decimal · real/float float · character types,
     xml and sysname str · binary types, rowversion bytes · uniqueidentifier uuid.UUID · date date · time time ·
-    datetime2/datetime/smalldatetime naive datetime · datetimeoffset aware datetime.
+    datetime2/datetime/smalldatetime naive datetime · datetimeoffset aware datetime; with seven digits those of
+    ``precise``.
     """
 
     rows: Sequence[tuple[object, ...]]
@@ -65,7 +66,8 @@ class RowsArrow:
     """Some rows as a pyarrow.RecordBatch, for large results (the column order is that of ResultStart).
 
     Arrow types: bool_|int16 for bit; int16 for tinyint and smallint; int32; int64; float32/64; string; binary;
-    decimal128 or string (canonical decimal text) for decimal and money; date32; time64[us]; timestamp[us];
+    decimal128 or string (canonical decimal text) for decimal and money; date32; time64[us]; timestamp[us]; int64 of
+    ticks for time(7) and datetime2(7) (``precise``);
     uniqueidentifier: fixed_size_binary(16) or string.
     """
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.record import FLOAT, Declared
 
+SEVEN_DIGITS = 7
+"""The most digits of a second, and those of a type that is declared without a number of them."""
 MAX_LENGTH = -1
 """``length`` of nvarchar(max), varchar(max), varbinary(max)."""
 
@@ -30,6 +32,11 @@ class TsqlType:
     @property
     def is_max(self) -> bool:
         return self.length == MAX_LENGTH
+
+    @property
+    def has_ticks(self) -> bool:
+        """Whether its values have a seventh digit of a second, which PostgreSQL's own types have no room for."""
+        return self.scale == SEVEN_DIGITS and self.name in BY_NAME and bool(BY_NAME[self.name].storage_of_ticks)
 
     def __str__(self) -> str:
         # A name that is no system type's is a user's, which is not resolved yet.

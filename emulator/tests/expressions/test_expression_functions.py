@@ -85,7 +85,36 @@ NUMBERS = [
     ("IIF(1 IS DISTINCT FROM NULL, 1, 0)", 1, "int"),
     ("MAX(value) FROM GENERATE_SERIES(1, 5, 2)", 5, "int"),
 ]
+_SEVEN = "CAST('2007-01-01 13:10:10.1111111' AS datetime2)"
 DATES = [
+    *(
+        (f"CONVERT(varchar(40), {expression})", text, "varchar(40)")
+        for expression, text in (
+            (_SEVEN, "2007-01-01 13:10:10.1111111"),
+            (f"DATEADD(nanosecond, 49, {_SEVEN})", "2007-01-01 13:10:10.1111111"),
+            (f"DATEADD(nanosecond, 50, {_SEVEN})", "2007-01-01 13:10:10.1111112"),
+            (f"DATEADD(microsecond, 1, {_SEVEN})", "2007-01-01 13:10:10.1111121"),
+            (f"DATEADD(month, 1, {_SEVEN})", "2007-02-01 13:10:10.1111111"),
+            (f"DATETRUNC(microsecond, {_SEVEN})", "2007-01-01 13:10:10.1111110"),
+            ("CAST('2007-01-01 13:10:10.1234995' AS datetime2(3))", "2007-01-01 13:10:10.123"),
+            ("CAST('2007-01-01 13:10:10.1234995' AS datetime2(6))", "2007-01-01 13:10:10.123500"),
+            ("CAST('2007-01-01 13:10:10.1111111 +02:00' AS datetimeoffset)", "2007-01-01 13:10:10.1111111 +02:00"),
+            ("CAST('2007-01-01 13:10:10.15 +02:00' AS datetimeoffset(1))", "2007-01-01 13:10:10.2 +02:00"),
+            ("CAST('23:59:59.9999999' AS time)", "23:59:59.9999999"),
+            (f"CAST({_SEVEN} AS time)", "13:10:10.1111111"),
+            ("TIMEFROMPARTS(1, 2, 3, 4, 7)", "01:02:03.0000004"),
+            ("DATETIME2FROMPARTS(2007, 1, 1, 1, 2, 3, 4, 7)", "2007-01-01 01:02:03.0000004"),
+            (f"SWITCHOFFSET(TODATETIMEOFFSET({_SEVEN}, '+02:00'), '-01:30')", "2007-01-01 09:40:10.1111111 -01:30"),
+        )
+    ),
+    (f"DATEPART(nanosecond, {_SEVEN})", 111_111_100, "int"),
+    (f"DATEPART(microsecond, {_SEVEN})", 111_111, "int"),
+    (f"DATEDIFF(nanosecond, {_SEVEN}, '2007-01-01 13:10:10.1111112')", 100, "int"),
+    (f"DATEDIFF(microsecond, {_SEVEN}, '2007-01-01 13:10:10.1111120')", 1, "int"),
+    (f"FORMAT({_SEVEN}, 'fffffff')", "1111111", "nvarchar(4000)"),
+    (f"CASE WHEN {_SEVEN} = '2007-01-01 13:10:10.1111112' THEN 1 ELSE 0 END", 0, "int"),
+    (f"CASE WHEN {_SEVEN} < CAST('2007-01-01 13:10:10.1111112' AS datetime2) THEN 1 ELSE 0 END", 1, "int"),
+    ("DATEDIFF(nanosecond, CAST(SYSUTCDATETIME() AS datetime2(7)), SYSUTCDATETIME())", 0, "int"),
     ("DATEADD(month, 1, '2024-01-31')", datetime.datetime(2024, 2, 29), "datetime"),
     ("DATEADD(day, 1, CAST('2024-01-31' AS date))", datetime.date(2024, 2, 1), "date"),
     ("DATEADD(minute, -1, CAST('00:00' AS time(0)))", datetime.time(23, 59), "time"),

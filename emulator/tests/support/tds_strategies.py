@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,6 +31,12 @@ def scaled(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     return st.integers(-limit, limit).map(
         lambda number: Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
     )
+
+
+def _precise(moment: datetime | time, digit: int) -> datetime | time:
+    if isinstance(moment, datetime):
+        return precise.datetime_of(precise.ticks(moment) + digit, moment.tzinfo)
+    return precise.time_of(precise.time_ticks(moment) + digit)
 
 
 def _cut(moment: Any, scale: int) -> Any:
@@ -73,7 +81,9 @@ def values_of(type_: TsqlType) -> st.SearchStrategy[Any]:
         return scaled(type_.precision, scale)
     if name in ("time", "datetime2", "datetimeoffset"):
         moments = {"time": st.times(), "datetime2": st.datetimes(), "datetimeoffset": _offset_moments()}[name]
-        return moments.map(lambda moment: _cut(moment, scale))
+        return (
+            st.builds(_precise, moments, st.integers(0, 9)) if scale == 7 else moments.map(partial(_cut, scale=scale))
+        )
     if name in ("text", "char", "varchar"):
         return CODE_PAGE_TEXT
     if name in ("ntext", "nchar", "nvarchar", "sysname", "xml"):
@@ -111,6 +121,9 @@ _SIMPLE_VALUES: dict[str, st.SearchStrategy[Any]] = {
 def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> Any:
     """``as_text``: decimals and uuids as text, bits as int16, which the engine may choose too."""
     name = type_.name
+    if type_.has_ticks:
+        count = precise.time_ticks if name == "time" else precise.ticks
+        return pa.array([None if v is None else count(v) for v in values], pa.int64())
     if name in ("decimal", "numeric", "money", "smallmoney"):
         precision = {"money": 19, "smallmoney": 10}.get(name, type_.precision)
         decimals = pa.array(values, pa.decimal128(precision, type_.scale if type_.precision else 4))

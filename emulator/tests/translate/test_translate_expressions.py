@@ -9,6 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from sqlserver_emulator import precise
+
 if TYPE_CHECKING:
     from translate_server import Server
 
@@ -125,12 +127,12 @@ SCALARS = [
     ("CAST('2024-01-02 03:04:05.678' AS datetime)", _MOMENT.replace(microsecond=677000)),
     ("CAST('2024-01-02 03:04:05.999' AS datetime)", _MOMENT.replace(second=6)),
     ("CAST('2024-01-02 03:04:31' AS smalldatetime)", datetime.datetime(2024, 1, 2, 3, 5)),
-    ("CAST('2024-01-02 03:04:05.1234567' AS datetime2)", _MOMENT.replace(microsecond=123456)),
+    ("CAST('2024-01-02 03:04:05.1234567' AS datetime2)", precise.datetime_of(precise.ticks(_MOMENT) + 1_234_567)),
     ("CAST('20240102' AS date)", _DAY),
     ("CAST('01/02/2024' AS date)", _DAY),
     ("CONVERT(date, '02/01/2024', 103)", _DAY),
-    ("CAST('2024-01-02T03:04:05Z' AS datetime2)", _MOMENT),
-    ("CAST('03:04' AS time)", datetime.time(3, 4)),
+    ("CAST('2024-01-02T03:04:05Z' AS datetime2)", precise.datetime_of(precise.ticks(_MOMENT))),
+    ("CAST('03:04' AS time)", precise.time_of(precise.time_ticks(datetime.time(3, 4)))),
     ("CAST(0 AS datetime)", datetime.datetime(1900, 1, 1)),
     ("CAST(_d AS datetime) + 1", datetime.datetime(2024, 1, 3)),
     ("CONVERT(varchar(30), CAST('2024-01-02 03:04:05.678' AS datetime))", "Jan  2 2024  3:04AM"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.engine.translation import LiteralParameter
 from sqlserver_emulator.engine.values import bind
 
@@ -36,8 +37,8 @@ def test_insert_converts_every_type_as_it_is_stored(server: Server) -> None:
         Decimal("1.2346"),
         Decimal("1.2346"),
         _DAY,
-        datetime.time(3, 4, 5, 123456),
-        _MOMENT.replace(microsecond=123456),
+        precise.time_of(precise.time_ticks(_MOMENT) + 1_234_567),
+        precise.datetime_of(precise.ticks(_MOMENT) + 1_234_567),
         _MOMENT.replace(microsecond=677000),
         datetime.datetime(2024, 1, 2, 3, 5),
         "2024-01-02 03:04:05.0000000 +02:00",

@@ -23,7 +23,7 @@ from sqlserver_emulator.engine.installation import install_catalog, install_libr
 from sqlserver_emulator.engine.names import quote
 
 DATABASE = "emulator"
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "100",

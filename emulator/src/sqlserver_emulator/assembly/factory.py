@@ -106,9 +106,7 @@ class Engine:
         return self._engine_session(login, database, self._session_ids.take(), "engine")
 
     def _engine_session(self, login: str, database: str, session_id: int, application: str) -> PostgresEngineSession:
-        access = SessionAccess(
-            self.conninfo, self._catalog, login=login, datetimeoffset_oid=self._owner.datetimeoffset_oid
-        )
+        access = SessionAccess(self.conninfo, self._catalog, login=login, own_types=self._owner.own_types)
         self.clock.follow(access.connection)
         try:
             session = PostgresEngineSession(

@@ -10,6 +10,8 @@ import psycopg
 from sqlserver_emulator.engine.ddl.databases import Fetch
 from sqlserver_emulator.engine.type_library import type_script
 
+CATALOG = ("catalog.sql", "moments.sql")
+"""Tables of the catalog and types, in this order."""
 LIBRARY = (
     "permissions.sql",
     "masks.sql",
@@ -37,8 +39,9 @@ VIEWS = ("sys_views.sql", "sys_views_tools.sql")
 
 
 def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Make the tables of the catalog, once in a cluster's life."""
-    connection.execute(_sql("catalog.sql"))
+    """Make the tables of the catalog and the types, once in a cluster's life."""
+    for script in CATALOG:
+        connection.execute(_sql(script))
 
 
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:

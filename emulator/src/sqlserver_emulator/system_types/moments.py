@@ -1,6 +1,6 @@
 """Records of the date and time types.
 
-PostgreSQL counts microseconds: the seventh digit of time, datetime2 and datetimeoffset is not stored.
+PostgreSQL counts microseconds: what is declared with a seventh digit has a storage of its own (ADR 49).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TIME: Final = SystemType(
     facets=Facets(5, 16, 7),
     wire=Wire(Form.SCALED, Packing.TIME, 0x29),
     odbc=OdbcType(-154, 16, 32, 0, scale=7, code_before_3=_WIDE_TEXT),
-    storage="time({fraction})",
+    storage="time({scale})",
+    storage_of_ticks="tsql.time",
     declared=Declared.SCALE,
     moment=Moment(text_width=8),
 )
@@ -68,7 +69,8 @@ DATETIME2: Final = SystemType(
     facets=Facets(8, 27, 7),
     wire=Wire(Form.SCALED, Packing.DATE_TIME, 0x2A),
     odbc=OdbcType(93, 27, 54, 0, scale=7, subtype=3, code_before_3=_WIDE_TEXT),
-    storage="timestamp({fraction})",
+    storage="timestamp({scale})",
+    storage_of_ticks="tsql.datetime2",
     declared=Declared.SCALE,
     moment=Moment(text_width=19, more_bytes=3),
 )

@@ -79,12 +79,11 @@ class SystemType:
     odbc: OdbcType
     """How ODBC describes a column of the type at its largest."""
     storage: str
-    """PostgreSQL's type, with ``{length}``, ``{precision}``, ``{scale}`` for the declared facets.
-
-    ``{fraction}`` is the scale in as many digits as PostgreSQL has.
-    """
+    """PostgreSQL's type, with ``{length}``, ``{precision}``, ``{scale}`` for the declared facets."""
     storage_of_max: str = ""
     """PostgreSQL's type of the (max) type, where it is another one."""
+    storage_of_ticks: str = ""
+    """PostgreSQL's type where all seven digits of a second are declared, if that is another one."""
     declared: Declared = Declared.PLAIN
     length: Length | None = None
     moment: Moment | None = None

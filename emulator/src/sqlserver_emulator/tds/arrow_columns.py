@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from sqlserver_emulator.precise import DAY_TICKS, UNITS
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
 from sqlserver_emulator.system_types.wire import Packing
@@ -125,23 +126,28 @@ def _bytes_fields(values: Numbers, size: int) -> list[tuple[str, Numbers | int]]
     return fields
 
 
-def _ticks(microseconds: Numbers, scale: int) -> Numbers:
-    return microseconds * 10 if scale == 7 else microseconds // 10 ** (6 - scale)
+def _ticks(array: Any, microseconds: Any) -> Numbers:
+    """The ticks of 100 ns that the array has, or those of its ``microseconds``."""
+    if array.type == pa.int64():
+        return _raw(array, pa.int64(), "<i8")
+    return _raw(array, microseconds, "<i8") * 10
 
 
 def _moment_parts(type_: TsqlType) -> ColumnParts:
-    scale, size = type_.scale, time_bytes(type_.scale)
+    unit, size = UNITS[type_.scale], time_bytes(type_.scale)
 
     def date_parts(array: Any, present: Mask | None) -> list[Part]:
         days = _raw(array, pa.date32(), "<i4") + _DAY_0001
         return _sized(_bytes_fields(days, 3), present)
 
     def time_parts(array: Any, present: Mask | None) -> list[Part]:
-        return _sized(_bytes_fields(_ticks(_raw(array, pa.time64("us"), "<i8"), scale), size), present)
+        return _sized(_bytes_fields(_ticks(array, pa.time64("us")) // unit, size), present)
 
     def datetime2_parts(array: Any, present: Mask | None) -> list[Part]:
-        days, microseconds = np.divmod(_raw(array, pa.timestamp("us"), "<i8"), DAY_MICROSECONDS)
-        number = (days + _DAY_0001 << 8 * size) + _ticks(microseconds, scale)
+        # Ticks count from year 1, PostgreSQL's microseconds from 1970.
+        first = 0 if array.type == pa.int64() else _DAY_0001
+        days, ticks = np.divmod(_ticks(array, pa.timestamp("us")), DAY_TICKS)
+        number = (days + first << 8 * size) + ticks // unit
         return _sized(_bytes_fields(number, size + 3), present)
 
     def datetime_parts(array: Any, present: Mask | None) -> list[Part]:

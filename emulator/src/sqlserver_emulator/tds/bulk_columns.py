@@ -1,6 +1,6 @@
 """Columns of bulk-loaded rows as Arrow arrays, decoded a column at a time from the positions of their cells.
 
-The arrays are of the types that ``events.RowsArrow`` names; datetimeoffset is a struct of ``utc`` (timestamp[us]) and
+The arrays are of the types that ``events.RowsArrow`` names; datetimeoffset is a struct of ``utc`` (int64 of ticks) and
 ``minutes`` (int16). A value that its type cannot have is refused by its column's number (4815, 4895).
 """
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.precise import DAY_TICKS, UNITS
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.record import SystemType
 from sqlserver_emulator.system_types.sizes import time_bytes
@@ -195,34 +196,39 @@ def _days(cells: Cells, offset: int) -> Positions:
     return days + (1 - EPOCH_1970)
 
 
-def _microseconds(cells: Cells) -> tuple[Positions, int]:
-    """Return the microseconds of the day, and how many bytes they took."""
+def _ticks_of_day(cells: Cells) -> tuple[Positions, int]:
+    """Return the ticks of 100 ns of the day, and how many bytes they took."""
     scale = cells.column.type.scale
     size = time_bytes(scale)
-    ticks = cells.number(size)
-    microseconds = ticks // 10 if scale == 7 else ticks * 10 ** (6 - scale)
-    cells.require(microseconds < DAY_MICROSECONDS)
-    return microseconds, size
+    ticks = cells.number(size) * UNITS[scale]
+    cells.require(ticks < DAY_TICKS)
+    return ticks, size
 
 
 def _times(cells: Cells) -> pa.Array:
-    microseconds, size = _microseconds(cells)
+    ticks, size = _ticks_of_day(cells)
     cells.exactly(size)
-    return cells.array(microseconds, pa.time64("us"))
+    return cells.array(ticks, pa.int64()) if cells.column.type.has_ticks else cells.array(ticks // 10, pa.time64("us"))
 
 
 def _datetimes2(cells: Cells) -> pa.Array:
-    microseconds, size = _microseconds(cells)
+    ticks, size = _ticks_of_day(cells)
     cells.exactly(size + 3)
-    return cells.array(_days(cells, size) * DAY_MICROSECONDS + microseconds, pa.timestamp("us"))
+    if cells.column.type.has_ticks:
+        return cells.array(_ticks_since_year_1(cells, size) + ticks, pa.int64())
+    return cells.array(_days(cells, size) * DAY_MICROSECONDS + ticks // 10, pa.timestamp("us"))
+
+
+def _ticks_since_year_1(cells: Cells, offset: int) -> Positions:
+    return (_days(cells, offset) + EPOCH_1970 - 1) * DAY_TICKS
 
 
 def _datetimeoffsets(cells: Cells) -> pa.Array:
-    microseconds, size = _microseconds(cells)
+    ticks, size = _ticks_of_day(cells)
     raw = cells.exactly(size + 5)
     minutes = np.ascontiguousarray(raw[:, size + 3 :]).view("<i2")[:, 0]
     cells.require(np.abs(minutes) <= 14 * 60)
-    moments = cells.array(_days(cells, size) * DAY_MICROSECONDS + microseconds, pa.timestamp("us"))
+    moments = cells.array(_ticks_since_year_1(cells, size) + ticks, pa.int64())
     fields = [pa.field("utc", moments.type), pa.field("minutes", pa.int16())]
     return pa.StructArray.from_arrays([moments, pa.array(minutes)], fields=fields, mask=pa.array(cells.nulls))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.system_types.sizes import time_bytes
 
 DAY_MICROSECONDS = 86_400_000_000
@@ -12,29 +13,20 @@ EPOCH_1970 = date(1970, 1, 1).toordinal()
 DAY_TICKS_300 = 86_400 * 300
 
 
-def microseconds_of_day(value: datetime | time) -> int:
-    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-
-
-def to_ticks(microseconds: int, scale: int) -> int:
-    """Units of 10^-scale seconds; finer digits are cut."""
-    return microseconds * 10 if scale == 7 else microseconds // 10 ** (6 - scale)
-
-
-def from_ticks(ticks: int, scale: int) -> int:
-    """Microseconds; Python has no tenth of one, so the seventh digit is cut."""
-    return ticks // 10 if scale == 7 else ticks * 10 ** (6 - scale)
-
-
 def encode_time(value: time, scale: int) -> bytes:
-    """``scale`` of datetime2 and the like too: time part only, without a length byte."""
-    return to_ticks(microseconds_of_day(value), scale).to_bytes(time_bytes(scale), "little")
+    """``scale`` of datetime2 and the like too: time part only, without a length byte. Finer digits are cut."""
+    return (precise.time_ticks(value) // precise.UNITS[scale]).to_bytes(time_bytes(scale), "little")
 
 
 def encode_datetime2(value: datetime, scale: int) -> bytes:
+    """Units of 10^-scale seconds, then the days since year 1. Finer digits are cut."""
+    return _encode_ticks(precise.ticks(value), scale)
+
+
+def _encode_ticks(ticks: int, scale: int) -> bytes:
     size = time_bytes(scale)
-    ticks = to_ticks(microseconds_of_day(value), scale)
-    return ((value.toordinal() - 1) << (8 * size) | ticks).to_bytes(size + 3, "little")
+    days, of_day = divmod(ticks, precise.DAY_TICKS)
+    return (days << (8 * size) | of_day // precise.UNITS[scale]).to_bytes(size + 3, "little")
 
 
 def encode_datetimeoffset(value: datetime, scale: int) -> bytes:
@@ -42,13 +34,13 @@ def encode_datetimeoffset(value: datetime, scale: int) -> bytes:
     if offset is None:
         raise ValueError("a datetimeoffset value has no offset")
     minutes = offset // timedelta(minutes=1)
-    utc = value.replace(tzinfo=None) - offset
-    return encode_datetime2(utc, scale) + minutes.to_bytes(2, "little", signed=True)
+    utc = precise.ticks(value) - minutes * precise.MINUTE_TICKS
+    return _encode_ticks(utc, scale) + minutes.to_bytes(2, "little", signed=True)
 
 
 def datetime_parts(value: datetime) -> tuple[int, int]:
     """Days since 1900 and 1/300 s of the day, rounded as SQL Server rounds."""
-    ticks = (microseconds_of_day(value) * 3 + 5_000) // 10_000
+    ticks = (precise.time_ticks(value) * 3 + 50_000) // 100_000
     days = value.toordinal() - EPOCH_1900
     return (days + 1, 0) if ticks == DAY_TICKS_300 else (days, ticks)
 
@@ -69,17 +61,27 @@ def decode_date(data: bytes) -> date:
 
 
 def decode_time(data: bytes, scale: int) -> time:
-    return _moment(1, from_ticks(int.from_bytes(data, "little"), scale)).time()
+    ticks = _ticks_of(data, scale)
+    return precise.time_of(ticks) if scale == precise.DIGITS else precise.coarse_time(ticks)
 
 
 def decode_datetime2(data: bytes, scale: int) -> datetime:
-    microseconds = from_ticks(int.from_bytes(data[:-3], "little"), scale)
-    return _moment(int.from_bytes(data[-3:], "little") + 1, microseconds)
+    ticks = _moment_ticks(data, scale)
+    return precise.datetime_of(ticks) if scale == precise.DIGITS else precise.coarse_datetime(ticks)
+
+
+def _ticks_of(data: bytes, scale: int) -> int:
+    return int.from_bytes(data, "little") * precise.UNITS[scale]
+
+
+def _moment_ticks(data: bytes, scale: int) -> int:
+    return int.from_bytes(data[-3:], "little") * precise.DAY_TICKS + _ticks_of(data[:-3], scale)
 
 
 def decode_datetimeoffset(data: bytes, scale: int) -> datetime:
-    zone = timezone(timedelta(minutes=int.from_bytes(data[-2:], "little", signed=True)))
-    return decode_datetime2(data[:-2], scale).replace(tzinfo=UTC).astimezone(zone)
+    minutes = int.from_bytes(data[-2:], "little", signed=True)
+    local = _moment_ticks(data[:-2], scale) + minutes * precise.MINUTE_TICKS
+    return precise.datetime_of(local, timezone(timedelta(minutes=minutes)))
 
 
 def decode_datetime(days: int, ticks: int) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import canned
+from sqlserver_emulator import precise
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.reading import ProtocolError
@@ -42,8 +43,7 @@ def read(message: bytes, packet_bytes: int = 100_000) -> Iterator[tuple[Any, ...
 
 def _as_sent(value: Any) -> Any:
     if isinstance(value, dict):
-        moment: datetime = value["utc"].replace(tzinfo=UTC) + timedelta()
-        return moment
+        return precise.datetime_of(value["utc"], UTC)
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from psycopg import pq
@@ -16,16 +16,17 @@ from sqlserver_emulator.engine.connection.transaction import TransactionalConnec
 from sqlserver_emulator.engine.names import qualified
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.engine.values.rows import Row, RowReader
+from sqlserver_emulator.types import TsqlType
 
 
 class SessionAccess:
     """Connection, catalog, rights and row reader of one session."""
 
-    def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, datetimeoffset_oid: int) -> None:
+    def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, own_types: Mapping[int, TsqlType]) -> None:
         self.connection = TransactionalConnection(conninfo)
         self.arrow = ArrowReader(conninfo)
-        self.datetimeoffset_oid = datetimeoffset_oid
-        self._rows = RowReader(self.connection.pipeline.psycopg, datetimeoffset_oid)
+        self.own_types = own_types
+        self._rows = RowReader(self.connection.pipeline.psycopg, own_types)
         self._shared = shared
         self.catalog = SessionCatalog(shared, self.fetch)
         self.security = SessionSecurity(self, login)

@@ -6,7 +6,7 @@ and column of plain references, also through subqueries), and what PostgreSQL sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -47,7 +47,7 @@ _UNKNOWN_NUMERIC_PRECISION = 38
 
 
 def result_columns(
-    result: PGresult, translated: Translated, catalog: SessionCatalog, datetimeoffset_oid: int
+    result: PGresult, translated: Translated, catalog: SessionCatalog, own_types: Mapping[int, TsqlType]
 ) -> tuple[Column, ...]:
     """Column types of a result; of a numeric of unknown scale the scale is 0 until ``with_scales``."""
     names = translated.column_names
@@ -59,7 +59,7 @@ def result_columns(
         columns.append(
             Column(
                 name=names[i] if names else (result.fname(i) or b"").decode(),
-                type=type_ or _postgres_type(result.ftype(i), result.fmod(i), datetimeoffset_oid),
+                type=type_ or _postgres_type(result.ftype(i), result.fmod(i), own_types),
                 nullable=origin.nullable if origin else True,
                 identity=origin.identity if origin else False,
                 computed=origin.computed if origin else False,
@@ -106,10 +106,9 @@ def _origin(result: PGresult, column: int, catalog: SessionCatalog) -> CatalogCo
     return catalog.origin(table, result.ftablecol(column)) if table else None
 
 
-def _postgres_type(oid: int, modifier: int, datetimeoffset_oid: int) -> TsqlType:
-    if oid == datetimeoffset_oid:
-        # PostgreSQL stores six digits of a second.
-        return TsqlType("datetimeoffset", scale=6)
+def _postgres_type(oid: int, modifier: int, own_types: Mapping[int, TsqlType]) -> TsqlType:
+    if oid in own_types:
+        return own_types[oid]
     if oid in _WITH_MODIFIER:
         return _WITH_MODIFIER[oid](modifier)
     return _FIXED.get(oid, NVARCHAR_MAX)

@@ -9,7 +9,7 @@ import psycopg
 
 from sqlserver_emulator.engine.connection.pipeline import PipelinedConnection
 from sqlserver_emulator.engine.values import bind
-from sqlserver_emulator.engine.values.rows import Row, RowReader
+from sqlserver_emulator.engine.values.rows import Row, RowReader, read_own_types
 
 _CHANNEL = "emulator_catalog"
 
@@ -20,9 +20,8 @@ class OwnerConnection:
     def __init__(self, conninfo: str) -> None:
         self._pipeline = PipelinedConnection(conninfo)
         self._lock = threading.Lock()
-        ((oid,),) = self._pipeline.psycopg.execute("SELECT 'tsql.datetimeoffset'::regtype::oid::bigint").fetchall()
-        self.datetimeoffset_oid = int(oid)
-        self._rows = RowReader(self._pipeline.psycopg, self.datetimeoffset_oid)
+        self.own_types = read_own_types(self._pipeline.psycopg)
+        self._rows = RowReader(self._pipeline.psycopg, self.own_types)
 
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         with self._lock:

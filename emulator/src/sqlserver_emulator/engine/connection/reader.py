@@ -25,7 +25,7 @@ from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.events import Column, RowsArrow
-from sqlserver_emulator.system_types import BY_NAME, names_where
+from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
 from sqlserver_emulator.system_types.record import VARIANT
 from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
@@ -37,6 +37,7 @@ _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500
 # A composite type comes as a struct that is not the wire's, and a variant has no type of its own.
 _NOT_IN_ARROW = names_where(lambda type: type.is_composite or type.family == VARIANT)
+_COARSE = {type.name: type.storage.partition("(")[0] for type in SYSTEM_TYPES if type.storage_of_ticks}
 _MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
 _DECIMALS = names_where(lambda type: type.wire.packing is Packing.DECIMAL)
 # An int64 holds any 18 digits.
@@ -139,15 +140,23 @@ def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _with_scaled_integers(sql: str, columns: Sequence[Column]) -> str:
-    """Decimals of up to 18 digits travel as integers: as text they would cost more than all other columns together."""
-    if not any(_travels_scaled(column.type) for column in columns):
-        return sql
+    """Decimals of up to 18 digits travel as integers: as text they would cost more than all other columns together.
+
+    Times of seven digits do, because the driver does not know their types; an expression of fewer digits may have them.
+    """
     names = [f"c{i}" for i in range(len(columns))]
-    items = [
-        f"({name} * {10 ** _scale(column.type)})::bigint" if _travels_scaled(column.type) else name
-        for name, column in zip(names, columns, strict=True)
-    ]
+    items = [_as_sent(name, column.type) for name, column in zip(names, columns, strict=True)]
+    if items == names:
+        return sql
     return f"SELECT {', '.join(items)} FROM ({sql}) AS q ({', '.join(names)})"  # noqa: S608  (translated SQL)
+
+
+def _as_sent(name: str, type_: TsqlType) -> str:
+    if _travels_scaled(type_):
+        return f"({name} * {10 ** _scale(type_)})::bigint"
+    if type_.has_ticks:
+        return f"{name}::{BY_NAME[type_.name].storage_of_ticks}::bigint"
+    return f"{name}::{_COARSE[type_.name]}" if type_.name in _COARSE else name
 
 
 def _travels_scaled(type_: TsqlType) -> bool:

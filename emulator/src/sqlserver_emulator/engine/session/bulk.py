@@ -25,7 +25,7 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 from sqlserver_emulator.events import ArrowBatch, Command
 from sqlserver_emulator.system_types import SYSTEM_TYPES, names_where
 from sqlserver_emulator.system_types.binaries import ROWVERSION
-from sqlserver_emulator.system_types.record import BINARY, DECIMAL, FLOAT, INTEGER, TEXT, SystemType
+from sqlserver_emulator.system_types.record import BINARY, DECIMAL, FLOAT, INTEGER, TEXT, Declared, SystemType
 from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.types import TsqlType
 
@@ -191,6 +191,8 @@ class BulkLoader:
 
 def stores_as_it_comes(came: TsqlType, to: TsqlType) -> bool:
     """Whether PostgreSQL stores the text of a value of ``came`` as T-SQL would convert it to ``to``."""
+    if to.name in _WITH_FRACTION and (came.has_ticks != to.has_ticks or came.scale > to.scale):
+        return False
     return came.name == to.name or came.name in _STORED_AS_THEY_COME[to.name]
 
 
@@ -212,6 +214,7 @@ def _bracketed(name: str) -> str:
 
 
 _STAGE = "#bulk_load"
+_WITH_FRACTION = names_where(lambda type: type.declared is Declared.SCALE)
 _DEFAULTS = "SELECT parent_column_id, definition FROM emulator.default_constraints WHERE parent_object_id = $1::int"
 _COLUMN_OF_COPY = re.compile(r'column (.+?): "(.*)"', re.DOTALL)
 

@@ -125,7 +125,7 @@ class QueryResults:
         return result
 
     def columns(self, result: PGresult, translated: Translated) -> tuple[Column, ...]:
-        return result_types.result_columns(result, translated, self._access.catalog, self._access.datetimeoffset_oid)
+        return result_types.result_columns(result, translated, self._access.catalog, self._access.own_types)
 
     def _needs_catalog(self, result: PGresult) -> bool:
         """Whether typing the columns takes a query on this very connection, which the result still occupies."""

@@ -268,45 +268,6 @@ END $$;
 -- Tell running servers that the catalog changed (for processes beside the server; its own sessions know).
 CREATE FUNCTION emulator.notify_catalog_changed() RETURNS void LANGUAGE sql AS $$ SELECT pg_notify('emulator_catalog', '') $$;
 
--- datetimeoffset keeps its offset and compares by instant. Text form: '2024-01-31 10:20:30.123456 +02:00'.
-CREATE TYPE tsql.datetimeoffset AS (utc timestamp(6), offset_minutes smallint);
-
-CREATE FUNCTION tsql.datetimeoffset_lt(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc < (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_le(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc <= (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_eq(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc = (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_ne(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc <> (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_ge(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc >= (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_gt(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (a).utc > (b).utc $$;
-CREATE FUNCTION tsql.datetimeoffset_cmp(a tsql.datetimeoffset, b tsql.datetimeoffset) RETURNS int
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT timestamp_cmp((a).utc, (b).utc) $$;
-CREATE FUNCTION tsql.datetimeoffset_hash(a tsql.datetimeoffset) RETURNS int
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT timestamp_hash((a).utc) $$;
-
-CREATE OPERATOR tsql.< (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_lt, COMMUTATOR = OPERATOR(tsql.>), NEGATOR = OPERATOR(tsql.>=));
-CREATE OPERATOR tsql.<= (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_le, COMMUTATOR = OPERATOR(tsql.>=), NEGATOR = OPERATOR(tsql.>));
-CREATE OPERATOR tsql.= (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_eq, COMMUTATOR = OPERATOR(tsql.=), NEGATOR = OPERATOR(tsql.<>),
-    MERGES, HASHES);
-CREATE OPERATOR tsql.<> (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_ne, COMMUTATOR = OPERATOR(tsql.<>), NEGATOR = OPERATOR(tsql.=));
-CREATE OPERATOR tsql.>= (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_ge, COMMUTATOR = OPERATOR(tsql.<=), NEGATOR = OPERATOR(tsql.<));
-CREATE OPERATOR tsql.> (LEFTARG = tsql.datetimeoffset, RIGHTARG = tsql.datetimeoffset,
-    FUNCTION = tsql.datetimeoffset_gt, COMMUTATOR = OPERATOR(tsql.<), NEGATOR = OPERATOR(tsql.<=));
-CREATE OPERATOR CLASS tsql.datetimeoffset_ops DEFAULT FOR TYPE tsql.datetimeoffset USING btree AS
-    OPERATOR 1 tsql.<, OPERATOR 2 tsql.<=, OPERATOR 3 tsql.=, OPERATOR 4 tsql.>=, OPERATOR 5 tsql.>,
-    FUNCTION 1 tsql.datetimeoffset_cmp(tsql.datetimeoffset, tsql.datetimeoffset);
-CREATE OPERATOR CLASS tsql.datetimeoffset_hash_ops DEFAULT FOR TYPE tsql.datetimeoffset USING hash AS
-    OPERATOR 1 tsql.=, FUNCTION 1 tsql.datetimeoffset_hash(tsql.datetimeoffset);
-
 -- Functions read the catalog with the caller's rights; only password hashes are nobody's business.
 GRANT USAGE ON SCHEMA emulator, tsql TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA emulator TO PUBLIC;

@@ -1,7 +1,8 @@
 -- FORMAT, with the standard and custom patterns of .NET in the culture en-US. A pattern that is none gives NULL.
 
-CREATE OR REPLACE FUNCTION tsql.format_date(value timestamp, pattern text) RETURNS text LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION tsql.format_date(moment tsql.datetime2, pattern text) RETURNS text LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
 DECLARE
+    value timestamp := tsql.cut(moment);
     rest text := CASE pattern
         WHEN 'd' THEN 'M/d/yyyy' WHEN 'D' THEN 'dddd, MMMM d, yyyy' WHEN 'f' THEN 'dddd, MMMM d, yyyy h:mm tt' WHEN 'F' THEN 'dddd, MMMM d, yyyy h:mm:ss tt'
         WHEN 'g' THEN 'M/d/yyyy h:mm tt' WHEN 'G' THEN 'M/d/yyyy h:mm:ss tt' WHEN 'm' THEN 'MMMM d' WHEN 'M' THEN 'MMMM d'
@@ -27,7 +28,7 @@ BEGIN
             WHEN token = 'H' THEN to_char(value, 'FMHH24') WHEN token ~ '^H+$' THEN to_char(value, 'HH24')
             WHEN token = 'm' THEN to_char(value, 'FMMI') WHEN token ~ '^m+$' THEN to_char(value, 'MI')
             WHEN token = 's' THEN to_char(value, 'FMSS') WHEN token ~ '^s+$' THEN to_char(value, 'SS')
-            WHEN token ~ '^f{1,7}$' THEN tsql.fraction(value, char_length(token)) WHEN token ~ '^F{1,7}$' THEN rtrim(tsql.fraction(value, char_length(token)), '0')
+            WHEN token ~ '^f{1,7}$' THEN tsql.fraction(moment, char_length(token)) WHEN token ~ '^F{1,7}$' THEN rtrim(tsql.fraction(moment, char_length(token)), '0')
             WHEN token = 't' THEN to_char(value, 'AM')::char(1) WHEN token ~ '^t+$' THEN to_char(value, 'AM')
             WHEN token ~ '^[zK]+$' THEN tsql.fail(49999, 'sqlserver_emulator does not support FORMAT with %s. See docs/emulator.md.', token)
             WHEN token ~ '^[''"]' AND char_length(token) > 1 THEN pg_catalog.substr(token, 2, char_length(token) - 2)

@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.contract import Variables
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.precise import PreciseDatetime, PreciseTime
 from sqlserver_emulator.syntax.known_names import VARIABLES
 from sqlserver_emulator.types import TsqlType
 
@@ -47,8 +49,23 @@ def parameter_values(
             continue
         variable = variables.get(source.name)
         # A client's variable hides an engine variable of the same name.
-        values.append(variable.value if variable is not None else _engine_value(source.name, engine_variable))
+        values.append(
+            as_stored(variable.value, variable.type)
+            if variable is not None
+            else _engine_value(source.name, engine_variable)
+        )
     return values
+
+
+def as_stored(value: object, type_: TsqlType) -> object:
+    """Give a date or time the seventh digit that its type is stored with, or take it away."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        count = precise.ticks(value)
+        return precise.datetime_of(count) if type_.has_ticks else precise.coarse_datetime(count)
+    if isinstance(value, datetime.time):
+        count = precise.time_ticks(value)
+        return precise.time_of(count) if type_.has_ticks else precise.coarse_time(count)
+    return value
 
 
 def _engine_value(name: str, engine_variable: Callable[[str], object]) -> object:
@@ -82,13 +99,18 @@ def to_literal(value: object) -> str:
 
 
 def _datetime_text(value: datetime.datetime) -> str:
-    if value.tzinfo is None:
-        return value.isoformat(sep=" ")
-    offset = value.utcoffset() or datetime.timedelta()
-    utc = value.astimezone(datetime.UTC).replace(tzinfo=None)
-    # The text of the composite type: instant in UTC and minutes of offset (ADR 4, "Storage choices with effects
-    # elsewhere").
-    return f'("{utc.isoformat(sep=" ")}",{int(offset.total_seconds() // 60)})'
+    offset = value.utcoffset()
+    if offset is not None:
+        # The text of the composite type: ticks in UTC and minutes of offset (ADR 4, "Storage choices with effects
+        # elsewhere").
+        minutes = offset // datetime.timedelta(minutes=1)
+        return f"({precise.ticks(value) - minutes * precise.MINUTE_TICKS},{minutes})"
+    # What is stored as ticks is written as ticks (ADR 49).
+    return str(precise.ticks(value)) if isinstance(value, PreciseDatetime) else value.isoformat(sep=" ")
+
+
+def _time_text(value: datetime.time) -> str:
+    return str(precise.time_ticks(value)) if isinstance(value, PreciseTime) else value.isoformat()
 
 
 def _without_nul(text: str) -> str:
@@ -111,7 +133,7 @@ _TEXT_OF: dict[type, Callable[[Any], str]] = {
     float: repr,
     datetime.datetime: _datetime_text,
     datetime.date: datetime.date.isoformat,
-    datetime.time: datetime.time.isoformat,
+    datetime.time: _time_text,
     UUID: str,
 }
 """In this order: bool is an int, and datetime a date."""

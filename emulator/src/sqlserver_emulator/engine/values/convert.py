@@ -13,6 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 from uuid import UUID
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.wire import Packing
@@ -164,7 +165,7 @@ _TEXT_OF: dict[type, Callable[[Any], str]] = {
     UUID: lambda value: str(value).upper(),
     datetime.datetime: lambda value: value.isoformat(sep=" "),
     datetime.date: datetime.date.isoformat,
-    datetime.time: datetime.time.isoformat,
+    datetime.time: lambda value: value.isoformat(),
 }
 
 
@@ -218,9 +219,10 @@ def _to_date(value: object, to: TsqlType) -> object:
 
 
 def _to_time(value: object, to: TsqlType) -> object:
-    if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(_EPOCH, value)
-    return _rounded(_datetime(value, to), to.scale).time()
+    count = precise.time_ticks(value if isinstance(value, datetime.time) else _datetime(value, to))
+    # A time that is rounded up to midnight is midnight.
+    count = precise.rounded(count, to.scale) % precise.DAY_TICKS
+    return precise.time_of(count) if to.has_ticks else precise.coarse_time(count)
 
 
 def _to_datetime(value: object, to: TsqlType) -> object:
@@ -231,18 +233,19 @@ def _to_datetime(value: object, to: TsqlType) -> object:
 
 def _to_smalldatetime(value: object, to: TsqlType) -> object:
     # smalldatetime rounds to the nearest minute.
-    moment = _datetime(value, to) + datetime.timedelta(seconds=30)
+    moment = precise.coarse_datetime(precise.ticks(_datetime(value, to))) + datetime.timedelta(seconds=30)
     return _checked_year(moment, 1900, 2079, to).replace(second=0, microsecond=0)
 
 
 def _to_datetime2(value: object, to: TsqlType) -> object:
-    return _rounded(_datetime(value, to), to.scale)
+    count = precise.rounded(precise.ticks(_datetime(value, to)), to.scale)
+    return precise.datetime_of(count) if to.has_ticks else precise.coarse_datetime(count)
 
 
 def to_datetime_ticks(moment: datetime.datetime) -> datetime.datetime:
     """datetime counts in 1/300 s: milliseconds end in 0, 3 or 7."""
-    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    ticks = ((moment - midnight) // datetime.timedelta(microseconds=1) * 300 + 500_000) // 1_000_000
+    midnight = datetime.datetime.combine(moment.date(), datetime.time())
+    ticks = (precise.time_ticks(moment) * 300 + 5_000_000) // 10_000_000
     milliseconds = (ticks * 10 + 1) // 3  # 0, 3.33 -> 3, 6.67 -> 7
     return midnight + datetime.timedelta(milliseconds=milliseconds)
 
@@ -252,19 +255,21 @@ def _to_datetimeoffset(value: object, to: TsqlType) -> object:
         found = _OFFSET_TEXT.search(value)
         zone = found.group(1) if found else "+00:00"
         moment = _datetime(value[: found.start()] if found else value, to)
-        value = moment.replace(tzinfo=datetime.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo)
-    moment = value if isinstance(value, datetime.datetime) else _datetime(value, to)
-    return _rounded(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC), to.scale)
+        offset = datetime.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo
+    else:
+        moment = _datetime(value, to)
+        offset = value.tzinfo if isinstance(value, datetime.datetime) else None
+    return precise.datetime_of(precise.rounded(precise.ticks(moment), to.scale), offset or datetime.UTC)
 
 
 def _datetime(value: object, to: TsqlType) -> datetime.datetime:
     if isinstance(value, datetime.datetime):
         # The offset is dropped without converting to UTC: the local time counts.
-        return value.replace(tzinfo=None)
+        return precise.datetime_of(precise.ticks(value))
     if isinstance(value, datetime.date):
         return datetime.datetime.combine(value, datetime.time())
     if isinstance(value, datetime.time):
-        return datetime.datetime.combine(_EPOCH, value)
+        return precise.datetime_of((_EPOCH.toordinal() - 1) * precise.DAY_TICKS + precise.time_ticks(value))
     if isinstance(value, str):
         return parse_datetime(value)
     # Only datetime and smalldatetime convert from numbers, as days since 1900.
@@ -279,24 +284,20 @@ def parse_datetime(text: str) -> datetime.datetime:
     if not stripped:
         # An empty string is the first day of 1900.
         return _EPOCH
-    # datetime2's seventh digit is cut off (``docs/emulator.md``, "Where it knowingly differs").
-    stripped = re.sub(r"(\.\d{6})\d+$", r"\1", stripped.replace(" ", "T", 1))
+    stripped = stripped.replace(" ", "T", 1)
+    # Python reads six digits; those beyond the seventh are cut.
+    digits = re.search(r"\.\d{6}(\d)\d*$", stripped)
+    stripped = stripped if digits is None else stripped[: digits.start(1)]
     try:
         if re.fullmatch(r"\d{1,2}:\d\d.*", stripped):
             # fromisoformat wants two digits of the hour.
-            return datetime.datetime.combine(_EPOCH, datetime.time.fromisoformat(stripped.zfill(len(stripped))))
-        return datetime.datetime.fromisoformat(stripped)
+            moment = datetime.datetime.combine(_EPOCH, datetime.time.fromisoformat(stripped.zfill(len(stripped))))
+        else:
+            moment = datetime.datetime.fromisoformat(stripped)
+        return precise.datetime_of(precise.ticks(moment) + (int(digits[1]) if digits else 0))
     except ValueError:
         message = "Conversion failed when converting date and/or time from character string."
         raise SqlServerError(241, message) from None
-
-
-def _rounded(moment: datetime.datetime, scale: int) -> datetime.datetime:
-    if scale >= 6:
-        return moment
-    unit = 10 ** (6 - scale)
-    extra = (moment.microsecond + unit // 2) // unit * unit - moment.microsecond
-    return moment + datetime.timedelta(microseconds=extra)
 
 
 def _checked_year(moment: datetime.datetime, first: int, last: int, to: TsqlType) -> datetime.datetime:

@@ -158,7 +158,7 @@ def _result_columns(scope: DdlScope, translated: Translated, types: dict[str, Ts
         return f"NULL::{scope.postgres_type(types[name])}"
 
     described = scope.access.connection.describe(with_variables(translated, null))
-    typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
+    typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.own_types)
     for i, column in enumerate(typed, 1):
         if not column.name:
             message = f"Create View or Function failed because no column name was specified for column {i}."

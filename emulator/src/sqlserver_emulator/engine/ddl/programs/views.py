@@ -94,7 +94,7 @@ def _make(scope: DdlScope, name: ObjectName, view: ViewText) -> int:
 def _columns(
     scope: DdlScope, described: PGresult, translated: Translated, names: tuple[str, ...], view: ObjectName
 ) -> list[CatalogColumn]:
-    typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
+    typed = result_types.result_columns(described, translated, scope.access.catalog, scope.access.own_types)
     declared: list[CatalogColumn] = []
     for i, column in enumerate(typed):
         name = names[i] if i < len(names) else column.name

@@ -47,7 +47,7 @@ def run_select_into(scope: DdlScope, cursor: Cursor, variables: Variables) -> St
     types = {key: variable.type for key, variable in variables.items()}
     translated = scope.translate(query, types)
     described = scope.access.connection.describe(translated.sql)
-    columns = result_types.result_columns(described, translated, scope.access.catalog, scope.access.datetimeoffset_oid)
+    columns = result_types.result_columns(described, translated, scope.access.catalog, scope.access.own_types)
     tables.create_table(scope, TableDeclaration(name, tuple(map(_declaration, columns))))
     # The new table is visible to this session's next lookup, which follows at once.
     if scope.changes_catalog:

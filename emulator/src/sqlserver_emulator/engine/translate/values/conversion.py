@@ -28,7 +28,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, exact_type, suggest
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.system_types import SYSTEM_TYPES
-from sqlserver_emulator.types import NVARCHAR_4000, TsqlType
+from sqlserver_emulator.types import NVARCHAR_4000, SEVEN_DIGITS, TsqlType
 
 EXPLICIT = "explicit"
 """CAST and CONVERT: strings are cut to the length."""
@@ -312,7 +312,7 @@ def _to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) -> st
     if value.kind != TEMPORAL:
         raise _refuse(value, to, explicit=True) if mode in (EXPLICIT, TRY) else _clash(value, to)
     source = exact_type(value)
-    if source == to or (mode == IMPLICIT and source.name == to.name):
+    if source == to or (mode == IMPLICIT and source.name == to.name and source.has_ticks == to.has_ticks):
         return value.sql
     sql = _between_temporals(value.sql, source, to)
     if mode != IMPLICIT and counts_from_1900(to) and source.name not in ("time", "smalldatetime"):
@@ -325,15 +325,16 @@ def _text_to_temporal(value: Value, to: TsqlType, mode: str, style: str | None) 
     arguments = f"{as_text(value)}, {style or 0}"
     if to.name in ("time", "datetime2"):
         sql = f"{prefix}{to.name}({arguments})"
-        return f"{sql}::{storage_type(to)}" if mode != IMPLICIT and to.scale < 6 else sql
-    return f"{prefix}{to.name}({arguments})"
+        return sql if to.has_ticks else f"{sql}::{storage_type(to)}"
+    sql = f"{prefix}{to.name}({arguments})"
+    return f"tsql.round_datetimeoffset({sql}, {to.scale})" if has_offset(to) and to.scale < SEVEN_DIGITS else sql
 
 
 def _between_temporals(sql: str, source: TsqlType, to: TsqlType) -> str:
     if has_offset(source):
         if has_offset(to):
-            return f"tsql.round_datetimeoffset({sql}, {min(to.scale, 6)})"
-        sql, source = f"tsql.local_time({sql})", TsqlType("datetime2", scale=source.scale)
+            return f"tsql.round_datetimeoffset({sql}, {to.scale})" if to.scale < source.scale else sql
+        sql, source = f"tsql.local_time({sql})", TsqlType("datetime2", scale=SEVEN_DIGITS)
     if has_offset(to):
         return f"tsql.datetimeoffset({_as_timestamp(sql, source)}, 0)"
     if to.name == "time":
@@ -349,7 +350,7 @@ def _between_temporals(sql: str, source: TsqlType, to: TsqlType) -> str:
 
 def _as_timestamp(sql: str, source: TsqlType) -> str:
     if source.name == "time":
-        return f"(date '1900-01-01' + {sql})"
+        return f"tsql.in_1900({sql})"
     return f"{sql}::timestamp" if source.name == "date" else sql
 
 

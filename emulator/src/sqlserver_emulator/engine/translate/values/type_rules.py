@@ -246,24 +246,17 @@ def averaged(type: TsqlType) -> TsqlType:
     return summed(type)
 
 
-_MICROSECOND_DIGITS: Final = 6
-"""PostgreSQL's times have no seventh digit."""
-
-
 def storage_type(type: TsqlType) -> str:
     """Where a value of this type is stored."""
     record = BY_NAME[type.name]
     if type.is_max and record.storage_of_max:
         return record.storage_of_max
+    if type.has_ticks:
+        return record.storage_of_ticks
     # float(1) to float(24) is a real.
     if record.declared is Declared.BITS and 0 < type.precision <= _REAL_BITS:
         return REAL.storage
-    return record.storage.format(
-        length=type.length,
-        precision=type.precision,
-        scale=type.scale,
-        fraction=min(type.scale, _MICROSECOND_DIGITS),
-    )
+    return record.storage.format(length=type.length, precision=type.precision, scale=type.scale)
 
 
 _REAL_BITS: Final = REAL.facets.precision

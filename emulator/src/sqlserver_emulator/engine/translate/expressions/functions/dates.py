@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlserver_emulator.engine.translate.expressions.functions.registry import Function, Handler, constant
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL, counts_from_1900, has_offset
+from sqlserver_emulator.engine.translate.values.type_rules import TEMPORAL, counts_from_1900, has_offset, storage_type
 from sqlserver_emulator.engine.translate.values.value import Value, exact_type
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME
@@ -74,8 +74,7 @@ def _dateadd(self: Expressions, nodes: list[exp.Expression]) -> Value:
     if has_offset(type):
         return Value(f"tsql.dateadd_offset('{part}', {amount}, {value.sql})", type)
     if type.name == "time":
-        # A time needs a day to be counted in; 1900-01-01 is the one that the server uses.
-        return Value(f"tsql.dateadd('{part}', {amount}, date '1900-01-01' + {value.sql})::time", type)
+        return Value(f"tsql.dateadd('{part}', {amount}, tsql.in_1900({value.sql}))::{storage_type(type)}", type)
     moment = convert(value, DATETIME2, IMPLICIT).sql
     added = Value(f"tsql.checked_dateadd('{part}', {amount}, {moment}, '{type.name}')", DATETIME2)
     # Back to the argument's own type, whose range the function has checked.
@@ -169,7 +168,8 @@ def _precise_from_parts(function: str, name: str, count: int) -> Function:
         # The precision is part of the result's type, so it has to be a constant.
         scale = int(self.emission.constant(nodes[-1]))
         arguments = [self.converted(node, INT) for node in nodes[:-1]]
-        return Value(f"{function}({', '.join([*arguments, str(scale)])})", TsqlType(name, scale=scale))
+        type = TsqlType(name, scale=scale)
+        return Value(f"{function}({', '.join([*arguments, str(scale)])})::{storage_type(type)}", type)
 
     return Function(handle, count, count)
 
@@ -247,9 +247,9 @@ FUNCTIONS: dict[str, Function] = {
     "month": _single_part("month"),
     "smalldatetimefromparts": _from_parts("tsql.smalldatetimefromparts", TsqlType("smalldatetime"), 5),
     "switchoffset": Function(_switchoffset, 2, 2),
-    "sysdatetime": constant(_NOW, DATETIME2),
+    "sysdatetime": constant(f"tsql.precise_time({_NOW})", DATETIME2),
     "sysdatetimeoffset": constant("tsql.sysdatetimeoffset()", DATETIMEOFFSET),
-    "sysutcdatetime": constant("emulator.utc_now()", DATETIME2),
+    "sysutcdatetime": constant("tsql.precise_time(emulator.utc_now())", DATETIME2),
     "timefromparts": _precise_from_parts("tsql.timefromparts", "time", 5),
     "todatetimeoffset": Function(_todatetimeoffset, 2, 2),
     "year": _single_part("year"),
