@@ -60,7 +60,7 @@ class RawClient:
         return self.read()
 
     def batch(self, text: str, status: int = LAST) -> bytes:
-        self.send(BATCH, HEADERS + text.encode("utf-16-le"), status)
+        self.send(BATCH, HEADERS + text.encode("utf-16-le", "surrogatepass"), status)
         return self.read()
 
 

@@ -11,15 +11,18 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from sqlserver_emulator import precise
+from sqlserver_emulator import code_units, precise
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The tables of characters take a second to build, once."""
 
 SCALES = st.integers(0, 7)
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
-CODE_PAGE_TEXT = st.text(st.characters(codec="cp1252"), max_size=20)
+TEXT = st.text(st.characters(), max_size=10).map(
+    lambda text: code_units.from_utf16(text.encode("utf-16-le", "surrogatepass"))
+)
+"""Any code units, as the emulator holds them."""
+CODE_PAGE_TEXT = st.text(st.characters(codec="cp1252"), max_size=20).map(code_units.escaped)
 
 
 def _whole(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:

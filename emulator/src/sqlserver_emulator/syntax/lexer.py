@@ -64,7 +64,7 @@ class Token(NamedTuple):
     line: int
 
 
-_BLANKS = r"(?:[\s\x00-\x20\ufeff]++|--[^\n]*+)*+"
+_BLANKS = r"(?:[\s\x00-\x20\ufeff\U0010f800]++|--[^\n]*+)*+"
 _PATTERN = re.compile(
     _BLANKS
     + r"""(?:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from sqlserver_emulator import code_units
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds import type_info
@@ -64,9 +66,19 @@ def _content(type_: TsqlType, array: Any, present: Mask | None) -> VariablePart:
     return VariablePart(offsets, data) if binary else _encode_text(type_, offsets, data)
 
 
+def _encode_one_by_one(unicode: bool, offsets: Numbers, data: memoryview) -> VariablePart:
+    """Encode texts that may have code units which PostgreSQL cannot hold."""
+    texts = [str(data[start:end], "utf-8") for start, end in pairwise(offsets.tolist())]
+    pieces = [code_units.to_utf16(t) if unicode else code_units.to_code_page(t, type_info.CODE_PAGE) for t in texts]
+    ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+    return VariablePart(ends, b"".join(pieces))
+
+
 def _encode_text(type_: TsqlType, offsets: Numbers, data: memoryview) -> VariablePart:
     unicode = BY_NAME[type_.name].is_national
     text = str(data, "utf-8")
+    if code_units.UTF8_PREFIX in data.tobytes():
+        return _encode_one_by_one(unicode, offsets, data)
     encoded = text.encode("utf-16-le") if unicode else text.encode(type_info.CODE_PAGE, "replace")
     if text.isascii():
         return VariablePart(offsets.astype(np.int64) * (2 if unicode else 1), encoded)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator import code_units
+from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.precise import DAY_TICKS, UNITS
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.record import SystemType
@@ -286,13 +288,13 @@ def _text(cells: Cells, content: bytes, encoding: str, unit_sizes: Positions, co
     if encoding == "utf-8":
         data = content
     else:
-        # Undefined bytes of the code page are replaced, as they are in parameters; half a surrogate pair is refused.
+        # Undefined bytes of the code page are replaced, as they are in parameters.
         try:
             data = content.decode(encoding, "strict" if encoding == "utf-16-le" else "replace").encode()
         except UnicodeDecodeError:
-            raise cells.invalid() from None
-    if b"\0" in data:
-        raise NotSupportedByEmulatorError("the character U+0000 in text")
+            return _one_by_one(cells, content, encoding, counts)
+    if b"\0" in data or code_units.UTF8_PREFIX in data:
+        return _one_by_one(cells, content, encoding, counts)
     ends = np.concatenate(([0], np.cumsum(unit_sizes)))
     edges = np.concatenate(([0], np.cumsum(counts)))
     array = cells.buffered(pa.string(), np.frombuffer(data, dtype=np.uint8), np.diff(ends[edges]))
@@ -301,6 +303,15 @@ def _text(cells: Cells, content: bytes, encoding: str, unit_sizes: Positions, co
     except pa.ArrowInvalid:
         raise cells.invalid() from None
     return array
+
+
+def _one_by_one(cells: Cells, content: bytes, encoding: str, counts: Positions) -> pa.Array:
+    """Decode texts with code units that PostgreSQL cannot hold."""
+    size = 2 if encoding == "utf-16-le" else 1
+    edges = np.concatenate(([0], np.cumsum(counts * size))).tolist()
+    pieces = [content[start:end] for start, end in pairwise(edges)]
+    texts = [code_units.from_utf16(p) if size == 2 else code_units.from_code_page(p, encoding) for p in pieces]
+    return pa.array(texts, pa.string(), mask=cells.nulls)
 
 
 _UTF8_BYTES_OF_CODE_PAGE = np.array(

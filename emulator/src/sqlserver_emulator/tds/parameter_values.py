@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 from uuid import UUID
 
+from sqlserver_emulator import code_units
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.system_types import SYSTEM_TYPES
 from sqlserver_emulator.system_types.record import Declared, SystemType
@@ -219,11 +220,11 @@ def _decode_uuid(data: bytes) -> UUID:
 
 
 def _decode_unicode(data: bytes) -> str:
-    return data.decode("utf-16-le")
+    return code_units.from_utf16(data)
 
 
 def _decode_xml(data: bytes) -> str:
-    return data.removeprefix(b"\xff\xfe").decode("utf-16-le")
+    return code_units.from_utf16(data.removeprefix(b"\xff\xfe"))
 
 
 def _decode_float(data: bytes) -> float:
@@ -259,7 +260,7 @@ def _content_decoder(record: SystemType, collation: bytes) -> Decoder:
     if record.wire.packing is not Packing.CODE_PAGE:
         return _decoder(record)
     code_page = "utf-8" if collation and collation[3] & UTF8_FLAG else CODE_PAGE
-    return lambda data: data.decode(code_page, "replace")
+    return lambda data: code_units.from_code_page(data, code_page)
 
 
 _READERS: tuple[tuple[Container[int], Callable[[int, MessageReader], WireType]], ...] = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from sqlserver_emulator import code_units
+
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
@@ -61,7 +63,7 @@ class MessageReader:
     def read_text(self, characters: int) -> str:
         """UTF-16LE code units."""
         try:
-            return self.read_bytes(2 * characters).decode("utf-16-le")
+            return code_units.from_utf16(self.read_bytes(2 * characters))
         except UnicodeDecodeError as error:
             raise ProtocolError("text is not valid UTF-16") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from functools import lru_cache
 
+from sqlserver_emulator import code_units
 from sqlserver_emulator.collations import DEFAULT_COLLATION, IGNORE_CASE
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Info, ReturnValue
@@ -59,12 +60,12 @@ class EnvironmentChange:
 
 def short_text(text: str) -> bytes:
     """B_VARCHAR, cut at 255 UTF-16 units."""
-    data = text.encode("utf-16-le")[:510]
+    data = code_units.to_utf16(text)[:510]
     return bytes((len(data) // 2,)) + data
 
 
 def _long_text(text: str) -> bytes:
-    data = text.encode("utf-16-le")
+    data = code_units.to_utf16(text)
     return struct.pack("<H", len(data) // 2) + data
 
 

@@ -8,7 +8,6 @@ rounding to the declared type is the engine's work, here digits beyond the decla
 from __future__ import annotations
 
 import struct
-from codecs import utf_16_le_encode
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from sqlserver_emulator import code_units
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
 from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
 from sqlserver_emulator.system_types.wire import Form, Packing
@@ -165,14 +165,10 @@ def _encode_smalldatetime(value: datetime) -> bytes:
     return struct.pack("<BHH", 4, *smalldatetime_parts(value))
 
 
-def _encode_unicode(text: str) -> bytes:
-    return utf_16_le_encode(text)[0]  # without the lookup of str.encode
-
-
 _CONTENT: dict[Packing, CellEncoder] = {
-    Packing.UNICODE: _encode_unicode,
-    Packing.XML: _encode_unicode,
-    Packing.CODE_PAGE: lambda text: text.encode(type_info.CODE_PAGE, "replace"),
+    Packing.UNICODE: code_units.to_utf16,
+    Packing.XML: code_units.to_utf16,
+    Packing.CODE_PAGE: lambda text: code_units.to_code_page(text, type_info.CODE_PAGE),
     Packing.BYTES: bytes,
 }
 """Text or bytes to content bytes, without a length."""

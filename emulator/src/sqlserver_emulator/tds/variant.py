@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from sqlserver_emulator import code_units
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.system_types.binaries import VARBINARY
 from sqlserver_emulator.system_types.moments import DATE, DATETIME2, DATETIMEOFFSET, TIME
@@ -72,7 +73,7 @@ _BY_KIND: tuple[tuple[type, Callable[[Any], tuple[int, bytes, bytes]]], ...] = (
     (int, _integer_parts),
     (float, lambda value: (_base(FLOAT_TYPE), b"", struct.pack("<d", value))),
     (Decimal, _decimal_parts),
-    (str, lambda value: (_base(NVARCHAR), COLLATION + _LARGEST, value.encode("utf-16-le"))),
+    (str, lambda value: (_base(NVARCHAR), COLLATION + _LARGEST, code_units.to_utf16(value))),
     (bytes, lambda value: (_base(VARBINARY), _LARGEST, value)),
     (UUID, lambda value: (_base(UNIQUEIDENTIFIER), b"", value.bytes_le)),
     (datetime, _datetime_parts),

@@ -2,38 +2,6 @@
 
 -- Binary --------------------------------------------------------------------------------------------------------------
 
-CREATE OR REPLACE FUNCTION tsql.to_utf16(value text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE
-    bytes bytea := ''; mark text; code int;
-BEGIN
-    IF octet_length(value) = char_length(value) THEN
-        RETURN decode(regexp_replace(encode(convert_to(value, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
-    END IF;
-    FOREACH mark IN ARRAY regexp_split_to_array(value, '') LOOP
-        code := pg_catalog.ascii(mark);
-        IF code > 65535 THEN
-            bytes := bytes || tsql.little_endian(55296 + ((code - 65536) >> 10)) || tsql.little_endian(56320 + ((code - 65536) & 1023));
-        ELSE bytes := bytes || tsql.little_endian(code);
-        END IF;
-    END LOOP;
-    RETURN bytes;
-END $$;
-CREATE OR REPLACE FUNCTION tsql.little_endian(code int) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN set_byte(set_byte('\x0000'::bytea, 0, code & 255), 1, code >> 8);
-CREATE OR REPLACE FUNCTION tsql.from_utf16(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE
-    result text := ''; code int; high int := 0;
-BEGIN
-    FOR i IN 0 .. octet_length(value) / 2 - 1 LOOP
-        code := get_byte(value, 2 * i) + 256 * get_byte(value, 2 * i + 1);
-        IF code = 0 THEN PERFORM tsql.fail(49999, 'sqlserver_emulator does not support the character U+0000 in a string. See docs/emulator.md.', ''); END IF;
-        IF code BETWEEN 55296 AND 56319 THEN high := code;
-        ELSIF code BETWEEN 56320 AND 57343 THEN result := result || chr(65536 + ((high - 55296) << 10) + code - 56320);
-        ELSE result := result || chr(code);
-        END IF;
-    END LOOP;
-    RETURN result;
-END $$;
 CREATE OR REPLACE FUNCTION tsql.text_to_binary(value text, style int, is_national boolean) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE digits text := value;
@@ -48,6 +16,10 @@ BEGIN
     END IF;
     IF is_national THEN RETURN tsql.to_utf16(value); END IF;
     IF octet_length(value) = char_length(value) THEN RETURN convert_to(value, 'UTF8'); END IF;
+    IF strpos(value, chr(1112064)) > 0 THEN
+        RETURN (SELECT string_agg(tsql.text_to_binary(part, 0, false), '\x00'::bytea ORDER BY number)
+            FROM unnest(string_to_array(value, chr(1112064))) WITH ORDINALITY AS p(part, number));
+    END IF;
     BEGIN
         RETURN convert_to(value, 'WIN1252');
     EXCEPTION WHEN untranslatable_character THEN
@@ -66,7 +38,8 @@ BEGIN
     IF style = 2 THEN RETURN upper(encode(value, 'hex')); END IF;
     IF is_national THEN RETURN tsql.from_utf16(value); END IF;
     IF position('\x00'::bytea IN value) > 0 THEN
-        PERFORM tsql.fail(49999, 'sqlserver_emulator does not support the character U+0000 in a string. See docs/emulator.md.', '');
+        RETURN (SELECT string_agg(tsql.binary_to_text(decode(part, 'hex'), 0, false), chr(1112064) ORDER BY number)
+            FROM regexp_split_to_table(regexp_replace(encode(value, 'hex'), '(..)', '\1 ', 'g'), '00 ') WITH ORDINALITY AS p(part, number));
     END IF;
     BEGIN
         RETURN convert_from(value, 'WIN1252');

@@ -2,6 +2,52 @@
 
 -- Strings -------------------------------------------------------------------------------------------------------------
 
+CREATE OR REPLACE FUNCTION tsql.little_endian(code int) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN set_byte(set_byte('\x0000'::bytea, 0, code & 255), 1, code >> 8);
+-- U+0000 and the halves of surrogate pairs are held as characters of plane 16, from U+10F000 on (ADR 50); a character that
+-- is one of these itself is the two halves of its pair.
+CREATE OR REPLACE FUNCTION tsql.unescaped_unit(code int) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN code = 1112064 THEN 0 WHEN code BETWEEN 1110016 AND 1112063 THEN code - 1110016 + 55296 ELSE code END;
+CREATE OR REPLACE FUNCTION tsql.unit_text(unit int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN unit = 0 THEN chr(1112064) WHEN unit BETWEEN 55296 AND 57343 THEN chr(unit - 55296 + 1110016) ELSE chr(unit) END;
+CREATE OR REPLACE FUNCTION tsql.pair_text(high int, low int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN 65536 + ((high - 55296) << 10) + low - 56320 BETWEEN 1110016 AND 1112064 THEN tsql.unit_text(high) || tsql.unit_text(low)
+    ELSE chr(65536 + ((high - 55296) << 10) + low - 56320) END;
+CREATE OR REPLACE FUNCTION tsql.to_utf16(value text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    bytes bytea := ''; mark text; code int;
+BEGIN
+    IF octet_length(value) = char_length(value) THEN
+        RETURN decode(regexp_replace(encode(convert_to(value, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
+    END IF;
+    FOREACH mark IN ARRAY regexp_split_to_array(value, '') LOOP
+        code := tsql.unescaped_unit(pg_catalog.ascii(mark));
+        IF code > 65535 THEN
+            bytes := bytes || tsql.little_endian(55296 + ((code - 65536) >> 10)) || tsql.little_endian(56320 + ((code - 65536) & 1023));
+        ELSE bytes := bytes || tsql.little_endian(code);
+        END IF;
+    END LOOP;
+    RETURN bytes;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.from_utf16(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    result text := ''; code int; high int;
+BEGIN
+    -- An odd byte at the end is the lower half of a unit.
+    FOR i IN 0 .. (octet_length(value) + 1) / 2 - 1 LOOP
+        code := get_byte(value, 2 * i) + CASE WHEN 2 * i + 1 < octet_length(value) THEN 256 * get_byte(value, 2 * i + 1) ELSE 0 END;
+        IF high IS NOT NULL AND code BETWEEN 56320 AND 57343 THEN
+            result := result || tsql.pair_text(high, code);
+            high := NULL;
+            CONTINUE;
+        END IF;
+        IF high IS NOT NULL THEN result := result || tsql.unit_text(high); END IF;
+        high := CASE WHEN code BETWEEN 55296 AND 56319 THEN code END;
+        IF high IS NULL THEN result := result || tsql.unit_text(code); END IF;
+    END LOOP;
+    RETURN result || coalesce(tsql.unit_text(high), '');
+END $$;
+
 -- bpchar, whose comparison ignores blanks at the end, back to text without losing them: `varchar` returns a string as it
 -- is when there is no length to check, and does not look at its type.
 CREATE OR REPLACE FUNCTION tsql.unpadded(value bpchar, modifier int, explicit boolean) RETURNS text LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
@@ -9,11 +55,31 @@ AS 'varchar';
 -- SQL Server counts UTF-16 code units.
 CREATE OR REPLACE FUNCTION tsql.utf16_length(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN octet_length(value) = char_length(value) THEN char_length(value)
-    ELSE char_length(value) + regexp_count(value, '[\U00010000-\U0010FFFF]') END;
+    ELSE char_length(value) + regexp_count(value, '[\U00010000-\U0010EFFF\U0010F801-\U0010FFFF]') END;
+-- A string of one character for each code unit: those beyond the first plane become the halves of their pairs (ADR 50).
+CREATE OR REPLACE FUNCTION tsql.has_pairs(value text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN octet_length(value) <> char_length(value) AND value ~ '[\U00010000-\U0010EFFF\U0010F801-\U0010FFFF]';
+CREATE OR REPLACE FUNCTION tsql.spread(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    result text := ''; mark text; code int;
+BEGIN
+    IF value IS NULL OR NOT tsql.has_pairs(value) THEN RETURN value; END IF;
+    FOREACH mark IN ARRAY regexp_split_to_array(value, '') LOOP
+        code := pg_catalog.ascii(mark);
+        result := result || CASE WHEN code < 65536 OR code BETWEEN 1110016 AND 1112064 THEN mark
+            ELSE chr(1110016 + ((code - 65536) >> 10)) || chr(1111040 + ((code - 65536) & 1023)) END;
+    END LOOP;
+    RETURN result;
+END $$;
+-- The other direction, where two halves have met: a text has one form only.
+CREATE OR REPLACE FUNCTION tsql.joined(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) <> char_length(value) AND value ~ '[\U0010F000-\U0010F3FF][\U0010F400-\U0010F7FF]'
+    THEN tsql.from_utf16(tsql.to_utf16(value)) ELSE value END;
 CREATE OR REPLACE FUNCTION tsql.len(value text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN tsql.utf16_length(pg_catalog.rtrim(value, ' '));
 CREATE OR REPLACE FUNCTION tsql.substring(value text, start int, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
+    WHEN tsql.has_pairs(value) THEN tsql.joined(pg_catalog.substr(tsql.spread(value), start, length))
     ELSE pg_catalog.substr(value, start, length) END;
 CREATE OR REPLACE FUNCTION tsql.substring_binary(value bytea, start int, length int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0
@@ -21,24 +87,26 @@ RETURN CASE WHEN length < 0
     ELSE pg_catalog.substr(value, greatest(start, 1), greatest(length + least(start - 1, 0), 0)) END;
 CREATE OR REPLACE FUNCTION tsql.left(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.', length::text)
-    ELSE pg_catalog.left(value, length) END;
+    WHEN tsql.has_pairs(value) THEN tsql.joined(pg_catalog.left(tsql.spread(value), length)) ELSE pg_catalog.left(value, length) END;
 CREATE OR REPLACE FUNCTION tsql.right(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length < 0 THEN tsql.fail(536, 'Invalid length parameter passed to the RIGHT function.', length::text)
-    WHEN length = 0 THEN '' ELSE pg_catalog.right(value, length) END;
+    WHEN length = 0 THEN ''
+    WHEN tsql.has_pairs(value) THEN tsql.joined(pg_catalog.right(tsql.spread(value), length)) ELSE pg_catalog.right(value, length) END;
 CREATE OR REPLACE FUNCTION tsql.charindex(part text, value text, start int DEFAULT 1) RETURNS int
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN part = '' THEN 0 WHEN start <= 1 THEN strpos(value, part)
-        ELSE CASE WHEN found > 0 THEN found + start - 1 ELSE 0 END END
-    FROM (SELECT strpos(pg_catalog.substr(value, greatest(start, 1)), part) AS found) f $$;
+    SELECT CASE WHEN part = '' THEN 0 WHEN found > 0 THEN found + greatest(start, 1) - 1 ELSE 0 END
+    FROM (SELECT strpos(pg_catalog.substr(tsql.spread(value), greatest(start, 1)), tsql.spread(part)) AS found) f $$;
 CREATE OR REPLACE FUNCTION tsql.replace(value text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN old = '' THEN value ELSE pg_catalog.replace(value, old, new) END;
+RETURN CASE WHEN old = '' THEN value WHEN tsql.has_pairs(value) OR tsql.has_pairs(new)
+    THEN tsql.joined(pg_catalog.replace(tsql.spread(value), tsql.spread(old), tsql.spread(new)))
+    ELSE tsql.joined(pg_catalog.replace(value, old, new)) END;
 CREATE OR REPLACE FUNCTION tsql.replicate(value text, count int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(value, count) END;
 CREATE OR REPLACE FUNCTION tsql.space(count int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(' ', count) END;
 CREATE OR REPLACE FUNCTION tsql.stuff(value text, start int, length int, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN start <= 0 OR length < 0 OR start > char_length(value) THEN NULL
-    ELSE pg_catalog.left(value, start - 1) || coalesce(new, '') || pg_catalog.substr(value, start + length) END;
+RETURN CASE WHEN start <= 0 OR length < 0 OR start > tsql.utf16_length(value) THEN NULL
+    ELSE tsql.joined(pg_catalog.left(tsql.spread(value), start - 1) || coalesce(new, '') || pg_catalog.substr(tsql.spread(value), start + length)) END;
 CREATE OR REPLACE FUNCTION tsql.quotename(value text, quote text DEFAULT '[') RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN char_length(value) > 128 THEN NULL
     WHEN quote IN ('[', ']') THEN '[' || pg_catalog.replace(value, ']', ']]') || ']'
@@ -49,12 +117,12 @@ RETURN CASE WHEN char_length(value) > 128 THEN NULL
 CREATE OR REPLACE FUNCTION tsql.ascii(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT CASE WHEN value = '' THEN NULL ELSE get_byte(tsql.text_to_binary(pg_catalog.left(value, 1), 0, false), 0) END $$;
 CREATE OR REPLACE FUNCTION tsql.unicode(value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN CASE WHEN value = '' THEN NULL WHEN pg_catalog.ascii(value) > 65535 THEN 55296 + ((pg_catalog.ascii(value) - 65536) >> 10)
-    ELSE pg_catalog.ascii(value) END;
+RETURN CASE WHEN value = '' THEN NULL WHEN tsql.unescaped_unit(pg_catalog.ascii(value)) > 65535 THEN 55296 + ((pg_catalog.ascii(value) - 65536) >> 10)
+    ELSE tsql.unescaped_unit(pg_catalog.ascii(value)) END;
 CREATE OR REPLACE FUNCTION tsql.char(code int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN code BETWEEN 1 AND 255 THEN tsql.binary_to_text(set_byte('\x00'::bytea, 0, code), 0, false) END $$;
+    SELECT CASE WHEN code BETWEEN 0 AND 255 THEN tsql.binary_to_text(set_byte('\x00'::bytea, 0, code), 0, false) END $$;
 CREATE OR REPLACE FUNCTION tsql.nchar(code int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN CASE WHEN code BETWEEN 1 AND 55295 OR code BETWEEN 57344 AND 65535 THEN chr(code) END;
+RETURN CASE WHEN code BETWEEN 0 AND 65535 THEN tsql.unit_text(code) END;
 CREATE OR REPLACE FUNCTION tsql.string_escape(value text, kind text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT CASE WHEN lower(kind) = 'json' THEN regexp_replace(tsql.json_string(value), '^"|"$', '', 'g') END $$;
 CREATE OR REPLACE FUNCTION tsql.string_split(value text, separator text, ordinal int DEFAULT 0)

@@ -114,10 +114,9 @@ def _time_text(value: datetime.time) -> str:
 
 
 def _without_nul(text: str) -> str:
-    """PostgreSQL text cannot hold U+0000; SQL Server's can, so the value is refused, not changed."""
-    # Refused here: PostgreSQL's own error would name an encoding, not the cause.
+    """Refuse U+0000, which libpq would take as the end of the text. What comes as a value has it escaped (ADR 50)."""
     if "\0" in text:
-        raise SqlServerError(49999, "sqlserver_emulator does not support the character U+0000 in text.")
+        raise SqlServerError(49999, "sqlserver_emulator does not support the character U+0000 in names.")
     return text
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator import precise
+from sqlserver_emulator.code_units import from_code_page, from_utf16, to_utf16
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.wire import Packing
@@ -151,7 +152,7 @@ def _to_text(value: object, to: TsqlType) -> object:
 
 def _text_of(value: object, to: TsqlType) -> str:
     if isinstance(value, bytes):
-        return value.decode("utf-16-le" if to.name in _NATIONAL else "cp1252", errors="replace")
+        return from_utf16(value + b"\0" * (len(value) % 2)) if to.name in _NATIONAL else from_code_page(value, "cp1252")
     text_of = next((text_of for type_, text_of in _TEXT_OF.items() if isinstance(value, type_)), str)
     return text_of(value)
 
@@ -195,7 +196,7 @@ def _bytes_of(value: object, to: TsqlType) -> bytes:
         # SQL Server stores the first three groups of a uniqueidentifier in little-endian order.
         return value.bytes_le
     if isinstance(value, str):
-        return value.encode("utf-16-le")
+        return to_utf16(value)
     raise _clash(value, to)
 
 

@@ -97,7 +97,8 @@ def _concatenate(left: Value, right: Value) -> Value:
             return TsqlType("nvarchar", 4000)
         return concatenated(left.type, right.type)
 
-    sql = f"({as_text(left)} || {as_text(right)})"
+    # Two halves of a surrogate pair that meet are one character.
+    sql = f"tsql.joined({as_text(left)} || {as_text(right)})"
     # Literals are not asked for their type: their length would become part of the cache's key.
     known = [v.type for v in (left, right) if not isinstance(v, LiteralValue) and v.type is not None]
     if all(not t.is_max for t in known) and sum(t.length for t in known) > _LONGEST_NATIONAL:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlserver_emulator.code_units import unit_count
 from sqlserver_emulator.collations import Collated
 from sqlserver_emulator.engine.translate.lexical import lexemes
 from sqlserver_emulator.engine.translate.lexical.lexemes import Literal
@@ -171,6 +172,5 @@ def literal_type(literal: Literal) -> TsqlType:
         whole, _, fraction = lexeme.partition(".")
         # Leading zeros do not count for the precision of a decimal literal.
         return TsqlType("numeric", precision=max(1, len(whole.lstrip("0")) + len(fraction)), scale=len(fraction))
-    # T-SQL counts UTF-16 units: a character beyond the first plane counts as two.
-    length = len((literal.text or "").encode("utf-16-le")) // 2
+    length = unit_count(literal.text or "")
     return type_rules.varchar(length, kind == lexemes.NATIONAL)

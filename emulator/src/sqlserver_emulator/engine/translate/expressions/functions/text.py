@@ -276,7 +276,7 @@ FUNCTIONS: dict[str, Function] = {
     "quotename": simple("t?t", _NVARCHAR_258, "tsql.quotename"),
     "replace": _widest("tsql.replace", "tt", is_collated=True),
     "replicate": _widest("tsql.replicate", "c"),
-    "reverse": _same_width("reverse({0})"),
+    "reverse": _same_width("tsql.joined(reverse(tsql.spread({0})))"),
     "right": _same_width("tsql.right({0}, {1})", "i"),
     "rtrim": Function(_trimmed("rtrim"), 1, 2),
     "soundex": simple("t", TsqlType("varchar", 5), "tsql.soundex({0})"),
