@@ -22,7 +22,7 @@ def test_staging_of_a_first_load_is_the_same_in_every_attempt_and_place_of_the_p
 
 def test_staging_table_of_changes_differs_between_attempts() -> None:
     first, second = two_attempts(LoadKind.CHANGES)
-    assert str(staging_table(first, 0)) == "floodmark_staging.w7_1_0"
+    assert str(staging_table(first, 0)).startswith("floodmark_staging.w7_1_")
     assert staging_table(first, 0) != staging_table(second, 0)
     assert staging_table(first, 0).name.startswith(staging_prefix(7))
 
