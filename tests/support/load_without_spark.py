@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from floodmark.spark import job
-from floodmark.sync.ports.reader import OpenReader
+from floodmark.sync.ports.reader import OpenReader, PlanParts
 from in_process_stager import InProcessStager
 
 
@@ -14,7 +14,7 @@ def no_session(_name: str, _rows: Any) -> Any:
     return SimpleNamespace(stop=lambda: None)
 
 
-def stager(_session: Any, open_reader: OpenReader) -> InProcessStager:
+def stager(_session: Any, open_reader: OpenReader, _plan_parts: PlanParts) -> InProcessStager:
     return InProcessStager(open_reader)
 
 

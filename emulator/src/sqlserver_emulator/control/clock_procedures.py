@@ -42,7 +42,7 @@ def clock_procedures(clock: EngineClock) -> tuple[SystemProcedure, ...]:
         yield from ()
 
     return (
-        control_procedure("set_clock", (Parameter("@now", TsqlType("datetime2", scale=7)),), set_clock),
+        control_procedure("set_clock", (Parameter("@now", TsqlType("datetime2", scale=6)),), set_clock),
         control_procedure("advance_clock", (Parameter("@seconds", TsqlType("float", precision=53)),), advance_clock),
         control_procedure("reset_clock", (), reset_clock),
     )
