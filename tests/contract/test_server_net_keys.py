@@ -33,7 +33,7 @@ def _rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection,
 
 def test_text_key_is_refused_by_name(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) -> None:
     rig = _rig(emulator, source, database, "varchar(20)")
-    with pytest.raises(ConfigError, match=r"dbo\.Orders: net: server, .* the key \(Code varchar\(20\) \w+\)") as found:
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: .*net: server.* \(Code varchar\(20\) \w+\)") as found:
         rig.run()
     assert "Use net: spark" in found.value.hint
 

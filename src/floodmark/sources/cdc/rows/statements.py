@@ -102,11 +102,11 @@ def select_next_bound(plan: TablePlan, has_after: bool) -> str:
     """
     table = plan.feed.table
     columns = ", ".join(_bound_expression(table, name) for name in table.key)
-    order = ", ".join(f"k.{bracket(name)}" for name in table.key)
+    order = ", ".join(bracket(name) for name in table.key)
     conditions = ([key_after(table)] if has_after else []) + _where(plan)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return (
-        f"SELECT {columns} FROM {bracket_table(table.name)} AS k WITH (READUNCOMMITTED){where}"  # noqa: S608
+        f"SELECT {columns} FROM {bracket_table(table.name)} WITH (READUNCOMMITTED){where}"  # noqa: S608
         f" ORDER BY {order} OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY{_ONE_WORKER}"
     )
 
@@ -228,8 +228,9 @@ def _bound_parameter(table: SourceTable, name: str) -> str:
 
 
 def _bound_expression(table: SourceTable, name: str) -> str:
+    # Without a name: ORDER BY the column's name means the column then, and a condition may name the table itself.
     style = _TEXT_STYLES.get(table.column(name).type_name)
-    return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style}) AS {bracket(name)}"
+    return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style})"
 
 
 def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
