@@ -25,6 +25,10 @@ class SqlServerError(Exception):
         return f"Msg {self.number}, Level {self.severity}, State {self.state}: {self.message}"
 
 
+class ClientFaultError(Exception):
+    """The client, not a statement, is why a request ends: it broke the protocol or broke its message off."""
+
+
 class ConnectionCutError(ConnectionAbortedError):
     """The connection ends here, as if the network had failed; what was sent so far has arrived."""
 

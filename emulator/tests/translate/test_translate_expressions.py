@@ -87,7 +87,7 @@ SCALARS = [
     ("LEFT('hello', 2)", "he"),
     ("RIGHT('hello', 2)", "lo"),
     ("CHARINDEX('l', 'hello', 4)", 4),
-    ("CHARINDEX('L', 'hello')", 0),
+    ("CHARINDEX('L', 'hello')", 3),
     ("PATINDEX('%[0-9]%', 'ab3c')", 3),
     ("PATINDEX('ab%', 'xab')", 0),
     ("REPLACE('aXbX', 'X', 'y')", "ayby"),

@@ -301,7 +301,6 @@ def test_an_error_of_severity_21_is_sent_and_closes_the_connection(raw: RawClien
         struct.pack(">BBHHBB", BATCH, LAST, 12, 0, 1, 0) + b"\xff\xff\xff\xff",  # ALL_HEADERS beyond the message
         struct.pack(">BBHHBB", RPC, LAST, 30 + 4, 0, 1, 0) + HEADERS + b"\xff\xff\x63\x00",  # unknown procedure
         struct.pack(">BBHHBB", LOGIN, LAST, 8, 0, 1, 0),  # a second login
-        struct.pack(">BBHHBB", BATCH, LAST, 33, 0, 1, 0) + HEADERS + b"\x00\xd8\x00",  # half a surrogate
     ],
 )
 def test_a_client_that_breaks_the_protocol_loses_its_connection_only(

@@ -44,9 +44,14 @@ def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
         connection.execute(_sql(script))
 
 
+def library_scripts() -> list[bytes]:
+    """The scripts of the function library, in the order in which they build on each other."""
+    return [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY)]
+
+
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """Make the function library and the system views; again when a version of the emulator changed them."""
-    library = [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY), *map(_sql, VIEWS)]
+    library = [*library_scripts(), *map(_sql, VIEWS)]
     digest = hashlib.sha256(b"".join(library)).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return

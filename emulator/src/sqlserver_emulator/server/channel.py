@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlserver_emulator.errors import ClientFaultError
 from sqlserver_emulator.server.limits import Capacity
 from sqlserver_emulator.server.transport import Transport
 from sqlserver_emulator.tds.packets import (
@@ -35,7 +36,7 @@ class Message:
     payload: bytes
 
 
-class MessageCancelledError(Exception):
+class MessageCancelledError(ClientFaultError):
     """The client broke off a message that was being read as it came, by an attention or by marking its last packet."""
 
     def __init__(self, packet_type: PacketType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from sqlserver_emulator import code_units
+from sqlserver_emulator.errors import ClientFaultError
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -12,7 +13,7 @@ _I32 = struct.Struct("<i")
 _U64 = struct.Struct("<Q")
 
 
-class ProtocolError(Exception):
+class ProtocolError(ClientFaultError):
     """The peer broke the protocol; the connection ends. The message is for the log and holds no user data."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.contract import EngineSession, ProcedureRegistry
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import ClientFaultError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.syntax import statements as nodes
@@ -31,8 +31,8 @@ from sqlserver_emulator.tsql.verbs import Verbs
 from sqlserver_emulator.types import TsqlType
 
 _LOG = logging.getLogger(__name__)
-# Exceptions that are no fault of the emulator: errors of a statement, control flow, a lost or cut connection.
-_EXPECTED = (SqlServerError, ScopeEnd, RaisedError, ScopeError, OSError)
+# Exceptions that are no fault of the emulator: errors of a statement, control flow, a client that breaks off or left.
+_EXPECTED = (SqlServerError, ScopeEnd, RaisedError, ScopeError, ClientFaultError, OSError)
 # The numbers of a TDS transaction manager request.
 _ISOLATION = {
     1: "READ UNCOMMITTED",
