@@ -180,7 +180,7 @@ def test_database_has_the_collation_that_it_was_made_with(client: SqlClient) -> 
     assert client.error("SELECT 1 FROM t JOIN #t x ON x.a = t.a")[0] == 468
     client.run("DECLARE @t TABLE (a varchar(9)); SELECT 1 FROM t JOIN @t x ON x.a = t.a")
     client.run("USE master; DROP DATABASE Exact")
-    assert client.error("CREATE DATABASE Other COLLATE Japanese_CI_AS")[0] == 49999
+    assert client.error("CREATE DATABASE Kyoto COLLATE Japanese_CI_AS")[0] == 49999
     assert client.error("CREATE TABLE no (a int COLLATE Latin1_General_BIN2)")[0] == 447
 
 
