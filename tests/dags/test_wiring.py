@@ -11,7 +11,8 @@ import pytest
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
-from floodmark.wiring.connections import source_connection, spark_master, warehouse_connection
+from floodmark.orchestration.load_operator import LoadHook
+from floodmark.wiring.connections import source_connection, spark_target, warehouse_connection
 from floodmark.wiring.pipelines import wire
 from floodmark.wiring.places import config_path, data_docs_dir
 
@@ -132,7 +133,16 @@ def test_source_takes_its_availability_group_settings_from_the_extras(define: De
 )
 def test_spark_master_comes_from_its_connection(define: Define, fields: dict[str, object], master: str) -> None:
     define("spark_default", fields)
-    assert spark_master() == master
+    assert spark_target().master == master
+    assert LoadHook({})._connection["master"] == master
+
+
+def test_spark_connection_sets_the_same_for_command_and_task(define: Define) -> None:
+    extra = {"conf": {"spark.executor.instances": 3}, "archives": "/a.tar.gz#environment", "queue": "etl"}
+    define("spark_default", {"conn_type": "spark", "host": "yarn", "extra": extra})
+    wanted = {"spark.executor.instances": "3", "spark.archives": "/a.tar.gz#environment", "spark.yarn.queue": "etl"}
+    assert spark_target().conf == wanted
+    assert wanted.items() <= LoadHook({})._conf.items()
 
 
 def test_paths_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,19 @@ minute, so that it can be killed often."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from floodmark.cli import main as cli
 from floodmark.spark.launch import command as load_job
+from floodmark.spark.launch.target import SparkTarget
 from floodmark.wiring.pipelines import PipelineWiring
 
 _LOAD = str(Path(__file__).with_name("load_without_spark.py"))
 
 
-def command(_settings: Mapping[str, str], _master: str, window_id: int, config: Path) -> list[str]:
+def command(_target: SparkTarget, window_id: int, config: Path) -> list[str]:
     return [sys.executable, _LOAD, *load_job.job_arguments(window_id, config)]
 
 

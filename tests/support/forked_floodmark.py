@@ -78,7 +78,7 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: C
     cli.main()
 
 
-def _load_command(_settings: Mapping[str, str], _master: str, window_id: int, config: Any) -> list[str]:
+def _load_command(_target: Any, window_id: int, config: Any) -> list[str]:
     from floodmark.spark.launch.command import job_arguments
 
     return job_arguments(window_id, config)

@@ -50,6 +50,8 @@ class TortureRig:
         self.warehouse = EmbeddedPostgres(folder / "warehouse")
         self.source: Emulator = self._start_source()
         self.workload: Workload | None = None
+        self.environment: dict[str, str] = {}
+        """Variables that its commands get as well."""
         self._up = threading.Event()
         self._ended = threading.Event()
         self._marks = itertools.count(1)
@@ -127,7 +129,7 @@ class TortureRig:
     def _environment(self) -> dict[str, str]:
         """Of now: a source that was started again listens elsewhere."""
         at = command_environment(self.source, shop.DATABASE, self.warehouse, self._folder / "pipelines.yaml")
-        return at | {"PYTHONPATH": str(Path(__file__).parent)}
+        return at | {"PYTHONPATH": str(Path(__file__).parent)} | self.environment
 
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""

@@ -16,7 +16,7 @@ from floodmark.core.doctor.grants import ReadTable, build_grants
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.policies import NetSource
 from floodmark.core.window.planning import classify_tables, pinned_instances
-from floodmark.wiring.connections import spark_master
+from floodmark.wiring.connections import spark_target
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
             stop,
         )
     )
-    found = (*found, *examine_engine(spark_master()))
+    spark = spark_target()
+    found = (*found, *examine_engine(spark.master, spark.conf))
     if capture is None or capture.heartbeat is None:
         return found
     return (*found, _examine_heartbeat(wiring, capture.heartbeat))

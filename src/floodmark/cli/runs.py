@@ -16,7 +16,7 @@ from floodmark.cli.tables import replay_table, run_table
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.core.recovery.replay_interval import NoInterval, parse_bounds
 from floodmark.spark.launch.process import run_load
-from floodmark.wiring.connections import spark_master
+from floodmark.wiring.connections import spark_target
 from floodmark.wiring.pipelines import wire
 from floodmark.wiring.places import config_path
 
@@ -101,7 +101,7 @@ def _start_load(config: Path) -> StartLoad:
     """Return a function that runs the load job as a child process."""
 
     def start(wiring: PipelineWiring, window_id: int) -> None:
-        run_load(wiring.job_secrets(), spark_master(), window_id, config)
+        run_load(wiring.job_secrets(), spark_target(), window_id, config)
 
     return start
 

@@ -22,14 +22,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
 from floodmark.spark.launch.command import (
-    DEFAULT_MASTER,
     application,
     job_arguments,
     job_environment,
     job_settings,
+    working_folder,
 )
 from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
+from floodmark.spark.launch.target import DEFAULT_MASTER, target_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,18 +47,19 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     def __init__(self, secrets: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(**arguments)
         self.output = JobOutput()
-        self._refuse_cluster_mode()
-        master = self._connection["master"]
-        self._conf: dict[str, Any] = job_settings(master) | (arguments.get("conf") or {})
+        extra = self.get_connection(self._conn_id).extra_dejson
+        self._target = target_of(self._conn_id, self._connection["master"], extra)
+        self._conf: dict[str, Any] = job_settings(self._target) | (arguments.get("conf") or {})
         # Not env_vars: on YARN and Kubernetes the provider puts them on the command line.
-        self._env = job_environment(secrets, master)
+        self._env = job_environment(secrets, self._target)
 
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """Start the job in a process group of its own, so that ``on_kill`` ends the driver's Python as well as the
         JVM."""
-        driver_id: str | None = super().submit(
-            application, process_group=0, preexec_fn=end_with_starter(), errors="replace", **arguments
-        )
+        with working_folder(self._target) as folder:
+            driver_id: str | None = super().submit(
+                application, process_group=0, preexec_fn=end_with_starter(), errors="replace", cwd=folder, **arguments
+            )
         return driver_id
 
     @property
@@ -87,14 +89,6 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
         super()._process_spark_submit_log(self.output.watch(itr))
-
-    def _refuse_cluster_mode(self) -> None:
-        if self._connection["deploy_mode"] == "cluster":
-            raise ConfigError(
-                f"connection {self._conn_id}",
-                "deploy mode cluster is not supported: it would put passwords on a command line.",
-                "Set deploy mode client: the executors do the work in either mode.",
-            )
 
 
 class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from ipaddress import ip_address
+from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 from psycopg.conninfo import make_conninfo
+
+from floodmark.carried_file import path_of, read_file
+from floodmark.core.hosts import is_loopback
 
 _CONNECT_TIMEOUT_SECONDS = 15
 
 
 def default_sslmode(host: str) -> str:
     """Return the ``sslmode`` of a connection that names none: only what stays on this machine is not verified."""
-    return "prefer" if host.startswith(("/", "@")) or _is_loopback(host) else "verify-full"
-
-
-def _is_loopback(host: str) -> bool:
-    if host.casefold() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return "prefer" if host.startswith(("/", "@")) or is_loopback(host) else "verify-full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +33,8 @@ class WarehouseConnection:
     """The ``sslmode`` of libpq. A connection of a user gets ``default_sslmode``."""
     sslrootcert: str = ""
     """The file with the certificates of the authorities; empty for libpq's default."""
+    root_pem: str = field(default="", repr=False)
+    """The contents of ``sslrootcert``, where the connection has travelled to another machine."""
 
     @classmethod
     def from_json(cls, text: str) -> WarehouseConnection:
@@ -49,6 +44,13 @@ class WarehouseConnection:
     def to_json(self) -> str:
         """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
         return json.dumps(asdict(self))
+
+    def portable(self) -> WarehouseConnection:
+        """Return the connection with the contents of its file, for other machines. Raises ValueError."""
+        # libpq takes "system" for the authorities of the machine that connects.
+        if self.sslrootcert in ("", "system"):
+            return self
+        return replace(self, root_pem=read_file(self.sslrootcert, str(self), "sslrootcert"))
 
     def conninfo(self) -> str:
         """Return the connection string for libpq and psycopg. It holds the password."""
@@ -77,7 +79,8 @@ class WarehouseConnection:
             "keepalives_idle": "60",
             "sslmode": self.sslmode,
         }
-        return named | ({"sslrootcert": self.sslrootcert} if self.sslrootcert else {})
+        root = path_of(self.root_pem) if self.root_pem else self.sslrootcert
+        return named | ({"sslrootcert": root} if root else {})
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}/{self.database}"

@@ -14,7 +14,12 @@ from floodmark.core.window.load_result import PREFIX, LoadResult, format_load_re
 
 _TRANSPORTED = re.compile(re.escape(PREFIX) + r"\{.*\}")
 # Spark's messages for processes that have ended; it reports this in no other way (PythonRunner, TaskEndReason).
-_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(")
+_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(|FetchFailed|Container killed by YARN")
+# Its messages for a cluster that has gone, or that never answered (StandaloneSchedulerBackend, DAGScheduler).
+_CLUSTER_LOST = re.compile(
+    r"All masters are unresponsive|Master removed our application|Application has been killed"
+    r"|SparkContext was shut down|stopped SparkContext|Could not connect to|Failed to connect to"
+)
 
 
 class TransportedError(RuntimeError):
@@ -47,5 +52,13 @@ def recover(error: BaseException) -> FloodmarkError | None:
             "the load",
             "a process of Spark ended: it was killed, or it ran out of memory.",
             "Nothing is half-written; the next try loads the same window.",
+        )
+    if _CLUSTER_LOST.search(text):
+        return LoadKilledError(
+            "the load",
+            "Spark's cluster did not answer, or it ended the application.",
+            "Check that the master of the Spark connection runs and has workers. Nothing is half-written; the next "
+            "try loads the same window.",
+            text,
         )
     return None

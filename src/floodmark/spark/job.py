@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.hosts import is_loopback
 from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.core.schema import TableName
 from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
@@ -24,6 +25,8 @@ from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.data_source import table_rows
+from floodmark.spark.error_transport import recover
+from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.session import open_spark_session
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.run.load import load_window
@@ -61,6 +64,7 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
     session = open_spark_session(f"floodmark {subject}", table_rows(open_cdc_reader))
     began = time.monotonic()
     try:
+        _require_reachable(session.sparkContext.master, {"source": source.host, "warehouse": warehouse.host})
         return load_window(
             window_id,
             PostgresLedger(ledger),
@@ -73,12 +77,28 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
         session.stop()
 
 
+def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
+    """Raise ConfigError where an executor on another machine would connect to itself."""
+    if SparkTarget(master).is_loopback:
+        return
+    for end, host in hosts.items():
+        if host.startswith("/") or is_loopback(host):
+            raise ConfigError(
+                f"the {end}'s connection",
+                f"its host is {host}, which is another machine for each executor of {master}.",
+                "Name a host that the cluster's machines reach.",
+            )
+
+
 def _result(window_id: int) -> LoadResult:
     try:
         counts = run_load_job(window_id)
     except FloodmarkError as error:
         return LoadResult(window_id, error=error)
     except Exception as error:  # noqa: BLE001  (the edge of the process: the caller must get every error)
+        found = recover(error)
+        if found is not None:
+            return LoadResult(window_id, error=found)
         _LOG.exception("window %s", window_id)
         bug = FloodmarkBugError(f"window {window_id}", type(error).__name__, "See the log of the job.", str(error))
         return LoadResult(window_id, error=bug)
@@ -95,7 +115,11 @@ def _from_environment(variable: str, kind: type[_Connection], subject: str) -> _
             subject, f"the environment variable {variable} is not set.", "Set it to a connection as JSON."
         )
     try:
-        return kind.from_json(text)
+        connection = kind.from_json(text)
     except (ValueError, TypeError) as error:
         # The text contains a password: the message does not repeat it.
         raise ConfigError(subject, f"{variable} is not a connection as JSON ({type(error).__name__}).") from None
+    try:
+        return connection.portable()
+    except ValueError as error:
+        raise ConfigError(subject, f"{error}.", "Correct the path in the connection's extra.") from None

@@ -60,7 +60,10 @@ def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     _silence(session, _REPEATED)
-    _warm_up(session, rows)
+    session.dataSource.register(rows)
+    # On a cluster the executors are still starting, and what warms up there is not what the tasks run on.
+    if session.sparkContext.master.startswith("local"):
+        _warm_up(session)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
         "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
@@ -102,9 +105,8 @@ class _WarmUpReader(DataSourceReader):  # type: ignore[misc]
         yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64())], names=["id"])
 
 
-def _warm_up(session: SparkSession, rows: type[TableRows]) -> None:
+def _warm_up(session: SparkSession) -> None:
     """Run small queries. A failure is only logged: the load fails for the same reason and reports it."""
-    session.dataSource.register(rows)
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(task, session) for task in (_warm_up_read, _warm_up_sort)]
     for error in (future.exception() for future in futures):

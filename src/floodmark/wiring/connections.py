@@ -12,6 +12,7 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 if TYPE_CHECKING:
     from floodmark.postgres.connection import WarehouseConnection
+    from floodmark.spark.launch.target import SparkTarget
 
 SQL_SERVER_PORT = 1433
 POSTGRES_PORT = 5432
@@ -66,17 +67,21 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
     )
 
 
-def spark_master(conn_id: str = "spark_default") -> str | None:
-    """Return the master that an Airflow connection names; None where it is not defined."""
+def spark_target(conn_id: str = "spark_default") -> SparkTarget:
+    """Return the cluster that an Airflow connection names; this machine where it is not defined. Raises ConfigError."""
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from floodmark.spark.launch.target import SparkTarget, target_of
 
     try:
         found = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
-        return None
-    host = found.host if "://" in (found.host or "") or not found.port else f"spark://{found.host}"
-    return f"{host}:{found.port}" if found.port else host
+        return SparkTarget()
+    # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
+    is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
+    host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
+    return target_of(conn_id, f"{host}:{found.port}" if found.port else host, found.extra_dejson)
 
 
 def read_connection(conn_id: str, *conn_types: str) -> Any:

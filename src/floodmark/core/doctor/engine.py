@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from floodmark.core.doctor.finding import Finding, Grade
 
 _LOCAL = "local"
+_ENCRYPTING = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
-def examine_engine(master: str | None) -> Iterator[Finding]:
-    """Yield the finding on a Spark master; None where no connection names one, so that Spark runs on this machine.
+def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the finding on a Spark master. conf: the properties that the Spark connection sets.
 
     Reading and staging happen in the executors, with the connections of source and warehouse, which travel inside the
-    tasks. Whether the cluster encrypts them is in its own configuration.
+    tasks. What the cluster's own configuration says is not known here.
     """
-    if master is None or master.startswith(_LOCAL):
-        yield Finding(Grade.GOOD, "spark", master or _LOCAL, "Spark runs on the machine of the task.")
-        return
-    yield Finding(
-        Grade.NOTE,
-        "spark",
-        master,
-        "its executors receive the passwords of source and warehouse with their tasks: in clear, unless the cluster "
-        "encrypts its network.",
-        "Set spark.authenticate and spark.network.crypto.enabled to true in the cluster's configuration.",
-    )
+    if master.startswith(_LOCAL):
+        yield Finding(Grade.GOOD, "spark", master, "Spark runs on the machine of the task.")
+    elif all(conf.get(name) == "true" for name in _ENCRYPTING):
+        yield Finding(Grade.GOOD, "spark", master, "the tasks, which carry passwords, are encrypted on the network.")
+    else:
+        yield Finding(
+            Grade.NOTE,
+            "spark",
+            master,
+            "its executors receive the passwords of source and warehouse with their tasks: in clear, unless the cluster "
+            "encrypts its network.",
+            "Set spark.authenticate and spark.network.crypto.enabled to true in the Spark connection's conf or in the "
+            "cluster's configuration.",
+        )

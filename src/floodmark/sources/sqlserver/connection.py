@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, get_args
+
+from floodmark.carried_file import path_of, read_file
 
 Encrypt = Literal["yes", "no", "strict"]
 ApplicationIntent = Literal["ReadWrite", "ReadOnly"]
@@ -28,6 +30,8 @@ class SqlServerConnection:
     """Do not check the certificate."""
     ca_file: str = ""
     """The file (PEM) with the only trusted authorities; empty for those of the system."""
+    ca_pem: str = field(default="", repr=False)
+    """The contents of ``ca_file``, where the connection has travelled to another machine."""
 
     application_intent: ApplicationIntent = "ReadWrite"
     """``ReadOnly``: a listener of an availability group leads to a readable secondary."""
@@ -47,6 +51,15 @@ class SqlServerConnection:
     def to_json(self) -> str:
         """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
         return json.dumps(asdict(self))
+
+    def portable(self) -> SqlServerConnection:
+        """Return the connection with the contents of its file, for other machines. Raises ValueError."""
+        return replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+
+    @property
+    def ca_path(self) -> str:
+        """The path of the trusted authorities on this machine; empty for those of the system."""
+        return path_of(self.ca_pem) if self.ca_pem else self.ca_file
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}/{self.database}"

@@ -77,7 +77,7 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
 
 def _open(connection: SqlServerConnection) -> Any:
     driver = _load_driver()
-    with _AUTHORITIES.trusted(connection.ca_file):
+    with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
             _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
         )

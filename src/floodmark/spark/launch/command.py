@@ -8,25 +8,39 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from floodmark import spark
 from floodmark.spark.launch.java import java_environment
+from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.launch.temporary_files import java_options
 
-DEFAULT_MASTER = "local[*]"
-_LOCAL_SETTINGS = {
-    # One job at a time on this machine: no one opens the UI, and nothing needs to listen beyond loopback.
-    "spark.ui.enabled": "false",
+_LOOPBACK_SETTINGS = {
+    # Nothing needs to listen beyond loopback.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+}
+_LOCAL_SETTINGS = {
+    # One job at a time on this machine: no one opens the UI.
+    "spark.ui.enabled": "false",
     # Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the
     # compiler that cost least. A heap that grows only for what lives does not follow the size of the window.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     " -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m",
 }
+_CLUSTER_SETTINGS = {
+    # A task that fails for its data or its rights fails again: a second try is for lost machines.
+    "spark.task.maxFailures": "2",
+    # Two copies of a task read the source twice.
+    "spark.speculation": "false",
+    # The memory of Python and Arrow is outside Java's heap; a container without room for it is killed.
+    "spark.executor.memoryOverhead": "1g",
+}
+_PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 # Spark's own INFO is hundreds of lines for every load; what a person wants to know is said by the job.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
 
@@ -40,12 +54,18 @@ def job_arguments(window_id: int | str, config: Path) -> list[str]:
     return ["--window-id", str(window_id), "--config", str(config)]
 
 
-def job_settings(master: str) -> dict[str, str]:
-    """Spark's configuration for the job. What a connection or a cluster sets itself is not touched."""
-    return _SETTINGS | (_LOCAL_SETTINGS if _is_local(master) else {})
+def job_settings(target: SparkTarget) -> dict[str, str]:
+    """Return Spark's properties for the job. Those of the Spark connection win."""
+    settings = _SETTINGS | (_LOCAL_SETTINGS if target.is_local else _CLUSTER_SETTINGS)
+    if target.is_loopback:
+        settings |= _LOOPBACK_SETTINGS
+    if _PYTHON in target.conf:
+        # Otherwise the driver would use the executors' Python, too.
+        settings[_DRIVER_PYTHON] = sys.executable
+    return settings | dict(target.conf)
 
 
-def job_environment(secrets: Mapping[str, str], master: str) -> dict[str, str]:
+def job_environment(secrets: Mapping[str, str], target: SparkTarget) -> dict[str, str]:
     """Return what the driver gets besides the present environment. secrets: connections as JSON, by their variables."""
     python = sys.executable
     environment = {
@@ -59,7 +79,7 @@ def job_environment(secrets: Mapping[str, str], master: str) -> dict[str, str]:
     if spark_home:
         # By default, spark-submit searches for it with an unquoted path to Python, which must not hold a blank.
         environment["SPARK_HOME"] = spark_home
-    if _is_local(master):
+    if target.is_loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     options = java_options(os.environ)
     if options is not None:
@@ -73,11 +93,23 @@ def _installed_spark() -> str | None:
     return str(Path(spec.origin).parent) if spec and spec.origin else None
 
 
-def _is_local(master: str) -> bool:
-    return master.startswith("local")
+def submit_command(target: SparkTarget, window_id: int, config: Path) -> list[str]:
+    """Return the command line for a caller that starts the job without Airflow."""
+    confs = [part for name, value in job_settings(target).items() for part in ("--conf", f"{name}={value}")]
+    return [target.binary, "--master", target.master, *confs, str(application()), *job_arguments(window_id, config)]
 
 
-def submit_command(settings: Mapping[str, str], master: str, window_id: int, config: Path) -> list[str]:
-    """For who starts the job without Airflow."""
-    confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    return ["spark-submit", "--master", master, *confs, str(application()), *job_arguments(window_id, config)]
+@contextmanager
+def working_folder(target: SparkTarget) -> Iterator[str | None]:
+    """Yield the folder to start the job in; None for any.
+
+    Spark plans the read of a Python data source on the driver's machine, with the executors' path to Python. Where that
+    is relative, as in an unpacked archive, the folder has a link in its place that leads to the driver's own Python.
+    """
+    python = PurePosixPath(target.conf.get(_PYTHON, "/"))
+    if python.is_absolute() or len(python.parts) == 1:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="floodmark-job-") as folder:
+        Path(folder, python.parts[0]).symlink_to(sys.prefix, target_is_directory=True)
+        yield folder

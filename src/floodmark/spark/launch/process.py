@@ -11,31 +11,32 @@ from pathlib import Path
 from floodmark.spark.launch import command as load_job
 from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
+from floodmark.spark.launch.target import SparkTarget
 
 
-def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, config_path: Path) -> None:
+def run_load(secrets: Mapping[str, str], target: SparkTarget, window_id: int, config_path: Path) -> None:
     """Run the load job of a window, its output on standard error, until it has ended; it ends with this process.
 
-    secrets: connections as JSON, by their variables. master: of Spark, None for ``local[*]``. Raises what the
-    job reported.
+    secrets: connections as JSON, by their variables. Raises what the job reported.
     """
-    master = master or load_job.DEFAULT_MASTER
-    environment = os.environ | load_job.job_environment(secrets, master)
-    command = load_job.submit_command(load_job.job_settings(master), master, window_id, config_path)
+    environment = os.environ | load_job.job_environment(secrets, target)
+    command = load_job.submit_command(target, window_id, config_path)
     output = JobOutput()
-    try:
-        started = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, resolved before)
-        )
-    except OSError as problem:
-        raise start_failure(window_id, problem) from None
-    with started as job:
-        for line in output.watch(job.stdout or ()):
-            sys.stderr.write(line)
+    with load_job.working_folder(target) as folder:
+        try:
+            started = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, resolved before)
+            )
+        except OSError as problem:
+            raise start_failure(window_id, problem) from None
+        with started as job:
+            for line in output.watch(job.stdout or ()):
+                sys.stderr.write(line)
     output.require_result(window_id, job.returncode)

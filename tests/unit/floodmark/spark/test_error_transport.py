@@ -25,6 +25,19 @@ def test_death_of_a_process_of_spark_is_told_in_one_sentence_and_is_tried_again(
     assert "java" not in str(found)
 
 
+_NO_MASTER = "All masters are unresponsive! Giving up."
+_STOPPED = "Job 3 cancelled because SparkContext was shut down"
+
+
+@pytest.mark.parametrize("text", [_NO_MASTER, _STOPPED])
+def test_cluster_that_has_gone_is_tried_again(text: str) -> None:
+    found = recover(RuntimeError(text))
+    assert isinstance(found, LoadKilledError)
+    assert "cluster" in found.message
+    assert text not in str(found)
+    assert found.detail == text
+
+
 def test_error_that_a_worker_raised_comes_before_the_death_of_another() -> None:
     raised = SourceUnavailableError("dbo.Orders", "the source is gone.")
     transported_errors = format_load_result(LoadResult(0, error=raised))

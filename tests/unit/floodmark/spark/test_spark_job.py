@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from floodmark.core.errors import CdcNotEnabledError, ConfigError
+from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.core.window.load_result import STARTED, parse_load_result
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import job
 from floodmark.spark.error_transport import recover, transported_errors
 
@@ -45,3 +48,27 @@ def test_job_without_a_connection_says_which_variable_and_shows_no_password(
     assert type(result.error) is ConfigError
     assert "FLOODMARK_SOURCE" in str(result.error)
     assert "s3cret" not in output
+
+
+def test_job_whose_file_of_authorities_is_missing_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = SqlServerConnection("db", 1433, "Shop", "cdc", "s3cret", ca_file="/not/there.pem")
+    monkeypatch.setenv(SOURCE_VARIABLE, source.to_json())
+    warehouse = WarehouseConnection("w", 5432, "dwh", "floodmark", "s3cret").to_json()
+    monkeypatch.setenv(LEDGER_VARIABLE, warehouse)
+    monkeypatch.setenv(WAREHOUSE_VARIABLE, warehouse)
+    assert job.main(["--window-id", "7"]) == 1
+    result = parse_load_result(capsys.readouterr().out.splitlines()[-1])
+    assert result is not None
+    assert type(result.error) is ConfigError
+    assert "its ca_file /not/there.pem cannot be read: No such file" in str(result.error)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "/var/run/postgresql"])
+def test_executors_elsewhere_cannot_reach_a_host_of_this_machine(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"the warehouse's connection: its host is .* another machine"):
+        job._require_reachable("spark://master:7077", {"source": "db", "warehouse": host})
+    job._require_reachable("spark://127.0.0.1:7077", {"warehouse": host})
+    job._require_reachable("local[*]", {"warehouse": host})
+    job._require_reachable("yarn", {"warehouse": "10.0.0.7"})

@@ -13,13 +13,15 @@ from floodmark.spark.launch.command import (
     job_environment,
     job_settings,
     submit_command,
+    working_folder,
 )
+from floodmark.spark.launch.target import SparkTarget
 
-SECRET = '{"password": "s3cret"}'
+SECRETS = {"FLOODMARK_SOURCE": '{"password": "s3cret"}'}
 
 
 def test_command_names_window_and_config_and_holds_no_secret() -> None:
-    command = submit_command(job_settings("local[2]"), "local[2]", 7, Path("/etc/pipelines.yaml"))
+    command = submit_command(SparkTarget("local[2]"), 7, Path("/etc/pipelines.yaml"))
     assert command[:3] == ["spark-submit", "--master", "local[2]"]
     assert command[-5:] == [str(application()), "--window-id", "7", "--config", "/etc/pipelines.yaml"]
     assert "FLOODMARK_SOURCE" not in " ".join(command)
@@ -27,8 +29,8 @@ def test_command_names_window_and_config_and_holds_no_secret() -> None:
 
 def test_environment_holds_the_connections_and_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    environment = job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
-    assert environment["FLOODMARK_SOURCE"] == SECRET
+    environment = job_environment(SECRETS, SparkTarget())
+    assert environment["FLOODMARK_SOURCE"] == SECRETS["FLOODMARK_SOURCE"]
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
 
@@ -36,7 +38,7 @@ def test_environment_holds_the_connections_and_the_interpreter(monkeypatch: pyte
 def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    environment = job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
+    environment = job_environment(SECRETS, SparkTarget())
     java = Path(environment["JAVA_HOME"]) / "bin" / "java"
     of_spark = [java, "--add-modules=jdk.incubator.vector", "-version"]
     assert (
@@ -46,26 +48,48 @@ def test_environment_brings_java_where_there_is_none(monkeypatch: pytest.MonkeyP
 
 def test_environment_names_spark_where_nobody_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert (
-        Path(job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_HOME"]) / "bin" / "spark-class"
-    ).is_file()
+    assert (Path(job_environment(SECRETS, SparkTarget())["SPARK_HOME"]) / "bin" / "spark-class").is_file()
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    assert job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_HOME"] == "/opt/spark"
+    assert job_environment(SECRETS, SparkTarget())["SPARK_HOME"] == "/opt/spark"
 
 
-def test_settings_bind_a_local_driver_to_loopback_and_leave_a_cluster_alone() -> None:
-    assert job_settings("local[*]")["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.bindAddress" not in job_settings("spark://master:7077")
+def test_settings_keep_a_driver_on_loopback_where_its_executors_are() -> None:
+    for master in ("local[*]", "spark://127.0.0.1:7077", "spark://localhost:7077,other:7077"):
+        assert job_settings(SparkTarget(master))["spark.driver.bindAddress"] == "127.0.0.1"
+    for master in ("spark://master:7077", "yarn", "k8s://https://10.0.0.1:443"):
+        assert "spark.driver.bindAddress" not in job_settings(SparkTarget(master))
+
+
+def test_settings_of_a_cluster_give_way_to_those_of_the_connection() -> None:
+    assert job_settings(SparkTarget("yarn"))["spark.speculation"] == "false"
+    assert job_settings(SparkTarget("yarn", {"spark.task.maxFailures": "5"}))["spark.task.maxFailures"] == "5"
+    assert "spark.task.maxFailures" not in job_settings(SparkTarget())
+
+
+def test_driver_keeps_its_python_where_executors_have_their_own() -> None:
+    own = {"spark.pyspark.python": "./environment/bin/python"}
+    assert job_settings(SparkTarget("yarn", own))["spark.pyspark.driver.python"] == sys.executable
+    assert "spark.pyspark.driver.python" not in job_settings(SparkTarget("yarn"))
+    chosen = own | {"spark.pyspark.driver.python": "/opt/python"}
+    assert job_settings(SparkTarget("yarn", chosen))["spark.pyspark.driver.python"] == "/opt/python"
+
+
+def test_relative_python_leads_to_the_own_one_in_the_folder_of_the_job() -> None:
+    for path in ("./environment/bin/python", "environment/bin/python"):
+        with working_folder(SparkTarget("yarn", {"spark.pyspark.python": path})) as folder:
+            assert folder is not None
+            assert Path(folder, path).resolve() == Path(sys.prefix, "bin/python").resolve()
+        assert not Path(folder).exists()
+    for conf in ({}, {"spark.pyspark.python": "/opt/env/bin/python"}, {"spark.pyspark.python": "python3"}):
+        with working_folder(SparkTarget("yarn", conf)) as folder:
+            assert folder is None
 
 
 def test_java_keeps_its_temporary_files_where_everything_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     monkeypatch.delenv("TMPDIR", raising=False)
-    assert "SPARK_SUBMIT_OPTS" not in job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
+    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRETS, SparkTarget())
     monkeypatch.setenv("TMPDIR", "/data/my tmp")
-    assert (
-        job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")["SPARK_SUBMIT_OPTS"]
-        == '"-Djava.io.tmpdir=/data/my tmp"'
-    )
+    assert job_environment(SECRETS, SparkTarget())["SPARK_SUBMIT_OPTS"] == '"-Djava.io.tmpdir=/data/my tmp"'
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Djava.io.tmpdir=/other")
-    assert "SPARK_SUBMIT_OPTS" not in job_environment({"FLOODMARK_SOURCE": SECRET}, "local[*]")
+    assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRETS, SparkTarget())

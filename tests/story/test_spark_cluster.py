@@ -1,0 +1,75 @@
+"""A cluster in place of this machine, by the Spark connection alone: first load and windows under a workload, with
+workers killed while they read and after they staged. Source and warehouse end equal, row by row."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cdc_database import wait_until
+from floodmark_laptop import shop
+from spark_cluster import SparkCluster
+from torture_rig import TABLES, TortureRig
+
+pytestmark = pytest.mark.timeout(900)
+
+_LIMIT_SECONDS = 300
+_MERGE_WAITS = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'shop.orders'::regclass"
+
+
+def connection(cluster: SparkCluster, **conf: str) -> dict[str, str]:
+    """Return the Spark connection, as Airflow's environment variable."""
+    extra = {"conf": {"spark.executor.memory": "512m", **conf}}
+    fields = {"conn_type": "spark", "host": cluster.master, "extra": extra}
+    return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(fields)}
+
+
+def succeeds(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    return output
+
+
+def control(rig: TortureRig, statement: str) -> None:
+    with rig.source.connect_pymssql(shop.DATABASE, autocommit=True) as at, at.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def run_with_kill_while_reading(rig: TortureRig, cluster: SparkCluster) -> str:
+    """The statements that read a table wait, so that a worker dies in the middle of one."""
+    control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'OrderLines'")
+    process = rig.start("run", "shop")
+    wait_until(lambda: cluster.reads_from(rig.source.port), _LIMIT_SECONDS)
+    cluster.kill_reader(rig.source.port)
+    control(rig, "EXEC emulator.clear_faults")
+    return succeeds(process)
+
+
+def run_with_kill_after_staging(rig: TortureRig, cluster: SparkCluster) -> str:
+    """The merge waits for a lock of the target, so that a worker dies when all rows are staged."""
+    with psycopg.connect(rig.warehouse.conninfo()) as holder:
+        holder.execute("LOCK TABLE shop.orders IN SHARE MODE")
+        process = rig.start("run", "shop")
+        with psycopg.connect(rig.warehouse.conninfo(), autocommit=True) as observer:
+            wait_until(lambda: observer.execute(_MERGE_WAITS).fetchone() is not None, _LIMIT_SECONDS)
+        cluster.kill_executor()
+        holder.rollback()
+    return succeeds(process)
+
+
+def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> None:
+    cluster = SparkCluster(open_dir / "cluster")
+    rig = TortureRig(open_dir / "rig", 1, with_spark=True)
+    rig.environment = connection(cluster)
+    with cluster.running(), rig.running():
+        assert f"on {cluster.master} is up" in run_with_kill_while_reading(rig, cluster)
+        cluster.start_worker(2)
+        run_with_kill_after_staging(rig, cluster)
+        rig.end_workload()
+        succeeds(rig.start("run", "shop"))
+        verified = json.loads(succeeds(rig.start("verify", "shop", "--json")))
+        assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in TABLES}
