@@ -30,8 +30,9 @@ from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
-from floodmark.sync.run.first_load import ReadSlots, progress_logged, stage_first_load
+from floodmark.sync.run.first_load import progress_logged, stage_first_load
 from floodmark.sync.run.load import load_window
+from floodmark.sync.run.read_slots import ReadSlots
 
 BOUNDS = [(2,), (4,)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_database import CdcDatabase, cdc_database
 from change_histories import assert_net_is_true, change_batch, histories_plan, random_history, shape_of
@@ -27,7 +27,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.core.window.plan import TablePlan, WindowPlan, WindowState
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -43,6 +43,7 @@ from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
 from floodmark.spark.session import open_spark_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
@@ -174,6 +175,27 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
         found[row.history].append(row.asDict() | {"__lsn": bytes(row["__lsn"])})
     for history in histories:
         assert_net_is_true(history, found[history.number])
+
+
+@pytest.mark.parametrize(("max_reads", "tasks"), [(1, 1), (3, 3), (9, 4)])
+def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
+    max_reads: int, tasks: int, source: CdcDatabase, make_pipeline: Any, spark: SparkSession
+) -> None:
+    name, pipeline = make_pipeline("Id int NOT NULL PRIMARY KEY, V int", partitions=4, max_reads=max_reads)
+    pipeline.run()
+    source.run(*(f"INSERT INTO dbo.{name} VALUES ({i}, {i})" for i in range(1, 40)))
+    source.scan()
+    seen: list[int] = []
+
+    class CountingStager(SparkStager):
+        def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
+            seen.append(rows.rdd.getNumPartitions())
+            return super().stage_rows(rows, table, writer)
+
+    pipeline.stager = CountingStager(spark, open_cdc_reader, plan_cdc_parts)
+    assert pipeline.run().inserted_rows == 39
+    assert seen == [tasks]
+    assert pipeline.verify().equal
 
 
 @pytest.mark.parametrize("net", list(NetSource))

@@ -59,6 +59,7 @@ table_plans = st.builds(
     first_load_chunk_rows=st.integers(1, 10**9),
     quiet=st.booleans(),
     first_load_parallel_reads=st.integers(1, 64),
+    max_reads=st.integers(1, 64),
     is_reload=st.booleans(),
     where=st.text(max_size=20),
 )

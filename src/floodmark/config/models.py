@@ -38,7 +38,7 @@ from floodmark.core.policies import (
     UnstorablePolicy,
     WhenAdded,
 )
-from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, PipelineSettings, TableSettings
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS, PipelineSettings, TableSettings
 
 
 class _Frozen(BaseModel):
@@ -58,6 +58,8 @@ class SourceConfig(_Frozen):
     """How the cleanup job is maintained; None: Floodmark does not change it."""
     pool: str | None = Field(default=None, min_length=1, max_length=256)
     """The Airflow pool of the tasks that read the source."""
+    max_reads: PositiveInt | None = None
+    """How many statements of one load read the source at a time; None: 4, or first_load.parallel_reads if higher."""
     drift: DriftWatchConfig = DriftWatchConfig()
 
 
@@ -173,11 +175,12 @@ class Config(_Frozen):
     def settings(self, name: str) -> PipelineSettings:
         """Return the settings that a run needs of a pipeline, with every default filled in."""
         pipeline = self.pipeline(name)
-        tables = tuple(_table_settings(pipeline, table) for table in pipeline.tables)
+        max_reads = self.sources[pipeline.source].max_reads
+        tables = tuple(_table_settings(pipeline, table, max_reads) for table in pipeline.tables)
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
 
 
-def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettings:
+def _table_settings(pipeline: PipelineConfig, table: TableConfig, max_reads: int | None) -> TableSettings:
     on_gap = table.on_gap or pipeline.on_gap
     first_load = table.first_load or pipeline.first_load
     return TableSettings(
@@ -193,6 +196,7 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig) -> TableSettin
         lob_batch_bytes=int(table.lob_batch or pipeline.lob_batch),
         first_load_chunk_rows=first_load.chunk_rows,
         first_load_parallel_reads=first_load.parallel_reads,
+        max_reads=max_reads or max(DEFAULT_MAX_READS, first_load.parallel_reads),
         first_load_when_added=first_load.when_added,
         drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
         on_gap=on_gap,

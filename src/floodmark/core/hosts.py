@@ -1,4 +1,4 @@
-"""Host names and addresses, as far as they tell where a machine is."""
+"""Host names and addresses: which of them mean the machine that uses them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or an address means this machine for whoever reads it."""
+    """Return whether a name or an address leads each machine to itself."""
     if host.casefold() == "localhost":
         return True
     try:

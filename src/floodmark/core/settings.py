@@ -23,6 +23,7 @@ from floodmark.core.policies import (
 from floodmark.core.schema import TableName
 
 DEFAULT_LOB_BATCH_BYTES = 32_000_000
+DEFAULT_MAX_READS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class TableSettings:
     first_load_chunk_rows: int = 500_000
     drift: DriftPolicies = DEFAULT_POLICIES
     first_load_parallel_reads: int = 4
+    max_reads: int = DEFAULT_MAX_READS
+    """How many statements of a load read the source at a time."""
     first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -28,8 +28,19 @@ from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
 from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.sync.run.read_slots import ReadSlots
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """How the tables of a window are read."""
+
+    plan: WindowPlan
+    parts: Mapping[TableName, Sequence[Interval]]
+    slots: ReadSlots
+    """The statements that may read the source at a time."""
 
 
 class SparkStager:
@@ -40,7 +51,7 @@ class SparkStager:
         self._open_reader = open_reader
         self._plan_parts = plan_parts
         self._planning = threading.Lock()
-        self._parts: tuple[WindowPlan, Mapping[TableName, Sequence[Interval]]] | None = None
+        self._reads: _Reads | None = None
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
@@ -49,8 +60,12 @@ class SparkStager:
             writer = self._writer(plan, index, sink)
             if writer.shape.remark:
                 _LOG.info("%s: %s", table.source, writer.shape.remark)
-            intervals = self._parts_of(plan)[table.source]
-            return self.stage_rows(self._read(plan, index, intervals=intervals), table, writer)
+            reads = self._reads_of(plan)
+            intervals = reads.parts[table.source]
+            with reads.slots.taken(len(intervals)) as tasks:
+                # A task of a coalesced read takes one part after another.
+                rows = self._read(plan, index, intervals=intervals).coalesce(tasks)
+                return self.stage_rows(rows, table, writer)
 
     def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
         """Net and stage rows as ``sqlserver_cdc`` packs them."""
@@ -72,16 +87,19 @@ class SparkStager:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
         with _recovered(plan.tables[index]):
             writer = self._writer(plan, index, sink)
-            rows = self._read(plan, index, parallel_reads, chunks)
-            counts = rows.mapInArrow(writer.write_chunks, COUNTS_SCHEMA).collect()
+            with self._reads_of(plan).slots.taken(parallel_reads) as tasks:
+                rows = self._read(plan, index, tasks, chunks)
+                counts = rows.mapInArrow(writer.write_chunks, COUNTS_SCHEMA).collect()
         return [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
 
-    def _parts_of(self, plan: WindowPlan) -> Mapping[TableName, Sequence[Interval]]:
-        """Return the parts of all tables of a window. The first of its tables plans them, the others wait."""
+    def _reads_of(self, plan: WindowPlan) -> _Reads:
+        """Return the reads of a window. The first of its tables plans them, the others wait."""
         with self._planning:
-            if self._parts is None or self._parts[0] != plan:
-                self._parts = (plan, self._plan_parts(plan, self._session.sparkContext.defaultParallelism))
-            return self._parts[1]
+            if self._reads is None or self._reads.plan != plan:
+                most = max(table.max_reads for table in plan.tables)
+                parts = self._plan_parts(plan, min(most, self._session.sparkContext.defaultParallelism))
+                self._reads = _Reads(plan, parts, ReadSlots(most))
+            return self._reads
 
     def _reader(self, plan: WindowPlan, index: int) -> TableReader:
         return self._open_reader(plan.tables[index], plan.end)

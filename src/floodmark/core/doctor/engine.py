@@ -25,8 +25,8 @@ def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
             Grade.NOTE,
             "spark",
             master,
-            "its executors receive the passwords of source and warehouse with their tasks: in clear, unless the cluster "
-            "encrypts its network.",
+            "its executors receive the passwords of source and warehouse with their tasks: in clear, unless the "
+            "cluster encrypts its network.",
             "Set spark.authenticate and spark.network.crypto.enabled to true in the Spark connection's conf or in the "
             "cluster's configuration.",
         )

@@ -10,7 +10,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy, UnstorablePolicy
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.lane import is_replay_lane
@@ -57,6 +57,8 @@ class TablePlan:
     """Whether the change table held nothing in the interval, so that nothing needs to be read."""
     first_load_parallel_reads: int = 4
     """How many chunks of a first load are read from the source at a time."""
+    max_reads: int = DEFAULT_MAX_READS
+    """How many statements of the load read the source at a time, for all of its tables."""
     is_reload: bool = False
     """A first load over a target that has rows: those that the source no longer has are swept after the merge."""
     keeps_unread: bool = False

@@ -15,7 +15,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy, UnstorablePolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES
+from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.core.window.lane import MAIN_LANE
@@ -70,6 +70,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "first_load_chunk_rows": table.first_load_chunk_rows,
         "quiet": table.quiet,
         "first_load_parallel_reads": table.first_load_parallel_reads,
+        "max_reads": table.max_reads,
         "is_reload": table.is_reload,
         "keeps_unread": table.keeps_unread,
         "where": table.where,
@@ -95,6 +96,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         first_load_chunk_rows=document["first_load_chunk_rows"],
         quiet=document["quiet"],
         first_load_parallel_reads=document.get("first_load_parallel_reads", 4),
+        max_reads=document.get("max_reads", DEFAULT_MAX_READS),
         is_reload=document.get("is_reload", False),
         keeps_unread=document.get("keeps_unread", False),
         where=document.get("where", ""),

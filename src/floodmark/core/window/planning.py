@@ -203,6 +203,7 @@ def plan_table(
         lob_batch_bytes=settings.lob_batch_bytes,
         first_load_chunk_rows=settings.first_load_chunk_rows,
         first_load_parallel_reads=settings.first_load_parallel_reads,
+        max_reads=settings.max_reads,
         unstorable=settings.unstorable,
         keeps_unread=accepts_filters,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),

@@ -18,32 +18,10 @@ from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
+from floodmark.sync.run.read_slots import ReadSlots
 
 _LOG = logging.getLogger(__name__)
 PROGRESS_SECONDS = 10.0
-
-
-class ReadSlots:
-    """A limit for the parallel reads of whole tables, or of their chunks, for all tables of a window."""
-
-    def __init__(self, slots: int) -> None:
-        self._limit = slots
-        self._free = slots
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def taken(self, wanted: int) -> Iterator[int]:
-        """Hold as many slots as wanted, at most the limit, during the block. Waits until they are free."""
-        slots = min(wanted, self._limit)
-        with self._changed:
-            self._changed.wait_for(lambda: self._free >= slots)
-            self._free -= slots
-        try:
-            yield slots
-        finally:
-            with self._changed:
-                self._free += slots
-                self._changed.notify_all()
 
 
 def slots_of(plan: WindowPlan) -> ReadSlots:

@@ -127,6 +127,12 @@ def test_loads_and_gaps_of_a_table_are_its_own_or_the_pipelines(write: Write) ->
     assert load_config(write(GOOD)).settings("shop").tables[0].on_gap is OnGap.FAIL
 
 
+@pytest.mark.parametrize(("given", "parallel_reads", "max_reads"), [("", 2, 4), ("", 9, 9), (", max_reads: 3", 9, 3)])
+def test_reads_of_a_source_are_limited(write: Write, given: str, parallel_reads: int, max_reads: int) -> None:
+    text = GOOD.replace("chunk_rows: 1000", f"parallel_reads: {parallel_reads}").replace("_mssql}", f"_mssql{given}}}")
+    assert {table.max_reads for table in load_config(write(text)).settings("shop").tables} == {max_reads}
+
+
 def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write: Write) -> None:
     orders, log = (
         load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: in_parallel}"))).settings("shop").tables
