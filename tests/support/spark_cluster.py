@@ -11,12 +11,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
-from floodmark.spark.launch.java import java_environment
+from floodmark.spark.launch.standalone import node_command, node_environment
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -29,10 +28,6 @@ class SparkCluster:
     """``prefix``: a command in front of each worker's, such as one that hides folders from it."""
 
     def __init__(self, folder: Path, prefix: tuple[str, ...] = ()) -> None:
-        spec = find_spec("pyspark")
-        assert spec is not None
-        assert spec.origin is not None
-        self._home = Path(spec.origin).parent
         self._folder = folder
         self._prefix = prefix
         self._port = _free_port()
@@ -100,10 +95,11 @@ class SparkCluster:
         return None
 
     def _start(self, name: str, role: str, *arguments: str, prefix: tuple[str, ...] = ()) -> None:
+        environment = self._environment()
         with self._log(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                [*prefix, str(self._home / "bin" / "spark-class"), role, *arguments],
-                env=self._environment(),
+                [*prefix, *node_command(environment, [role, *arguments])],
+                env=environment,
                 cwd=self._folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -113,13 +109,12 @@ class SparkCluster:
     def _environment(self) -> dict[str, str]:
         own = {
             "PATH": os.defpath,
-            "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "TMPDIR": str(self._folder),
         }
-        return own | java_environment()
+        return own | node_environment()
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
