@@ -12,6 +12,8 @@ import pytest
 
 from cdc_database import wait_until
 from floodmark_laptop import shop
+from hidden_folders import can_hide
+from packed_environment import pack_environment
 from spark_cluster import SparkCluster
 from torture_rig import TABLES, TortureRig
 
@@ -43,8 +45,7 @@ def run_with_kill_while_reading(rig: TortureRig, cluster: SparkCluster) -> str:
     """The statements that read a table wait, so that a worker dies in the middle of one."""
     control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'OrderLines'")
     process = rig.start("run", "shop")
-    wait_until(lambda: cluster.reads_from(rig.source.port), _LIMIT_SECONDS)
-    cluster.kill_reader(rig.source.port)
+    wait_until(lambda: cluster.kill_reader(rig.source.port), _LIMIT_SECONDS)
     control(rig, "EXEC emulator.clear_faults")
     return succeeds(process)
 
@@ -56,20 +57,31 @@ def run_with_kill_after_staging(rig: TortureRig, cluster: SparkCluster) -> str:
         process = rig.start("run", "shop")
         with psycopg.connect(rig.warehouse.conninfo(), autocommit=True) as observer:
             wait_until(lambda: observer.execute(_MERGE_WAITS).fetchone() is not None, _LIMIT_SECONDS)
-        cluster.kill_executor()
+        assert cluster.kill_executor()
         holder.rollback()
     return succeeds(process)
 
 
+def packed(folder: Path) -> dict[str, str]:
+    """Return the properties of Spark with which executors use an archive of the packages."""
+    archive = pack_environment(folder)
+    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
+
+
 def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> None:
-    cluster = SparkCluster(open_dir / "cluster")
     rig = TortureRig(open_dir / "rig", 1, with_spark=True)
-    rig.environment = connection(cluster)
-    with cluster.running(), rig.running():
-        assert f"on {cluster.master} is up" in run_with_kill_while_reading(rig, cluster)
-        cluster.start_worker(2)
-        run_with_kill_after_staging(rig, cluster)
-        rig.end_workload()
-        succeeds(rig.start("run", "shop"))
+    cluster = SparkCluster(open_dir / "cluster")
+    # Workers as on another machine, where the system allows to hide folders from a process.
+    elsewhere = SparkCluster(open_dir / "elsewhere", is_elsewhere=can_hide())
+    with rig.running():
+        rig.environment = connection(cluster)
+        with cluster.running():
+            assert f"on {cluster.master} is up" in run_with_kill_while_reading(rig, cluster)
+            cluster.start_worker(2)
+            run_with_kill_after_staging(rig, cluster)
+        rig.environment = connection(elsewhere, **packed(open_dir))
+        with elsewhere.running():
+            rig.end_workload()
+            assert f"on {elsewhere.master} is up" in succeeds(rig.start("run", "shop"))
         verified = json.loads(succeeds(rig.start("verify", "shop", "--json")))
         assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in TABLES}

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from floodmark.spark.launch.standalone import node_command, node_environment
+from hidden_folders import hidden
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -25,11 +26,11 @@ _WORKERS = 2
 
 
 class SparkCluster:
-    """``prefix``: a command in front of each worker's, such as one that hides folders from it."""
+    """``is_elsewhere``: the workers see neither the clone nor the virtual environment."""
 
-    def __init__(self, folder: Path, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, is_elsewhere: bool = False) -> None:
         self._folder = folder
-        self._prefix = prefix
+        self._is_elsewhere = is_elsewhere
         self._port = _free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -62,28 +63,26 @@ class SparkCluster:
             _WORKER,
             *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
             *("--work-dir", str(work), self.master),
-            prefix=self._prefix,
+            is_elsewhere=self._is_elsewhere,
         )
         self._wait_for(name, "Successfully registered with master")
 
-    def kill_executor(self) -> None:
-        """Kill -9 a worker that has an executor, with the executor and its Python processes."""
-        self._kill_one(lambda process: any(_EXECUTOR in word for word in process.cmdline()))
+    def kill_executor(self) -> bool:
+        """Kill -9 a worker that has an executor, with the executor and its Python processes. False where none has."""
+        return self._kill_one(lambda process: any(_EXECUTOR in word for word in process.cmdline()))
 
-    def reads_from(self, port: int) -> bool:
-        """Return whether an executor is connected to a port of this machine."""
-        return self._find(lambda process: _is_connected(process, port)) is not None
+    def kill_reader(self, port: int) -> bool:
+        """Kill -9 a worker that has an executor connected to a port of this machine. False where none has."""
+        return self._kill_one(lambda process: _is_connected(process, port))
 
-    def kill_reader(self, port: int) -> None:
-        """Kill -9 a worker that has an executor connected to a port, with the executor and its Python processes."""
-        self._kill_one(lambda process: _is_connected(process, port))
-
-    def _kill_one(self, holds: Callable[[psutil.Process], bool]) -> None:
+    def _kill_one(self, holds: Callable[[psutil.Process], bool]) -> bool:
         name = self._find(holds)
-        assert name is not None, "no worker has such an executor"
+        if name is None:
+            return False
         process = self._processes.pop(name)
         _kill_tree(process.pid)
         process.wait()
+        return True
 
     def _find(self, holds: Callable[[psutil.Process], bool]) -> str | None:
         """Return the first worker of which a process fulfils a condition."""
@@ -94,8 +93,9 @@ class SparkCluster:
                         return name
         return None
 
-    def _start(self, name: str, role: str, *arguments: str, prefix: tuple[str, ...] = ()) -> None:
+    def _start(self, name: str, role: str, *arguments: str, is_elsewhere: bool = False) -> None:
         environment = self._environment()
+        prefix, environment = hidden(self._folder / f"{name}-files", environment) if is_elsewhere else ([], environment)
         with self._log(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
                 [*prefix, *node_command(environment, [role, *arguments])],

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from socket import socket
 from types import ModuleType
 
-_PRELOADED = "floodmark.spark.job"
+_PRELOADED = "floodmark.spark.tasks"
 
 
 class WithoutPandas(MetaPathFinder):

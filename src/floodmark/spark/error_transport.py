@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from floodmark.core.errors import FloodmarkError, LoadKilledError
+from floodmark.core.errors import FloodmarkError, LoadKilledError, LoadStartError
 from floodmark.core.window.load_result import PREFIX, LoadResult, format_load_result, parse_load_result
 
 _TRANSPORTED = re.compile(re.escape(PREFIX) + r"\{.*\}")
@@ -19,6 +19,11 @@ _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure \(|Fe
 _CLUSTER_LOST = re.compile(
     r"All masters are unresponsive|Master removed our application|Application has been killed"
     r"|SparkContext was shut down|stopped SparkContext|Could not connect to|Failed to connect to"
+)
+# Its messages for a Python of executors that does not start; the last line is Python's own error (PythonWorkerFactory).
+_NO_PYTHON = re.compile(
+    r"Error from python worker:\n(?:\s+.*\n)*?\s*(?P<python>\w+Error: .*)\n(?:PYTHONPATH|[\w.]+Exception)"
+    r"|(?P<program>Cannot run program .*?): error|\[PYTHON_VERSION_MISMATCH\] (?P<version>.*?)\.?\n"
 )
 
 
@@ -36,7 +41,8 @@ def transported_errors() -> Iterator[None]:
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
-    """Return the error that a worker raised, from Spark's exception; LoadKilledError where a worker process ended.
+    """Return the error that a worker raised, from Spark's exception; LoadKilledError where a worker process
+    ended, LoadStartError where none starts.
 
     None where the exception contains no error of ``core.errors``.
     """
@@ -47,6 +53,13 @@ def recover(error: BaseException) -> FloodmarkError | None:
     result = parse_load_result(match[0]) if match else None
     if result is not None:
         return result.error
+    if found := _NO_PYTHON.search(text):
+        return LoadStartError(
+            "the load",
+            f"Python does not start on Spark's executors: {next(filter(None, found.groups()))}.",
+            "They need the packages that docs/cluster.md lists, with the driver's minor version of Python.",
+            text,
+        )
     if _DIED.search(text):
         return LoadKilledError(
             "the load",

@@ -171,11 +171,12 @@ class _WindowLoad:
         verdicts = [refused_verdict(each, errors[each.source]) for each in self.plan.tables if each.source in errors]
         self.refused.update(errors)
         self.verdicts += verdicts
+        # Before the window may end: the error about several tables has no details.
+        for error in errors.values():
+            _LOG.error("Left out of window %s: %s", self.plan.window_id, error.in_full)
         left = self.ledger.refuse_tables(self.plan, verdicts)
         if left is None:
             raise self._failure()
-        for error in errors.values():
-            _LOG.error("Left out of window %s: %s", self.plan.window_id, error.in_full)
         self.plan = left
         self.staged = {name: rows for name, rows in self.staged.items() if name not in errors}
 

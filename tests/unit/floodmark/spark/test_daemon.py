@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from socket import socket, socketpair
 
 import pytest
 
 from floodmark.spark.daemon import ending_with_spark
+
+_ON_EXECUTORS = "adbc_driver_manager adbc_driver_postgresql floodmark numpy psutil psycopg psycopg_binary pyarrow"
+_OF_THESE = "cython_runtime typing_extensions py4j pyspark"
+_IMPORT = """
+import sys
+class Others:
+    def find_spec(self, name, path, target=None):
+        root = name.partition(".")[0]
+        if root not in {*sys.argv[1:], *sys.stdlib_module_names} and not root.startswith("_"):
+            raise ModuleNotFoundError(f"{root} is not on executors", name=name)
+sys.meta_path.insert(0, Others())
+import floodmark.spark.tasks
+"""
 
 
 def test_worker_whose_spark_is_gone_ends_without_a_stack_trace() -> None:
@@ -29,3 +44,9 @@ def test_other_errors_of_a_worker_are_raised_and_its_status_is_kept() -> None:
         with pytest.raises(ValueError, match="a bug"):
             ending_with_spark(broken)(connection, True)
         assert ending_with_spark(lambda _connection, _authenticated: 7)(connection, False) == 7
+
+
+def test_tasks_import_no_package_that_executors_may_lack() -> None:
+    allowed = [*_ON_EXECUTORS.split(), *_OF_THESE.split()]
+    done = subprocess.run([sys.executable, "-c", _IMPORT, *allowed], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.errors import LoadKilledError, SourceUnavailableError
+from floodmark.core.errors import LoadKilledError, LoadStartError, SourceUnavailableError
 from floodmark.core.window.load_result import LoadResult, format_load_result
 from floodmark.spark.error_transport import recover
 
@@ -36,6 +36,40 @@ def test_cluster_that_has_gone_is_tried_again(text: str) -> None:
     assert "cluster" in found.message
     assert text not in str(found)
     assert found.detail == text
+
+
+_NO_PACKAGE = """Job aborted due to stage failure: Lost task 0.1 in stage 0.0 (TID 2) (10.0.0.7 executor 1): org.\
+apache.spark.SparkException: \nError from python worker:
+  Traceback (most recent call last):
+    File "<frozen runpy>", line 198, in _run_module_as_main
+  ModuleNotFoundError: No module named 'pyarrow'
+PYTHONPATH was:
+  /opt/spark/python/lib/pyspark.zip
+org.apache.spark.SparkException: EOFException occurred while reading the port number from the daemon's stdout."""
+_NO_PYTHON = (
+    'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory\n\tat java'
+)
+_OTHER_PYTHON = (
+    "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than "
+    "that in driver: 3.11, PySpark cannot run with different minor versions.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (_NO_PACKAGE, "executors: ModuleNotFoundError: No module named 'pyarrow'."),
+        (_NO_PYTHON, 'executors: Cannot run program "./environment/bin/python".'),
+        (_OTHER_PYTHON, "executors: Python in worker has different version: 3.12 than"),
+    ],
+    ids=["package", "program", "version"],
+)
+def test_python_that_does_not_start_on_executors_is_reported_with_its_own_words(text: str, cause: str) -> None:
+    found = recover(RuntimeError(text))
+    assert isinstance(found, LoadStartError)
+    assert not found.retryable
+    assert cause in found.message
+    assert "docs/cluster.md" in found.hint
 
 
 def test_error_that_a_worker_raised_comes_before_the_death_of_another() -> None:

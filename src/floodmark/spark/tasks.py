@@ -1,0 +1,11 @@
+"""The modules that tasks on executors import. They need no package of the driver: no Airflow, no sqlglot.
+
+``daemon`` imports this once, before Spark forks the workers. ``docs/cluster.md`` lists the packages.
+"""
+
+from floodmark.postgres.warehouse.sink import PostgresSink
+from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
+from floodmark.spark.data_source import table_rows
+from floodmark.spark.stage import StageWriter
+
+__all__ = ["PostgresSink", "StageWriter", "open_cdc_reader", "table_rows"]

@@ -1,0 +1,72 @@
+"""An archive with a Python environment for executors, made from the packages that are installed here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import floodmark
+
+_EXECUTORS = (
+    "adbc-driver-manager",
+    "adbc-driver-postgresql",
+    "mssql-python",
+    "numpy",
+    "psutil",
+    "psycopg",
+    "psycopg-binary",
+    "pyarrow",
+)
+"""As docs/cluster.md lists them."""
+
+
+def pack_environment(folder: Path) -> Path:
+    """Return an archive ``packed.tar.gz`` in a folder: an environment with the executors' packages and Floodmark."""
+    environment = folder / "packed"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    for name in _with_requirements(_EXECUTORS):
+        _copy_distribution(name, packages)
+    # As a wheel has it: without links into the clone.
+    shutil.copytree(Path(floodmark.__file__).parent, packages / "floodmark", ignore=shutil.ignore_patterns("*.pyc"))
+    # Spark unpacks .tar by itself and then refuses links that lead out, such as that to the interpreter.
+    archive = folder / "packed.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(environment, ".")
+    shutil.rmtree(environment)
+    return archive
+
+
+def _with_requirements(names: tuple[str, ...]) -> set[str]:
+    found: set[str] = set()
+    missing = list(names)
+    while missing:
+        name = missing.pop()
+        if name not in found:
+            found.add(name)
+            missing += _requirements(name)
+    return found
+
+
+def _requirements(name: str) -> Iterator[str]:
+    for text in distribution(name).requires or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement.name
+
+
+def _copy_distribution(name: str, packages: Path) -> None:
+    found = distribution(name)
+    for path in found.files or ():
+        # Scripts and headers are outside of the folder of packages.
+        if ".." not in path.parts and path.suffix != ".pyc":
+            target = packages / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(str(found.locate_file(path)), target)
