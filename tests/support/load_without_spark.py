@@ -11,7 +11,7 @@ from in_process_stager import InProcessStager
 
 
 def no_session(_name: str, _rows: Any) -> Any:
-    return SimpleNamespace(stop=lambda: None)
+    return SimpleNamespace(stop=lambda: None, sparkContext=SimpleNamespace(master="local"))
 
 
 def stager(_session: Any, open_reader: OpenReader, _plan_parts: PlanParts) -> InProcessStager:
