@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
 USER = "sa"
+_ANY_ADDRESS = {"0.0.0.0": "localhost", "::": "localhost"}  # noqa: S104 - no address that a client is led to
 _LOG = logging.getLogger("sqlserver_emulator")
 
 
@@ -63,6 +65,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--capture-interval", type=float, metavar="SECONDS", help="pause between two log scans of the capture job"
     )
+    parser.add_argument(
+        "--secondary-port",
+        type=int,
+        metavar="PORT",
+        help="also serve a readable secondary on this port; 0 picks a free one",
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
     return parser.parse_args(arguments)
 
@@ -78,14 +86,22 @@ def _run(options: argparse.Namespace) -> None:
     _make_data_folder(data)
     password, password_file = _provide_password(data)
     certificate = _provide_certificate(data, options.host)
-    with (
-        _listen(options) as listener,
-        _open_engine(data, options, password) as engine,
-        EmulatorServer(engine, TlsContexts.load(certificate), listener) as server,
-    ):
+    with ExitStack() as opened:
+        listener = opened.enter_context(_listen(options.host, options.port))
+        second = None
+        if options.secondary_port is not None:
+            second = opened.enter_context(_listen(options.host, options.secondary_port))
+        engine = opened.enter_context(_open_engine(data, options, password))
+        contexts = TlsContexts.load(certificate)
+        if second is not None:
+            served = opened.enter_context(EmulatorServer(engine.secondary, contexts, second))
+            # Before the first client of the other address is accepted.
+            engine.read_only_route = (_ANY_ADDRESS.get(options.host, options.host), served.port)
+        server = opened.enter_context(EmulatorServer(engine, contexts, listener))
         ready = {
             "host": options.host,
             "port": server.port,
+            "secondary_port": engine.read_only_route[1] if engine.read_only_route else None,
             "user": USER,
             "ca_file": str(certificate.ca_file),
             "password_file": str(password_file) if password_file else None,
@@ -139,10 +155,10 @@ def _provide_certificate(data: Path, host: str) -> CertificateFiles:
         raise StartError(f"the certificate in {data / 'tls'} cannot be used: {error}") from error
 
 
-def _listen(options: argparse.Namespace) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        return listen(options.host, options.port)
+        return listen(host, port)
     except OSError as error:
         number = error.errno or 0  # below 0: a name that cannot be resolved
         reason = os.strerror(number) if number > 0 else error.strerror
-        raise StartError(f"cannot listen on {options.host}:{options.port}: {reason}") from error
+        raise StartError(f"cannot listen on {host}:{port}: {reason}") from error

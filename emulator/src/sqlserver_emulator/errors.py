@@ -25,6 +25,11 @@ class SqlServerError(Exception):
         return f"Msg {self.number}, Level {self.severity}, State {self.state}: {self.message}"
 
 
+def read_only_database(database: str) -> SqlServerError:
+    """Return the error of a statement that writes where nothing may be written."""
+    return SqlServerError(3906, f'Failed to update database "{database}" because the database is read-only.')
+
+
 class ClientFaultError(Exception):
     """The client, not a statement, is why a request ends: it broke the protocol or broke its message off."""
 

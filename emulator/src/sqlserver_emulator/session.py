@@ -82,6 +82,10 @@ class Session(Protocol):
 class SessionFactory(Protocol):
     """The engine as the server sees it: check a login, open a session."""
 
+    @property
+    def read_only_route(self) -> tuple[str, int] | None:
+        """Host and port to which a login with the intent to read only is led; None: nowhere else."""
+
     def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
         """``database`` '' means the login's default.
 

@@ -45,6 +45,8 @@ class RunningEmulator:
     ca_file: Path
     databases: tuple[str, ...]
     process: psutil.Process = field(repr=False)
+    secondary_port: int | None = None
+    """With the argument ``--secondary-port``."""
 
 
 @contextmanager
@@ -103,6 +105,7 @@ def _read_ready_line(process: subprocess.Popen[str]) -> RunningEmulator:
         ca_file=Path(ready["ca_file"]),
         databases=tuple(ready["databases"]),
         process=psutil.Process(process.pid),
+        secondary_port=ready["secondary_port"],
     )
 
 

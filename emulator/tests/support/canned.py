@@ -226,6 +226,8 @@ class CannedSession:
 
 
 class CannedFactory:
+    read_only_route = None
+
     def open_session(self, *, login: str, password: str, database: str, application: str) -> CannedSession:
         if (login, password) != ("sa", PASSWORD):
             raise SqlServerError(18456, f"Login failed for user '{login}'.", severity=14)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from sqlserver_emulator.assembly import cluster
+from sqlserver_emulator.assembly.secondary import Secondary
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.clock import EngineClock
@@ -24,6 +25,8 @@ from sqlserver_emulator.engine.access.security import check_login
 from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
 from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.connection.snapshot import SnapshotConnection
+from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
@@ -57,6 +60,8 @@ class Engine:
         self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
     ) -> None:
         self.capture_interval_seconds = capture_interval_seconds
+        self.read_only_route: tuple[str, int] | None = None
+        """Host and port of the readable secondary; None: there is none."""
         self._sa_password = sa_password
         self._session_ids = _SessionIds()
         with ExitStack() as opened:
@@ -70,6 +75,8 @@ class Engine:
             self.faults = FaultBoard(self.clock.now)
             self._catalog = SharedCatalog(self._owner.fetch)
             opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
+            self.secondary = Secondary(self.conninfo, self._open)
+            opened.callback(self.secondary.release)
             self._translator = TsqlTranslator()
             self.supervisor = CaptureSupervisor(self)
             self.supervisor.start()
@@ -86,6 +93,17 @@ class Engine:
 
     def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
         """Raises SqlServerError 18456 or 4060, or what a fault refuses logins with."""
+        return self._open(login=login, password=password, database=database, application=application)
+
+    def _open(
+        self,
+        *,
+        login: str,
+        password: str,
+        database: str,
+        application: str,
+        snapshot: Callable[[], str] | None = None,
+    ) -> Session:
         default = check_login(self._owner.fetch, login, password, self._sa_password)
         refuse_login(self.faults, login, database or default)
         entry = self._catalog.cache.database(database or default)
@@ -93,7 +111,7 @@ class Engine:
             raise _cannot_open(database or default)
         session_id = self._session_ids.take()
         try:
-            engine_session = self._engine_session(login, entry.name, session_id, application)
+            engine_session = self._engine_session(login, entry.name, session_id, application, snapshot)
             return TsqlSession(
                 engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
             )
@@ -105,9 +123,21 @@ class Engine:
         """A session without interpreter, for what runs next to clients."""
         return self._engine_session(login, database, self._session_ids.take(), "engine")
 
-    def _engine_session(self, login: str, database: str, session_id: int, application: str) -> PostgresEngineSession:
-        access = SessionAccess(self.conninfo, self._catalog, login=login, own_types=self._owner.own_types)
-        self.clock.follow(access.connection)
+    def _engine_session(
+        self,
+        login: str,
+        database: str,
+        session_id: int,
+        application: str,
+        snapshot: Callable[[], str] | None = None,
+    ) -> PostgresEngineSession:
+        connection = (
+            TransactionalConnection(self.conninfo) if snapshot is None else SnapshotConnection(self.conninfo, snapshot)
+        )
+        connection.set_context("emulator.application", application)
+        connection.set_context("emulator.secondary", "on" if self.read_only_route else "")
+        self.clock.follow(connection)
+        access = SessionAccess(connection, self.conninfo, self._catalog, login=login, own_types=self._owner.own_types)
         try:
             session = PostgresEngineSession(
                 access,
@@ -118,16 +148,8 @@ class Engine:
                 on_close=lambda: self._session_ids.give_back(session_id),
                 faults=SessionFaults(self.faults, login),
             )
-            # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
-            access.fetch(
-                "DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
-                [session_id],
-            )
-            access.fetch(
-                "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
-                " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",
-                [session_id, login, application, database],
-            )
+            if snapshot is None:
+                _list_session(access, session_id, login, application, database)
         except SqlServerError as error:
             access.close()
             raise (_cannot_open(database) if error.number == 916 else error) from error
@@ -145,6 +167,20 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def _list_session(access: SessionAccess, session_id: int, login: str, application: str, database: str) -> None:
+    """Let the session be found in sys.dm_exec_sessions."""
+    # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
+    access.fetch(
+        "DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
+        [session_id],
+    )
+    access.fetch(
+        "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
+        " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",
+        [session_id, login, application, database],
+    )
 
 
 def _cannot_open(database: str) -> SqlServerError:

@@ -12,12 +12,13 @@ from sqlserver_emulator.control.calls import SCHEMA, control_procedure
 from sqlserver_emulator.control.capture_procedures import CaptureControl
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
+from sqlserver_emulator.control.secondary_procedures import SecondaryHost, secondary_procedures
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
 
 
-class ControlHost(Protocol):
+class ControlHost(SecondaryHost, Protocol):
     """The part of the engine that the controls use."""
 
     conninfo: str
@@ -33,6 +34,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
     def reset(_call: ProcedureCall) -> Iterator[Event]:
         faults.clear()
         host.clock.reset()
+        host.secondary.release()
         yield from ()
 
     def show_help(_call: ProcedureCall) -> Iterator[Event]:
@@ -44,6 +46,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *clock_procedures(host.clock),
         *CaptureControl(host).procedures(),
         *faults.procedures(),
+        *secondary_procedures(host),
         control_procedure("reset", (), reset),
         control_procedure("help", (), show_help),
     )

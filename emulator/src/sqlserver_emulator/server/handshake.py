@@ -26,6 +26,7 @@ _CANNOT_OPEN_DATABASE = 4060
 _LOGIN_FAILED = 18456
 _TOO_MANY_CONNECTIONS = 17809
 INTERNAL_ERROR = 50000
+_SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,11 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
         text = f"Internal error of sqlserver_emulator ({type(error).__name__}) while logging in."
         _send_refusal(channel, login, SqlServerError(INTERNAL_ERROR, text, severity=20))
         raise
+    # The system's databases are in no availability group.
+    has_replica = session.database not in _SYSTEM_DATABASES
+    route = factory.read_only_route if login.reads_only and has_replica else None
     try:
-        _send_acceptance(channel, login, session)
+        _send_acceptance(channel, login, session, route)
     # The client left before it knew of its session.
     except BaseException:
         session.close()
@@ -156,7 +160,7 @@ def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None
     channel.end_message()
 
 
-def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
+def _send_acceptance(channel: Channel, login: Login, session: Session, route: tuple[str, int] | None) -> None:
     # Under TLS a packet has to fit a TLS record.
     packet_bytes = negotiate_packet_bytes(login.packet_bytes, tls=channel.transport.encrypted)
     database = session.database
@@ -167,6 +171,7 @@ def _send_acceptance(channel: Channel, login: Login, session: Session) -> None:
         tokens.text_change(EnvironmentChange.LANGUAGE, tokens.LANGUAGE),
         tokens.info(Info(5703, f"Changed language setting to {tokens.LANGUAGE}.")),
         tokens.login_acknowledgement(),
+        tokens.routing(*route) if route else b"",
         tokens.text_change(EnvironmentChange.PACKET_SIZE, str(packet_bytes), str(DEFAULT_PACKET_BYTES)),
         tokens.feature_acknowledgement(utf8=True) if FEATURE_UTF8 in login.feature_ids else b"",
         tokens.done(DoneToken.DONE, DoneStatus.FINAL, Command.NONE.value),

@@ -13,6 +13,7 @@ _NEW_PASSWORD = struct.Struct("<HHI")
 _TDS_72 = 0x72000000
 _INTEGRATED_SECURITY = 0x80
 _HAS_EXTENSION = 0x10
+_READ_ONLY_INTENT = 0x20
 _FEATURES_END = 0xFF
 FEATURE_FEDERATED = 0x02
 FEATURE_UTF8 = 0x0A
@@ -29,6 +30,8 @@ class Login:
     """What the client asks for; 0 is the server's default."""
     tds_version: int
     integrated_security: bool = False
+    reads_only: bool = False
+    """ApplicationIntent=ReadOnly."""
     changes_password: bool = False
     feature_ids: frozenset[int] = frozenset()
 
@@ -36,7 +39,7 @@ class Login:
 def parse_login(payload: bytes) -> Login:
     if len(payload) < _FIXED.size + _FIELDS.size:
         raise ProtocolError(f"LOGIN7 of {len(payload)} bytes")
-    _length, version, packet_bytes, _, _, _, _flags1, flags2, _type, flags3, _, _ = _FIXED.unpack_from(payload)
+    _length, version, packet_bytes, _, _, _, _flags1, flags2, type_flags, flags3, _, _ = _FIXED.unpack_from(payload)
     fields = _FIELDS.unpack_from(payload, _FIXED.size)
     pairs = [(fields[i], fields[i + 1]) for i in range(0, 18, 2)]
     host, user, password, application, _server, extension, _library, _language, database = pairs
@@ -49,6 +52,7 @@ def parse_login(payload: bytes) -> Login:
         packet_bytes=packet_bytes,
         tds_version=version,
         integrated_security=bool(flags2 & _INTEGRATED_SECURITY),
+        reads_only=bool(type_flags & _READ_ONLY_INTENT),
         changes_password=version >= _TDS_72 and _asks_new_password(payload),
         feature_ids=_feature_ids(payload, extension) if flags3 & _HAS_EXTENSION else frozenset(),
     )

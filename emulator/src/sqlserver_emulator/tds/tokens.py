@@ -23,6 +23,7 @@ _TDS_74 = bytes((0x74, 0x00, 0x00, 0x04))
 _INTERFACE_TSQL = 1
 _LONGEST_MESSAGE = 8000
 _OUTPUT_PARAMETER = 0x01
+_TCP = 0
 
 _NULLABLE = 0x0001
 _CASE_SENSITIVE = 0x0002
@@ -56,6 +57,7 @@ class EnvironmentChange:
     PACKET_SIZE = 4
     COLLATION = 7
     RESET_DONE = 18
+    ROUTING = 20
 
 
 def short_text(text: str) -> bytes:
@@ -112,6 +114,12 @@ def transaction_change(kind: int, descriptor: int, *, begun: bool) -> bytes:
     """8 begun carries the descriptor as the new value, 9 committed and 10 rolled back as the old one."""
     value = b"\x08" + struct.pack("<Q", descriptor)
     return _environment_change(kind, value, b"\x00") if begun else _environment_change(kind, b"\x00", value)
+
+
+def routing(host: str, port: int) -> bytes:
+    """Lead the client to another server, over TCP: it leaves this one and logs in there."""
+    body = struct.pack("<BH", _TCP, port) + _long_text(host)
+    return _environment_change(EnvironmentChange.ROUTING, struct.pack("<H", len(body)) + body, b"\x00\x00")
 
 
 def reset_done() -> bytes:

@@ -120,6 +120,11 @@ def test_environment_changes_carry_new_and_old() -> None:
     assert moved == b"\xe3\x07\x00\x01\x01b\x00\x01a\x00"
 
 
+def test_routing_names_protocol_port_and_server() -> None:
+    new_value = b"\x00\x01\x02\x02\x00a\x00b\x00"
+    assert tokens.routing("ab", 0x0201) == b"\xe3\x0e\x00\x14" + b"\x09\x00" + new_value + b"\x00\x00"
+
+
 def test_severity_20_ends_the_connection() -> None:
     encoder = ResponseEncoder(lambda: False)
     list(encoder.encode(ErrorRaised(SqlServerError(596, "gone", severity=20))))

@@ -22,13 +22,22 @@ from sqlserver_emulator.types import TsqlType
 class SessionAccess:
     """Connection, catalog, rights and row reader of one session."""
 
-    def __init__(self, conninfo: str, shared: SharedCatalog, *, login: str, own_types: Mapping[int, TsqlType]) -> None:
-        self.connection = TransactionalConnection(conninfo)
+    def __init__(
+        self,
+        connection: TransactionalConnection,
+        conninfo: str,
+        shared: SharedCatalog,
+        *,
+        login: str,
+        own_types: Mapping[int, TsqlType],
+    ) -> None:
+        self.connection = connection
         self.arrow = ArrowReader(conninfo)
         self.own_types = own_types
         self._rows = RowReader(self.connection.pipeline.psycopg, own_types)
-        self._shared = shared
-        self.catalog = SessionCatalog(shared, self.fetch)
+        # A read-only session has a state of its own, so that no other session's catalog is right for it.
+        self._shared = shared.own_of(self.fetch) if connection.is_read_only else shared
+        self.catalog = SessionCatalog(self._shared, self.fetch)
         self.security = SessionSecurity(self, login)
         self.catalog.hidden.is_sysadmin = self.security.is_sysadmin
         self.table_variables = TableVariables(self)

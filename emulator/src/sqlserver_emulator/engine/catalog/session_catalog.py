@@ -45,9 +45,9 @@ def _signature(table: CatalogObject) -> Hashable:
 class SharedCatalog:
     """The committed catalog. ``version`` numbers are never used twice, also not by sessions."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, numbers: Iterator[int] | None = None) -> None:
         self._lock = threading.RLock()
-        self._numbers = itertools.count(1)
+        self._numbers = numbers or itertools.count(1)
         self.version = next(self._numbers)
         self.fetch = self._locked(fetch)
         self.cache = CatalogCache(self.fetch)
@@ -59,6 +59,11 @@ class SharedCatalog:
 
     def next_version(self) -> int:
         return next(self._numbers)
+
+    def own_of(self, fetch: Fetch) -> SharedCatalog:
+        """Return the catalog as a session with a state of its own reads it."""
+        # The same numbers go on: translations of all sessions are kept together.
+        return SharedCatalog(fetch, self._numbers)
 
     def _locked(self, fetch: Fetch) -> Fetch:
         def fetch_alone(sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError, read_only_database
 
 _LOG = logging.getLogger(__name__)
 CANCELLED = 3617
@@ -253,6 +253,10 @@ def _permission(failure: StatementFailedError, context: ErrorContext, verb: str)
     )
 
 
+def _read_only(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    return read_only_database(context.database)
+
+
 def _generated_always(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     # PostgreSQL's report has no column field here; the name is only in the message.
     column = (_QUOTED.search(failure.message) or [None, failure.column])[1]
@@ -310,6 +314,7 @@ _HANDLERS: dict[str, _Handler] = {
     "22007": _bad_date,
     "22008": _date_out_of_range,
     "42501": _permission,
+    "25006": _read_only,
     "428C9": _generated_always,
     "40P01": _fixed(
         1205,

@@ -31,6 +31,9 @@ class SavepointMissingError(Exception):
 class TransactionalConnection:
     """Autocommit until ``begin``."""
 
+    is_read_only = False
+    """Whether statements may write to nothing but the session's own table variables."""
+
     def __init__(self, conninfo: str) -> None:
         self.pipeline = PipelinedConnection(conninfo)
         self.in_transaction = False
@@ -141,6 +144,11 @@ class TransactionalConnection:
         self.pipeline.run(f"RELEASE SAVEPOINT {name}")
 
     @contextmanager
+    def creating(self) -> Iterator[None]:
+        """While the tables of table variables are made or removed."""
+        yield
+
+    @contextmanager
     def as_owner(self) -> Iterator[None]:
         """With the emulator's own rights instead of the caller's."""
         role = self._context.get("role", _NO_ROLE)
@@ -212,7 +220,7 @@ class TransactionalConnection:
         """Return what has to be sent before the next statement."""
         commands: list[str] = []
         if self.in_transaction and not self._started:
-            commands.append(f"BEGIN ISOLATION LEVEL {self.isolation}")
+            commands += self._begin_commands()
             self._started = True
         commands += self._context_commands()
         # Inside ``atomic`` its own guard covers every statement.
@@ -223,6 +231,9 @@ class TransactionalConnection:
         if self.in_transaction and not reads:
             self.has_written = True
         return commands
+
+    def _begin_commands(self) -> list[str]:
+        return [f"BEGIN ISOLATION LEVEL {self.isolation}"]
 
     @property
     def _must_guard(self) -> bool:

@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.ddl.statements import find_statement
 from sqlserver_emulator.engine.ddl.tables.rename import rename
 from sqlserver_emulator.engine.ddl.tables.select_into import find_into, run_select_into
 from sqlserver_emulator.engine.translation import StatementTranslator
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError, read_only_database
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.syntax.lexer import quote_string
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
@@ -45,11 +45,16 @@ class DdlRunner:
         if _DDL.match(statement) is None:
             into = find_into(statement)
             return None if into is None else self._select_into(into, database, variables)
-        # Table variables that are used again need no DDL at all.
-        table_variables = self._access.table_variables
-        if table_variables.take(statement, database) or table_variables.leave(statement):
-            return StatementResult(Command.NONE)
+        with self._access.connection.creating():
+            # Table variables that are used again need no DDL at all.
+            table_variables = self._access.table_variables
+            if table_variables.take(statement, database) or table_variables.leave(statement):
+                return StatementResult(Command.NONE)
+            return self._apply(statement, database)
+
+    def _apply(self, statement: str, database: str) -> StatementResult:
         cursor = Cursor(statement)
+        self._refuse_read_only(cursor, database)
         scope = DdlScope(self._access, self._translator, database, statement)
         if cursor.accept("SET", "IDENTITY_INSERT"):
             return self._set_identity_insert(scope, cursor)
@@ -76,7 +81,17 @@ class DdlRunner:
             change_membership(scope, role, member, adds=adds)
             self._access.catalog_changed()
 
+    def _refuse_read_only(self, cursor: Cursor, database: str) -> None:
+        """DDL on a readable secondary. Raises 3906 unless it is about a table variable."""
+        words = [token.word for token in cursor.tokens]
+        if not self._access.connection.is_read_only or any(word.startswith("@") for word in words[2:5]):
+            return
+        if any(word.startswith("#") for word in words):
+            raise NotSupportedByEmulatorError("temp tables on a readable secondary")
+        raise read_only_database(database)
+
     def _select_into(self, cursor: Cursor, database: str, variables: Variables) -> StatementResult:
+        self._refuse_read_only(cursor, database)
         with self._access.atomic():
             scope = DdlScope(self._access, self._translator, database, cursor.text)
             result = run_select_into(scope, cursor, variables)

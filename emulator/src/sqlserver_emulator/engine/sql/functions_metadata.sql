@@ -88,14 +88,16 @@ CREATE OR REPLACE FUNCTION tsql.ident_incr(table_name text, current text) RETURN
 CREATE OR REPLACE FUNCTION tsql.serverproperty(property text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE lower($1) WHEN 'productversion' THEN '16.0.4135.4' WHEN 'productlevel' THEN 'RTM' WHEN 'productmajorversion' THEN '16'
         WHEN 'productminorversion' THEN '0' WHEN 'productbuild' THEN '4135' WHEN 'productupdatelevel' THEN 'CU14' WHEN 'edition' THEN 'Developer Edition (64-bit)'
-        WHEN 'editionid' THEN '-2117995310' WHEN 'engineedition' THEN '3' WHEN 'servername' THEN 'FLOODMARK' WHEN 'machinename' THEN 'FLOODMARK'
+        WHEN 'editionid' THEN '-2117995310' WHEN 'engineedition' THEN '3' WHEN 'servername' THEN emulator.server_name() WHEN 'machinename' THEN emulator.server_name()
         WHEN 'instancename' THEN NULL WHEN 'collation' THEN emulator.server_collation()
-        WHEN 'comparisonstyle' THEN tsql.collationproperty(emulator.server_collation(), $1) WHEN 'isclustered' THEN '0' WHEN 'ishadrenabled' THEN '0'
+        WHEN 'comparisonstyle' THEN tsql.collationproperty(emulator.server_collation(), $1) WHEN 'isclustered' THEN '0'
+        WHEN 'ishadrenabled' THEN emulator.has_secondary()::int::text
         WHEN 'issingleuser' THEN '0' WHEN 'isintegratedsecurityonly' THEN '0' WHEN 'isfulltextinstalled' THEN '0' WHEN 'isxtpsupported' THEN '0'
         WHEN 'processid' THEN pg_backend_pid()::text WHEN 'resourceversion' THEN '16.00.4135' WHEN 'lcid' THEN '1033'
         WHEN 'sqlcharsetname' THEN 'iso_1' WHEN 'issqlserveragentrunning' THEN '1' END $$;
 CREATE OR REPLACE FUNCTION tsql.databasepropertyex(database text, property text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE lower($2) WHEN 'collation' THEN d.collation_name WHEN 'status' THEN 'ONLINE' WHEN 'updateability' THEN 'READ_WRITE'
+    SELECT CASE lower($2) WHEN 'collation' THEN d.collation_name WHEN 'status' THEN 'ONLINE' WHEN 'updateability'
+        THEN CASE WHEN emulator.is_replicated(d.name) AND emulator.is_read_only() THEN 'READ_ONLY' ELSE 'READ_WRITE' END
         WHEN 'useraccess' THEN 'MULTI_USER' WHEN 'version' THEN '957' WHEN 'isautoclose' THEN '0' WHEN 'isautoshrink' THEN '0'
         WHEN 'isinstandby' THEN '0' WHEN 'isansinullsenabled' THEN '1' WHEN 'isfulltextenabled' THEN '0'
         WHEN 'recovery' THEN CASE d.recovery_model WHEN 3 THEN 'SIMPLE' WHEN 2 THEN 'BULK_LOGGED' ELSE 'FULL' END

@@ -3,17 +3,26 @@
 -- The session ---------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION tsql.login_name(current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
-    SELECT login FROM emulator.sessions WHERE backend_pid = pg_backend_pid() $$;
+    SELECT nullif(current_setting('emulator.login', true), '') $$;
+-- The readable secondary: whether there is one, whether this session is with it, and which databases it has.
+CREATE OR REPLACE FUNCTION emulator.has_secondary() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting('emulator.secondary', true) = 'on', false) $$;
+CREATE OR REPLACE FUNCTION emulator.is_read_only() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting('emulator.read_only', true) = 'on', false) $$;
+CREATE OR REPLACE FUNCTION emulator.is_replicated(database text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT emulator.has_secondary() AND $1 NOT IN ('master', 'tempdb', 'model', 'msdb') $$;
+CREATE OR REPLACE FUNCTION emulator.server_name() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN emulator.is_read_only() THEN 'FLOODMARK2' ELSE 'FLOODMARK' END $$;
 CREATE OR REPLACE FUNCTION tsql.suser_sname(id bytea, current text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN $1 IS NULL THEN tsql.login_name($2) WHEN $1 = '\x01' THEN 'sa' END $$;
 CREATE OR REPLACE FUNCTION tsql.suser_id(login text, current text) RETURNS int LANGUAGE sql STABLE SECURITY DEFINER AS $$
     SELECT principal_id FROM emulator.logins WHERE lower(name) = lower(coalesce($1, tsql.login_name($2))) $$;
 CREATE OR REPLACE FUNCTION tsql.app_name(current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
-    SELECT application FROM emulator.sessions WHERE backend_pid = pg_backend_pid() $$;
+    SELECT nullif(current_setting('emulator.application', true), '') $$;
 CREATE OR REPLACE FUNCTION tsql.host_name(current text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'localhost' $$;
 CREATE OR REPLACE FUNCTION tsql.host_id(current text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT pg_backend_pid()::text $$;
 CREATE OR REPLACE FUNCTION tsql.is_sysadmin() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER AS $$
-    SELECT coalesce((SELECT l.is_sysadmin FROM emulator.sessions s JOIN emulator.logins l ON l.name = s.login WHERE s.backend_pid = pg_backend_pid()), false) $$;
+    SELECT coalesce((SELECT l.is_sysadmin FROM emulator.logins l WHERE l.name = tsql.login_name(NULL)), false) $$;
 CREATE OR REPLACE FUNCTION tsql.user_name(id int, current text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
     SELECT CASE WHEN $1 IS NOT NULL THEN (SELECT name FROM emulator.principals WHERE principal_id = $1 AND database_id = tsql.db_id($2, $2))
         WHEN tsql.is_sysadmin() THEN 'dbo'

@@ -473,7 +473,7 @@ SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_data
     (CASE emulator.log_reuse_wait(d.database_id) WHEN 6 THEN 'REPLICATION' ELSE 'NOTHING' END)::varchar(60) AS log_reuse_wait_desc,
     0::emulator.bit AS is_date_correlation_on, d.is_cdc_enabled::int::emulator.bit AS is_cdc_enabled,
     0::emulator.bit AS is_encrypted, 0::emulator.bit AS is_honor_broker_priority_on, NULL::uuid AS replica_id,
-    NULL::uuid AS group_database_id, NULL::int AS resource_pool_id, NULL::smallint AS default_language_lcid,
+    CASE WHEN emulator.is_replicated(d.name) THEN md5('group of ' || d.service_broker_guid)::uuid END AS group_database_id, NULL::int AS resource_pool_id, NULL::smallint AS default_language_lcid,
     NULL::varchar(128) AS default_language_name, NULL::int AS default_fulltext_language_lcid,
     NULL::varchar(128) AS default_fulltext_language_name, NULL::emulator.bit AS is_nested_triggers_on,
     NULL::emulator.bit AS is_transform_noise_words_on, NULL::smallint AS two_digit_year_cutoff,
