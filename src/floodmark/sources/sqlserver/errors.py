@@ -41,6 +41,7 @@ _EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or ar
 _REPLACED_HINT = "The capture instance was created again with other columns; reload the table."
 _RETRY_HINT = "It is retried automatically."
 _ADMIN_HINT = "Ask the DBA of the source."
+_READ_ONLY_HINT = "Change the source over a connection to the primary: without application_intent ReadOnly."
 _BUG_HINT = "Please report it, with the server's message in the log."
 
 Outcome = tuple[type[FloodmarkError], str]
@@ -54,6 +55,7 @@ _RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
 _DATABASE: Outcome = (SourceUnavailableError, _DATABASE_HINT)
 _VALUE: Outcome = (DataQualityError, _VALUE_HINT)
 _ADMIN: Outcome = (SourceAdminError, _ADMIN_HINT)
+_READ_ONLY: Outcome = (SourceAdminError, _READ_ONLY_HINT)
 _BUG: Outcome = (FloodmarkBugError, _BUG_HINT)
 
 BY_NUMBER: Mapping[int, Outcome] = {
@@ -101,6 +103,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     976: _RETRY,  # availability group: database not accessible
     978: _RETRY,  # availability group: read intent required
     983: _RETRY,  # availability group: role is resolving
+    3906: _READ_ONLY,  # the database is read-only, as on a readable secondary
     601: _RETRY,  # a scan met rows that were being moved
     823: _ADMIN,  # the disk could not be read
     824: _ADMIN,  # a page is damaged

@@ -1,0 +1,190 @@
+"""A readable secondary that lags: what it lacks is tried again, and is neither a restored source nor a gap nor lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from switch_rig import ORDERS, SwitchRig
+
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator, running_emulator
+from floodmark.core.errors import SourceAdminError, SourceBehindError
+from floodmark.core.lsn import Lsn
+from floodmark.core.policies import OnGap
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.cdc.instances import SqlServerInstances
+from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.run.load import load_window
+from floodmark.sync.run.open_window import open_window
+from in_process_stager import InProcessStager
+from row_verification import reading
+
+
+@pytest.fixture(scope="module")
+def group(open_dir: Path) -> Iterator[Emulator]:
+    """A primary and its readable secondary."""
+    with running_emulator(open_dir / "group", "--capture-interval", "0.1", "--secondary-port", "0") as running:
+        yield running
+
+
+@pytest.fixture
+def source(group: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(group) as database:
+        database.run("CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int)")
+        database.enable("Orders")
+        database.run("INSERT INTO dbo.Orders VALUES (1, 1)")
+        database.scan()
+        yield database
+        database.run("EXEC emulator.reset")
+
+
+@pytest.fixture
+def rig(group: Emulator, source: CdcDatabase, database: WarehouseConnection) -> SwitchRig:
+    rig = SwitchRig(group, source, database)
+    repairing = replace(rig.pipelines[0].tables[0], on_gap=OnGap.REPAIR)
+    rig.pipelines = [replace(rig.pipelines[0], tables=(repairing,))]
+    return rig
+
+
+@pytest.fixture
+def secondary(rig: SwitchRig) -> SqlServerConnection:
+    """The connection of the primary, which leads whoever only reads to the secondary."""
+    return replace(rig.at, application_intent="ReadOnly")
+
+
+def load_from(rig: SwitchRig, window_id: int | None, rows: SqlServerConnection, control: SqlServerConnection) -> None:
+    assert window_id is not None
+    load_window(window_id, rig.ledger, rig.warehouse, SqlServerSource(control), InProcessStager(reading(rows)))
+
+
+def windows(rig: SwitchRig) -> list[tuple[str, str]]:
+    """Return kind and state of each window, oldest first."""
+    sql = (
+        "SELECT t.kind, w.state FROM floodmark.windows AS w JOIN floodmark.window_tables AS t USING (window_id)"
+        " ORDER BY window_id"
+    )
+    return [(kind, state) for kind, state in rig.rows(sql)]
+
+
+def test_pipeline_reads_everything_from_a_secondary(rig: SwitchRig, secondary: SqlServerConnection) -> None:
+    rig.at = secondary
+    rig.run()
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)", "DELETE FROM dbo.Orders WHERE Id = 1")
+    rig.run()
+    assert rig.differing() == []
+    assert SqlServerSource(secondary).read_snapshot([ORDERS]).is_replica
+
+
+def test_pipeline_moves_between_primary_and_secondary_without_confirmation(
+    rig: SwitchRig, secondary: SqlServerConnection
+) -> None:
+    rig.run()
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    primary, rig.at = rig.at, secondary
+    rig.run()
+    rig.change("INSERT INTO dbo.Orders VALUES (3, 3)")
+    rig.at = primary
+    rig.run()
+    assert rig.differing() == []
+
+
+def test_first_load_from_a_secondary_that_lags_is_tried_again(rig: SwitchRig, secondary: SqlServerConnection) -> None:
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    opened = rig.open()
+    with pytest.raises(SourceBehindError, match="copy of the database") as caught:
+        load_from(rig, opened.window_id, secondary, rig.at)
+    assert caught.value.retryable
+    rig.database.run("EXEC emulator.release_secondary")
+    rig.at = secondary
+    rig.run()
+    assert rig.differing() == []
+
+
+def test_changes_that_a_secondary_does_not_have_yet_are_tried_again(
+    rig: SwitchRig, secondary: SqlServerConnection
+) -> None:
+    rig.run()
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    opened = rig.open()
+    for _ in range(2):
+        with pytest.raises(SourceBehindError, match="copy of the database"):
+            load_from(rig, opened.window_id, secondary, rig.at)
+    assert rig.rows("SELECT count(*) FROM shop.orders") == [(1,)]
+    rig.database.run("EXEC emulator.release_secondary")
+    load_from(rig, opened.window_id, secondary, rig.at)
+    rig.run()
+    assert rig.differing() == []
+    assert windows(rig)[-1][1] == "advanced"
+
+
+def test_rows_are_not_verified_by_a_secondary_that_lags(rig: SwitchRig, secondary: SqlServerConnection) -> None:
+    rig.run()
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    opened = rig.open()
+    with pytest.raises(SourceBehindError, match="readable replica"):
+        load_from(rig, opened.window_id, rig.at, secondary)
+    rig.database.run("EXEC emulator.release_secondary")
+    rig.at = secondary
+    rig.run()
+    assert rig.differing() == []
+
+
+def test_secondary_behind_the_watermark_is_neither_a_gap_nor_a_drift(
+    rig: SwitchRig, secondary: SqlServerConnection
+) -> None:
+    rig.run()
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("ALTER TABLE dbo.Orders ADD Note int", "INSERT INTO dbo.Orders VALUES (2, 2, 2)")
+    rig.run()
+    before = windows(rig), rig.rows("SELECT event_id FROM floodmark.drift_events")
+    lagging = SqlServerSource(secondary)
+    for _ in range(2):
+        with pytest.raises(SourceBehindError, match="readable replica") as caught:
+            open_window(rig.pipelines[0], lagging, rig.ledger, rig.watch)
+        assert caught.value.retryable
+    assert rig.rows("SELECT verdict FROM floodmark.verdicts") == [("replica_behind",)]
+    assert (windows(rig), rig.rows("SELECT event_id FROM floodmark.drift_events")) == before
+    rig.database.run("EXEC emulator.release_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (3, 3, 3)")
+    rig.at = secondary
+    rig.run()
+    assert rig.differing() == []
+
+
+def test_pipeline_that_knows_only_the_lagging_secondary_reads_as_far_as_it_has(
+    rig: SwitchRig, secondary: SqlServerConnection
+) -> None:
+    rig.at = secondary
+    rig.run()
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (3, 3)", "UPDATE dbo.Orders SET Amount = 9")
+    rig.run()
+    rig.run()
+    assert rig.rows('SELECT "Id", "Amount" FROM shop.orders ORDER BY "Id"') == [(1, 1), (2, 2)]
+    held = SqlServerSource(secondary).read_snapshot([ORDERS]).max_lsn
+    rig.database.run("EXEC emulator.release_secondary")
+    newest = SqlServerSource(secondary).read_snapshot([ORDERS]).max_lsn
+    assert isinstance(held, Lsn) and isinstance(newest, Lsn) and held < newest
+    rig.run()
+    assert rig.differing() == []
+    assert windows(rig) == [("first_load", "advanced"), ("changes", "advanced"), ("changes", "advanced")]
+
+
+def test_change_of_the_source_over_a_secondary_is_led_to_the_primary(secondary: SqlServerConnection) -> None:
+    enabling = (
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders', @role_name = NULL,"
+        " @capture_instance = N'second'"
+    )
+    with pytest.raises(SourceAdminError, match="read-only") as caught:
+        SqlServerInstances(secondary).make_instance(enabling)
+    assert "connection to the primary" in str(caught.value)
+    with pytest.raises(SourceAdminError, match="read-only"):
+        SqlServerInstances(secondary).drop_instance(ORDERS, "dbo_Orders")
