@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -24,6 +24,7 @@ class FaultKind(Enum):
     LOG_FULL = "log full"
     AGENT_STOPPED = "agent stopped"
     LOGIN_ERROR = "login error"
+    LOCKED_READS = "locked reads"
 
 
 CAPTURE_KINDS = frozenset({FaultKind.CAPTURE_FAILURE, FaultKind.CAPTURE_DELAY, FaultKind.SLOW_SCAN})
@@ -45,7 +46,7 @@ class Match:
         return (
             (not self.database or self.database.lower() in databases)
             and (not self.login or self.login.lower() == login.lower())
-            and (not self.table or _names(self.table).search(statement) is not None)
+            and (not self.table or table_pattern(self.table).search(statement) is not None)
             and (not self.text or self.text.lower() in statement.lower())
         )
 
@@ -54,7 +55,7 @@ class Match:
 class Fault:
     """``times``: how often it still happens, 0 for ever. ``value``: rows or seconds; ``detail``: what is said.
 
-    ``database_id``: of a capture fault.
+    ``database_id``: of a capture fault. ``object_id``: of the table whose readers wait.
     """
 
     kind: FaultKind
@@ -65,6 +66,7 @@ class Fault:
     state: int = 1
     detail: str = ""
     database_id: int = 0
+    object_id: int = 0
     fault_id: int = 0
     since: datetime = field(default=datetime.min)
 
@@ -115,6 +117,14 @@ class FaultBoard:
         fits = (f for f in self.statement_faults if f.kind is kind and f.match.fits(statement, databases, login))
         return next(fits, None)
 
+    def locked_reads(self, databases: frozenset[str], login: str) -> Sequence[Fault]:
+        """Return the faults that let this login's reads wait for locks, on whatever table."""
+        return [
+            fault
+            for fault in self.statement_faults
+            if fault.kind is FaultKind.LOCKED_READS and replace(fault.match, table="").fits("", databases, login)
+        ]
+
     def happens(self, fault: Fault) -> bool:
         """Count it; False when it has happened often enough or was cleared since it was found."""
         with self._lock:
@@ -146,8 +156,8 @@ class FaultBoard:
         self.statement_faults = tuple(f for f in faults if f.kind not in _OUTSIDE_SESSIONS)
 
 
-def _names(table: str) -> re.Pattern[str]:
-    """A pattern for the table's name, bracketed, quoted or bare, with each part that was given."""
+def table_pattern(table: str) -> re.Pattern[str]:
+    """Return a pattern for the table's name, bracketed, quoted or bare, with each part that was given."""
     parts = [part.strip('[]"') for part in table.split(".")]
     quoted = r"\s*\.\s*".join(rf'[\["]?{re.escape(part)}[\]"]?' for part in parts)
     return re.compile(rf"(?<![\w@#$]){quoted}(?![\w@#$])", re.IGNORECASE)

@@ -74,3 +74,17 @@ def existing_database(call: ProcedureCall, name: str) -> str:
     if not rows:
         raise refusal(f"There is no database '{name}'.")
     return str(rows[0][0])
+
+
+def existing_table(call: ProcedureCall, database: str, name: str) -> int:
+    """Return the id of a table of the database, by its name with or without its schema."""
+    schema, _, table = name.replace("[", "").replace("]", "").rpartition(".")
+    rows = call.engine.fetch_all(
+        "SELECT o.object_id FROM emulator.objects o JOIN emulator.schemas s USING (database_id, schema_id)"
+        " JOIN emulator.databases d USING (database_id)"
+        " WHERE d.name = $1 AND lower(s.name) = lower($2) AND lower(o.name) = lower($3) AND o.type = 'U'",
+        (database, schema or "dbo", table),
+    )
+    if not rows:
+        raise refusal(f"There is no table '{name}' in database '{database}'.")
+    return int(str(rows[0][0]))

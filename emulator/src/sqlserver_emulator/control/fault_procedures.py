@@ -10,7 +10,16 @@ from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
 from sqlserver_emulator.clock import Fetch
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
-from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, seconds, text, whole
+from sqlserver_emulator.control.calls import (
+    control_procedure,
+    existing_database,
+    existing_table,
+    refusal,
+    required,
+    seconds,
+    text,
+    whole,
+)
 from sqlserver_emulator.control.log_reuse import FullLogs
 from sqlserver_emulator.control.login_faults import REFUSALS
 from sqlserver_emulator.control.statement_faults import FAILURES
@@ -31,6 +40,11 @@ _WHICH: Final = (
 _WHOSE_LOGIN: Final = (
     Parameter("@times", INT, 1),
     Parameter("@state", INT, 1),
+    Parameter("@login", SYSNAME, None),
+    Parameter("@database", SYSNAME, None),
+)
+_LOCKED: Final = (
+    Parameter("@table", NVARCHAR_4000),
     Parameter("@login", SYSNAME, None),
     Parameter("@database", SYSNAME, None),
 )
@@ -70,6 +84,7 @@ class FaultControl:
             control_procedure("slow_statements", (Parameter("@seconds", _FLOAT), *_WHICH), self._slow),
             control_procedure("cut_connection", (Parameter("@after_rows", BIGINT), *_WHICH), self._cut_connection),
             control_procedure("fail_logins", (Parameter("@error", INT), *_WHOSE_LOGIN), self._fail_logins),
+            control_procedure("lock_reads", _LOCKED, self._lock_reads),
             control_procedure("stop_agent", (), self._stop_agent),
             control_procedure("fill_log", (Parameter("@database", SYSNAME, None),), self._fill_log),
         )
@@ -118,6 +133,17 @@ class FaultControl:
 
     def _cut_connection(self, call: ProcedureCall) -> Iterator[Event]:
         self._add(call, Fault(FaultKind.CONNECTION_CUT, value=whole(call, "@after_rows", 0, 2**53)))
+        yield from ()
+
+    def _lock_reads(self, call: ProcedureCall) -> Iterator[Event]:
+        table = str(required(call, "@table"))
+        database = existing_database(call, text(call, "@database") or call.engine.database)
+        fault = Fault(
+            FaultKind.LOCKED_READS,
+            Match(database, text(call, "@login"), table),
+            object_id=existing_table(call, database, table),
+        )
+        self._host.faults.add(fault)
         yield from ()
 
     def _add(self, call: ProcedureCall, fault: Fault) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
+from sqlserver_emulator.clock import Fetch
 from sqlserver_emulator.contract import StatementResult
+from sqlserver_emulator.control.reader_locks import locks_to_wait_for
 from sqlserver_emulator.control.statement_databases import databases_of, written_database
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.errors import ConnectionCutError, SqlServerError
@@ -36,17 +38,19 @@ class SessionFaults:
     def are_active(self) -> bool:
         return bool(self._board.statement_faults)
 
-    def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
+    def meet(self, statement: str, database: str, fetch: Fetch) -> None:
         """Before the statement runs. Raises what it fails with."""
         databases = databases_of(statement, database)
         slow = self._strike(FaultKind.SLOW_STATEMENT, statement, databases)
         # Delayed first: a statement can be slow and then fail.
         if slow is not None:
-            sleep(slow.value)
+            fetch("SELECT pg_sleep($1::float8)", (slow.value,))
         error = self._strike(FaultKind.STATEMENT_ERROR, statement, databases)
         if error is not None:
             # By PostgreSQL's SQLSTATE: the session handles it like an error of the statement's own.
             raise StatementFailedError(sqlstate=FAILURES[error.number], message="a fault on demand")
+        for object_id, mode in locks_to_wait_for(self._board.locked_reads(databases, self._login), statement):
+            fetch("SELECT emulator.wait_for_lock($1::int, $2)", (object_id, mode))
         if writes_to_the_log(statement):
             full = self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
             if full is not None:

@@ -102,7 +102,7 @@ class Capture:
         """Capture up to ``max_transactions`` transactions of what is committed now.
 
         ``delay_seconds``: leave what was committed after that, by the emulator's clock. ``pause`` is called before
-        what was found is stored.
+        what was found is committed.
         """
         # Fixed before the log is read: what commits meanwhile is the next scan's, so a scan ends on a busy server too.
         target = self._flush_position()
@@ -114,6 +114,8 @@ class Capture:
                 taker.hold_after(self._now() - int(delay_seconds * 1_000_000))
             drained = self._read_until(target)
             if taker.has_written:
+                # A slow scan has its locks on the change tables, as a real one.
+                taker.flush()
                 pause()
             self._store(session)
         except BaseException:

@@ -56,6 +56,22 @@ EXCEPTION WHEN object_in_use THEN
     RETURN 0;  -- a scan has just begun
 END $$;
 
+-- Wait until the lock could be had, and give it back: the savepoint that it was taken under is rolled back. What is read
+-- without shared locks does not wait: dirty reads, and row versions.
+CREATE OR REPLACE FUNCTION emulator.wait_for_lock(object_id int, lock_mode text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
+BEGIN
+    IF emulator.is_read_only() OR lock_mode = 'SHARE'
+       AND current_setting('emulator.isolation', true) IN ('READ UNCOMMITTED', 'SNAPSHOT') THEN
+        RETURN;
+    END IF;
+    EXECUTE format('LOCK TABLE %s IN %s MODE', object_id::oid::regclass, lock_mode);
+    RAISE EXCEPTION USING ERRCODE = 'EMLCK';
+EXCEPTION
+    WHEN SQLSTATE 'EMLCK' OR undefined_table OR syntax_error THEN
+        RETURN;  -- had, or the table is gone: the statement itself finds out
+END $$;
+
 -- sys.dm_db_log_space_usage: of a log of 1 GB at least, all while it is full on demand, else what capture still needs.
 CREATE OR REPLACE FUNCTION emulator.log_space(database_id int, OUT total_bytes bigint, OUT used_bytes bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$

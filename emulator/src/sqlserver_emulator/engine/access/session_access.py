@@ -63,10 +63,6 @@ class SessionAccess:
             return self._shared.fetch(sql, parameters)
         return self.fetch(sql, parameters)
 
-    def sleep(self, seconds: float) -> None:
-        """Wait as a statement does: the client may cancel it."""
-        self.fetch("SELECT pg_sleep($1::float8)", [seconds])
-
     def script(self, sql: str) -> None:
         """Several PostgreSQL statements without parameters or results."""
         with self.connection.as_owner():

@@ -98,7 +98,7 @@ class PostgresEngineSession:
         if faults is None or not faults.are_active:
             return self._execute(statement, variables)
         with self._errors("SELECT"):
-            faults.meet(statement, self.database, self._access.sleep)
+            faults.meet(statement, self.database, self._access.fetch)
         return faults.cut(self._execute(statement, variables), statement, self.database)
 
     def _execute(self, statement: str, variables: Variables) -> StatementResult:
@@ -144,7 +144,7 @@ class PostgresEngineSession:
         with self._errors("INSERT"):
             if self._faults is not None and self._faults.are_active:
                 announced = f"INSERT BULK {target.table.schema}.{target.table.name}"
-                self._faults.meet(announced, target.table.database, self._access.sleep)
+                self._faults.meet(announced, target.table.database, self._access.fetch)
             return self._bulk.load(target, types, batches)
 
     def describe(self, statement: str, variables: Variables) -> tuple[Column, ...] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from sqlserver_emulator.contract import StatementResult
+
+Fetch = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
 
 
 class StatementFaults(Protocol):
@@ -14,7 +16,10 @@ class StatementFaults(Protocol):
     @property
     def are_active(self) -> bool: ...
 
-    def meet(self, statement: str, database: str, sleep: Callable[[float], None]) -> None:
-        """Raises what the statement is to fail with."""
+    def meet(self, statement: str, database: str, fetch: Fetch) -> None:
+        """Raises what the statement is to fail with.
+
+        ``fetch``: in the session, where a wait can be cancelled and the session's lock timeout is in force.
+        """
 
     def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult: ...
