@@ -3,6 +3,8 @@
 -- quoted name of its table. Needs no more than SELECT on the captured columns. Result sets: 1 captured, 2 history, 3
 -- columns.
 SET NOCOUNT ON;
+-- A lock timeout ends the batch, and not only its statement: each later one would wait as long again.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @instance sysname = ?, @table nvarchar(517) = ?;

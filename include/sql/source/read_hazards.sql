@@ -2,6 +2,8 @@
 -- is NULL, or has no row. Result sets: 1 the database, 2 partitioned tables, 3 modules that truncate; where CDC is on:
 -- 4 instances, 5 columns of tracked and of change tables; for db_owner: 6 instances that let partitions be switched.
 SET NOCOUNT ON;
+-- A lock timeout ends the batch, and not only its statement: each later one would wait as long again.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @accelerated bit, @enabled bit;

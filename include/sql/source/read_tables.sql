@@ -5,6 +5,8 @@
 -- sets: 1 tables, 2 change tables that the login may see, 3 columns of both, 4 primary keys, 5 columns that the login
 -- reads through a mask, 6 enabled filter predicates, as far as the login may see them.
 SET NOCOUNT ON;
+-- A lock timeout ends the batch, and not only its statement: each later one would wait as long again.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @names varbinary(max) = ?, @change_tables varbinary(max) = ?, @max_lsn binary(10) = ?;
