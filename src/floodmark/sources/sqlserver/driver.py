@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.sources.sqlserver import errors
+from floodmark.sources.sqlserver.addresses import count_addresses
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.sized_batches import read_sized_batches
 
@@ -93,6 +94,9 @@ def _refusal(connection: SqlServerConnection, error: Exception) -> FloodmarkErro
         exists = _database_exists(connection)
         if exists is not None:
             return (errors.database_away if exists else errors.database_missing)(subject, message)
+    addresses = 0 if connection.multi_subnet_failover else count_addresses(connection.host)
+    if sqlstate in errors.UNREACHABLE and addresses > 1:
+        return errors.one_of_several_addresses(subject, message, addresses)
     return errors.by_sqlstate(subject, sqlstate, message, errors.AT_CONNECT)
 
 

@@ -188,6 +188,9 @@ AT_CONNECT: Mapping[str, Outcome] = {
 }
 """Errors during connect, by SQLSTATE: mssql-python has no number before there is a connection to query."""
 
+UNREACHABLE = frozenset({"08001", "HYT00", "HYT01"})
+"""Of these, what a server reports whose address does not answer."""
+
 AT_CLIENT: Mapping[str, Outcome] = {"HYT00": _RETRY, "HYT01": _RETRY, "HY008": _RETRY}
 """Errors that the driver raises itself while the connection remains open, by SQLSTATE."""
 
@@ -217,6 +220,15 @@ def database_away(subject: str, message: str) -> FloodmarkError:
 def database_missing(subject: str, message: str) -> FloodmarkError:
     """Return the error for a database that the server does not have."""
     return SourceLoginError(subject, f"the server has no database of this name: {message}.", _LOGIN_HINT)
+
+
+def one_of_several_addresses(subject: str, message: str, addresses: int) -> FloodmarkError:
+    """Return the error for a server that was not reached, whose name leads to several addresses."""
+    hint = (
+        f"{_RETRY_HINT} The host has {addresses} addresses, which are tried one after the other: if one of them does"
+        " not answer, set multi_subnet_failover in the connection."
+    )
+    return SourceUnavailableError(subject, f"{message}.", hint)
 
 
 def not_trusted(subject: str, message: str) -> FloodmarkError:
