@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from switch_rig import ORDERS, SwitchRig
+from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator, running_emulator
+from floodmark.cli.main import app
 from floodmark.core.errors import SourceAdminError, SourceBehindError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import OnGap
@@ -22,6 +25,17 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
 from row_verification import reading
+
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    schedule: "@weekly"
+    tables:
+      - {source: dbo.Orders, target: shop.orders}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +68,29 @@ def rig(group: Emulator, source: CdcDatabase, database: WarehouseConnection) -> 
 def secondary(rig: SwitchRig) -> SqlServerConnection:
     """The connection of the primary, which leads whoever only reads to the secondary."""
     return replace(rig.at, application_intent="ReadOnly")
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secondary: SqlServerConnection, database: WarehouseConnection
+) -> CliRunner:
+    """The command, whose connection of the source leads to the secondary."""
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    source = {
+        "conn_type": "mssql",
+        "host": secondary.host,
+        "port": secondary.port,
+        "login": secondary.user,
+        "password": secondary.password,
+        "schema": secondary.database,
+        "extra": {"ca_file": secondary.ca_file, "application_intent": secondary.application_intent},
+    }
+    warehouse = {"conn_type": "postgres", "host": database.host, "login": database.user, "schema": database.database}
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps({**warehouse, "port": database.port}))
+    return CliRunner()
 
 
 def load_from(rig: SwitchRig, window_id: int | None, rows: SqlServerConnection, control: SqlServerConnection) -> None:
@@ -188,3 +225,21 @@ def test_change_of_the_source_over_a_secondary_is_led_to_the_primary(secondary: 
     assert "connection to the primary" in str(caught.value)
     with pytest.raises(SourceAdminError, match="read-only"):
         SqlServerInstances(secondary).drop_instance(ORDERS, "dbo_Orders")
+
+
+def test_commands_report_a_secondary_that_lags_and_conclude_nothing_from_it(rig: SwitchRig, cli: CliRunner) -> None:
+    rig.run()
+    rig.database.run("EXEC emulator.hold_secondary")
+    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
+    rig.run()
+    verified = cli.invoke(app, ["verify", "shop"])
+    assert verified.exit_code == 75
+    assert "dbo.Orders: replica_behind: a readable replica answered" in verified.output
+    checked = cli.invoke(app, ["status", "--live", "--check"])
+    assert checked.exit_code == 3
+    assert "replica_behind" in checked.output
+    examined = cli.invoke(app, ["doctor", "shop", "--json"])
+    assert examined.exit_code == 0
+    assert "read-only replica" in examined.output
+    rig.database.run("EXEC emulator.release_secondary")
+    assert cli.invoke(app, ["verify", "shop"]).exit_code == 0
