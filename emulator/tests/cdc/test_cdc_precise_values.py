@@ -131,6 +131,8 @@ def test_a_large_result_has_every_code_unit(database: CdcDatabase, raw: RawClien
         ("UNICODE(SUBSTRING(N'😀', 2, 1))", 0xDE00),
         ("LEN(LEFT(N'😀x', 1))", 1),
         ("CAST(NCHAR(0xD83D) + NCHAR(0xDE00) AS varbinary(8))", b"\x3d\xd8\x00\xde"),
+        ("CAST(N'\\a\\000é\\ă䄀éA' AS varbinary(max))", "\\a\\000é\\ă䄀éA".encode("utf-16-le")),
+        ("CAST(N'' AS varbinary(8))", b""),
         ("CASE WHEN NCHAR(0xD83D) + NCHAR(0xDE00) = N'😀' THEN 1 END", 1),
         ("CASE WHEN NCHAR(0xD83D) = NCHAR(0xDE00) THEN 1 ELSE 0 END", 0),
         ("CHARINDEX(N'x', N'😀x')", 3),

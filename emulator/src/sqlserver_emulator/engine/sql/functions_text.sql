@@ -15,19 +15,22 @@ RETURN CASE WHEN 65536 + ((high - 55296) << 10) + low - 56320 BETWEEN 1110016 AN
     ELSE chr(65536 + ((high - 55296) << 10) + low - 56320) END;
 CREATE OR REPLACE FUNCTION tsql.to_utf16(value text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
-    bytes bytea := ''; mark text; code int;
+    -- Each character, followed by the byte 0, in the form that decode(…, 'escape') reads.
+    units text := array_to_string(array_replace(string_to_array(value, NULL), '\', '\\'), '\000') || '\000';
+    others text; mark text; code int; pair int[];
 BEGIN
-    IF octet_length(value) = char_length(value) THEN
-        RETURN decode(regexp_replace(encode(convert_to(value, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
+    IF value = '' THEN RETURN ''; END IF;
+    IF octet_length(value) > char_length(value) THEN
+        others := regexp_replace(value, '[\x01-\x7f]+', '', 'g');
+        WHILE others <> '' LOOP
+            mark := pg_catalog.left(others, 1);
+            code := tsql.unescaped_unit(pg_catalog.ascii(mark));
+            pair := CASE WHEN code > 65535 THEN ARRAY[55296 + ((code - 65536) >> 10), 56320 + ((code - 65536) & 1023)] ELSE ARRAY[code] END;
+            units := pg_catalog.replace(units, mark || '\000', (SELECT string_agg(encode(tsql.little_endian(unit), 'escape'), '') FROM unnest(pair) AS unit));
+            others := pg_catalog.replace(others, mark, '');
+        END LOOP;
     END IF;
-    FOREACH mark IN ARRAY regexp_split_to_array(value, '') LOOP
-        code := tsql.unescaped_unit(pg_catalog.ascii(mark));
-        IF code > 65535 THEN
-            bytes := bytes || tsql.little_endian(55296 + ((code - 65536) >> 10)) || tsql.little_endian(56320 + ((code - 65536) & 1023));
-        ELSE bytes := bytes || tsql.little_endian(code);
-        END IF;
-    END LOOP;
-    RETURN bytes;
+    RETURN decode(units, 'escape');
 END $$;
 CREATE OR REPLACE FUNCTION tsql.from_utf16(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE

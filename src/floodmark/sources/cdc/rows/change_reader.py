@@ -23,6 +23,7 @@ from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.cdc.rows import statements
 from floodmark.sources.cdc.rows.chunk_bounds import find_double_key, read_chunk_bounds, refuse_null_keys
+from floodmark.sources.cdc.rows.code_units import decode_units
 from floodmark.sources.cdc.rows.columns import to_transport
 from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.cdc.rows.long_values import refuse_long_values, split_batch
@@ -79,7 +80,8 @@ class CdcReader:
 
     def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
         text = statements.select_rows(self.plan, chunk.after is not None, chunk.to is not None)
-        bounds = [statements.bound_parameters(bound) for bound in (chunk.after, chunk.to) if bound is not None]
+        table = self.plan.feed.table
+        bounds = [statements.bound_parameters(table, each) for each in (chunk.after, chunk.to) if each is not None]
         batches = self._read(text, tuple(value for bound in bounds for value in bound))
         return batches if bounds else refuse_null_keys(self.plan, batches)
 
@@ -103,7 +105,8 @@ class CdcReader:
         shape, subject = self.shape, str(self.plan.source)
         schema = arrow_schema(shape)
         with self._connected() as session:
-            for batch in session.read_batches(subject, text, parameters, BATCH_ROWS, batch_bytes(self.plan)):
+            for found in session.read_batches(subject, text, parameters, BATCH_ROWS, batch_bytes(self.plan)):
+                batch = decode_units(found, shape.values)
                 refuse_long_values(batch, shape.values, subject)
                 for piece in split_batch(batch):
                     yield cast_batch(piece, schema, shape.values)

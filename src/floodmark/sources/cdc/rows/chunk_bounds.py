@@ -16,6 +16,7 @@ from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.core.window.chunks import Bound
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.cdc.rows import statements
+from floodmark.sources.cdc.rows.code_units import text_of
 from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.driver import SourceSession
 from floodmark.sources.sqlserver.tsql import bracket_table
@@ -76,8 +77,14 @@ def find_double_key(plan: TablePlan, session: SourceSession) -> tuple[Bound, int
         bound = _portable(key)
         rows = int(session.fetch(statements.count_key(plan), bound)[0][0])
         if rows > 1:
-            return bound, rows
+            return _readable(plan, bound), rows
     return None
+
+
+def _readable(plan: TablePlan, bound: Bound) -> Bound:
+    """Return a key for a person."""
+    table = plan.feed.table
+    return tuple(text_of(table.column(name), value) for name, value in zip(table.key, bound, strict=True))
 
 
 def _has_index(session: SourceSession, plan: TablePlan) -> bool:
@@ -96,7 +103,7 @@ def _directions(key: Sequence[str]) -> tuple[list[tuple[str, bool]], ...]:
 def _continue_bounds(session: SourceSession, plan: TablePlan, bounds: list[Bound]) -> None:
     """Add the bounds after the last one."""
     while True:
-        after = statements.bound_parameters(bounds[-1]) if bounds else ()
+        after = statements.bound_parameters(plan.feed.table, bounds[-1]) if bounds else ()
         text = statements.select_next_bound(plan, bool(bounds))
         rows = session.fetch(text, (*after, plan.first_load_chunk_rows - 1))
         if not rows:

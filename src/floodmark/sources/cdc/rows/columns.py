@@ -9,6 +9,7 @@ from floodmark.core.schema import SourceTable
 from floodmark.core.source.scripts import bracket
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.core.window.columns import ValueColumn, value_columns
+from floodmark.sources.cdc.rows.code_units import units_expression
 
 _ODBC_CANONICAL_STYLE = 121
 """The style of CONVERT that prints all digits of a temporal value, and the offset of a datetimeoffset."""
@@ -31,7 +32,8 @@ def _select_expression(table: SourceTable, column: ValueColumn, temporal: Tempor
         return f"CONVERT(varchar({_TEMPORAL_TEXT_LENGTH}), {value}, {_ODBC_CANONICAL_STYLE}) AS {name}"
     if type_name in _CLR_TYPES:
         return f"CONVERT(varbinary(max), {name}) AS {name}"
-    return name
+    units = units_expression(table.column(column.name), name)
+    return f"{units} AS {name}" if units else name
 
 
 def to_transport(array: pa.Array, kind: WarehouseType, target: pa.DataType) -> pa.Array:

@@ -17,6 +17,7 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import SourceTable
 from floodmark.core.source.scripts import bracket
 from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.sources.cdc.rows.code_units import string_expression, units_expression, units_of
 from floodmark.sources.cdc.rows.columns import select_expressions
 from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.sqlserver.tsql import bracket_table, change_table, net_changes_function
@@ -174,8 +175,9 @@ def key_up_to(table: SourceTable) -> str:
     return _beyond(table, "<", inclusive=True)
 
 
-def bound_parameters(bound: Sequence[object]) -> tuple[object, ...]:
+def bound_parameters(table: SourceTable, bound: Sequence[object]) -> tuple[object, ...]:
     """Return the values of a bound in the order of the parameters of ``key_after`` and ``key_up_to``."""
+    bound = [units_of(table.column(name), value) for name, value in zip(table.key, bound, strict=True)]
     leading = bound[:1] if len(bound) > 1 else ()
     return (*leading, *_chained(bound))
 
@@ -224,13 +226,16 @@ def _bound_parameter(table: SourceTable, name: str) -> str:
     if column.type_name in _TEXT_STYLES:
         return f"CONVERT({column.declared_type}, ?, {_TEXT_STYLES[column.type_name]})"
     declared = "binary(8)" if column.type_name in ("timestamp", "rowversion") else column.declared_type
-    return f"CAST(? AS {declared})"
+    return string_expression(column, "?") or f"CAST(? AS {declared})"
 
 
 def _bound_expression(table: SourceTable, name: str) -> str:
     # Without a name: ORDER BY the column's name means the column then, and a condition may name the table itself.
-    style = _TEXT_STYLES.get(table.column(name).type_name)
-    return bracket(name) if style is None else f"CONVERT(varchar(34), {bracket(name)}, {style})"
+    column = table.column(name)
+    style = _TEXT_STYLES.get(column.type_name)
+    if style is not None:
+        return f"CONVERT(varchar(34), {bracket(name)}, {style})"
+    return units_expression(column, bracket(name)) or bracket(name)
 
 
 def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:

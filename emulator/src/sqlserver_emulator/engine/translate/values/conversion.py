@@ -286,8 +286,13 @@ _BYTES_OF = {
 
 def _text_to_binary(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
     if mode in (EXPLICIT, TRY):
+        is_national = _text_name(value)[0] == "n"
+        if is_national and not style:
+            return (
+                f"tsql.to_utf16({as_text(value)})"  # without a call in between: it is called for each value of a read
+            )
         function = "tsql.try_text_to_binary" if mode == TRY else "tsql.text_to_binary"
-        return f"{function}({as_text(value)}, {style or 0}, {str(_text_name(value)[0] == 'n').lower()})"
+        return f"{function}({as_text(value)}, {style or 0}, {str(is_national).lower()})"
     if isinstance(value, LiteralValue):
         raise _refuse(value, to)
     # Drivers bind a NULL of unknown type as varchar(1): the value decides.

@@ -18,6 +18,11 @@ from floodmark.sources.cdc.rows.change_reader import batch_bytes
 from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.cdc.rows.parts import choose_cuts, cut_interval
 
+VALUES = (
+    "[history], CAST([id] AS varbinary(20)) AS [id], [a], CAST([lob] AS varbinary(max)) AS [lob],"
+    " CAST(CAST([old] AS nvarchar(max)) AS varbinary(max)) AS [old]"
+)
+
 
 def _lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(10))
@@ -34,7 +39,7 @@ def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> Non
     assert statements.select_changes(histories_plan()) == (
         "SELECT [__$start_lsn], [__$command_id], [__$seqval],"
         f" CASE WHEN [__$operation] = 4 AND {moved} THEN 6 ELSE [__$operation] END AS [__$operation],"
-        " [__$update_mask], [history], [id], [a], [lob], [old] FROM [cdc].[dbo_Histories_CT]"
+        f" [__$update_mask], {VALUES} FROM [cdc].[dbo_Histories_CT]"
         f" WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? AND ([__$operation] <> 3 OR {moved})"
         " OPTION (MAXDOP 1)"
     )
@@ -49,7 +54,7 @@ def test_changes_without_command_ids_or_lobs_are_read_without_those_columns() ->
 
 def test_net_changes_of_the_server_come_with_the_mask() -> None:
     assert statements.select_net_changes(histories_plan(net=NetSource.SERVER)) == (
-        "SELECT [__$start_lsn], [__$operation], [__$update_mask], [history], [id], [a], [lob], [old]"
+        f"SELECT [__$start_lsn], [__$operation], [__$update_mask], {VALUES}"
         " FROM [cdc].[fn_cdc_get_net_changes_dbo_Histories](?, ?, N'all with mask')"
     )
 
@@ -68,8 +73,12 @@ def test_chunk_of_a_composite_key_compares_it_as_the_server_orders_it() -> None:
         " ([A] = CAST(? AS int) AND [B] <= CAST(? AS varchar(5))))"
         " OPTION (MAXDOP 1)"
     )
-    assert statements.bound_parameters((1, "x")) == (1, 1, 1, "x")
-    assert statements.bound_parameters((1,)) == (1,)
+    assert statements.bound_parameters(plan.feed.table, (1, "x")) == (1, 1, 1, "x")
+
+
+def test_bound_of_one_column_is_one_parameter() -> None:
+    plan = _first_load(SourceColumn("A", "int", 1), key=("A",))
+    assert statements.bound_parameters(plan.feed.table, (1,)) == (1,)
 
 
 def test_rows_without_bounds_are_the_whole_table() -> None:
