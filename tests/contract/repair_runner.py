@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -38,9 +39,10 @@ class Told:
         if self.open.pop(event_key, None):
             self.ended.append(event_key)
 
-    def end_alerts(self, kind: str, subject: str) -> None:
+    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
         for key in [key for key, alert in self.open.items() if (alert.kind, alert.subject) == (kind, subject)]:
-            self.end_alert(key)
+            if key not in keep:
+                self.end_alert(key)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         raise AssertionError("nobody asks for that here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from floodmark.app import measure as measuring
 from floodmark.app import run
 from floodmark.app.context import AppContext
+from floodmark.core.alert import Alert
 from floodmark.core.errors import (
     CdcNotEnabledError,
     DataQualityError,
@@ -57,6 +58,8 @@ class World:
     lane: str = MAIN_LANE
     watermark: Lsn = LOW
     ended: list[str] = field(default_factory=list)
+    raised: list[Alert] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     measured: int = 0
     loading: bool = False
     stopped: list[Validity] = field(default_factory=list)
@@ -101,7 +104,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     def measure(*_: Any) -> None:
         made.measured += 1
 
-    alerts = SimpleNamespace(end_alerts=lambda kind, subject: made.ended.append(kind))
+    def end_alerts(kind: str, subject: str, *, keep: Sequence[str] = ()) -> None:
+        made.ended.append(kind)
+        made.kept = list(keep)
+
+    alerts = SimpleNamespace(end_alerts=end_alerts, raise_alert=made.raised.append)
     monkeypatch.setattr(run, "advance_window", advanced)
     monkeypatch.setattr(AppContext, "alerts", lambda app: alerts)
     for module in (tasks, run):
@@ -113,7 +120,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(world: World) -> None:
     world.advance()
-    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair"], 1)
+    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
 
 
@@ -121,7 +128,7 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks.run_advance(world.wiring, world.config, 7, assets={}, events={}, stores={})
-    assert world.ended == ["run_failed", "run_late", "repair"]
+    assert world.ended == ["run_failed", "run_late", "repair", "table_left_out"]
     table = SimpleNamespace(source=ORDERS)
     monkeypatch.setattr(tasks, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
     tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
@@ -130,15 +137,17 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
 def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> None:
     world.config.write_text(CONFIG.replace("max_lag: 15m, ", ""), encoding="utf-8")
     world.advance()
-    assert world.ended == ["run_failed", "run_late", "lag", "repair"]
+    assert world.ended == ["run_failed", "run_late", "lag", "repair", "table_left_out"]
 
 
 def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()
     # It has not been mended: whoever was told that runs fail must not hear that this is over.
-    assert (world.ended, world.measured) == (["run_late", "repair"], 1)
+    assert (world.ended, world.measured) == (["run_late", "repair", "table_left_out"], 1)
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
+    (alert,) = world.raised
+    assert (alert.kind, alert.table, world.kept) == ("table_left_out", ORDERS, [alert.event_key])
     with pytest.raises(AirflowFailException, match=r"dbo\.Orders: expired"):
         tasks.run_report_gaps(world.wiring)
     world.stopped = []
@@ -149,7 +158,7 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
     with pytest.raises(AirflowSkipException, match="all is read"):
         tasks.run_open_window(world.config, "shop", {}, {})
-    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair"], 1)
+    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
 
 
 def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
@@ -161,7 +170,7 @@ def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
         world.ended = []
         with pytest.raises(AirflowSkipException):
             tasks.run_open_window(world.config, "shop", {}, {})
-        assert world.ended == ["run_failed", "run_late", *expected]
+        assert world.ended == ["run_failed", "run_late", *expected, "table_left_out"]
 
 
 def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
@@ -169,8 +178,9 @@ def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
 ) -> None:
     held = TableName("dbo", "Held")
     states = {ORDERS: SimpleNamespace(watermark=lsn(5)), held: SimpleNamespace(watermark=lsn(2))}
-    ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [])
-    wiring = SimpleNamespace(ledger=SimpleNamespace(windows=lambda: ledger))
+    ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [], list_stopped=lambda _: [])
+    settings = SimpleNamespace(name="shop", sources=(ORDERS,))
+    wiring = SimpleNamespace(settings=settings, ledger=SimpleNamespace(windows=lambda: ledger))
     for module in (tasks, run):
         monkeypatch.setattr(module, "wire", lambda *_: wiring)
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "no change.", to_lsn=lsn(5)))

@@ -110,6 +110,16 @@ def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
     assert "*What to do:* Start it." in text
 
 
+def test_failed_run_of_a_pipeline_reports_the_tables_that_are_left_out(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(callbacks, "report_tables", lambda _, pipeline: reported.append(pipeline))
+    for dag_id in ("cdc_load_shop", "cdc_shop"):
+        fail(dags[dag_id], Task())
+    assert reported == ["shop"]
+
+
 def test_values_of_rows_are_in_the_log_of_the_task_and_in_no_message(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

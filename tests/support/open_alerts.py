@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from floodmark.core.alert import Alert
@@ -22,9 +23,10 @@ class OpenAlerts:
         if outcome:
             self.outcomes[event_key] = outcome
 
-    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
+    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
         for key in [key for key, alert in self.open.items() if (alert.kind, alert.subject) == (kind, subject)]:
-            self.end_alert(key, outcome)
+            if key not in keep:
+                self.end_alert(key, outcome)
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         raise AssertionError("nobody asks for that here")

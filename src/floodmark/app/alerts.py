@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING
 from floodmark.core.alert import Alert, build_raised_message
 from floodmark.core.alerts.runs import RUN_FAILED, RunFailure, run_failed
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, NotCapturedYetError, WindowBusyError
+from floodmark.sync.recovery.gaps import report_left_out
 from floodmark.wiring.alerts import wire_channels
+from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
     from floodmark.core.alert import AlertMessage
     from floodmark.sync.alerts import Channel
 
+_LOG = logging.getLogger(__name__)
 _PRINTED = "See the output of the command."
 
 
@@ -69,3 +73,13 @@ def _report(app: AppContext, pipeline: str, error: FloodmarkError) -> None:
     alert = run_failed(RUN_FAILED, pipeline, RunFailure.of(error), dag_id="", run_id="", task_id="")
     where = f"pipeline {pipeline}, floodmark run on {socket.gethostname()}"
     app.alerts().raise_alert(replace(alert, where=where, do=error.hint or _PRINTED))
+    report_tables(app, pipeline)
+
+
+def report_tables(app: AppContext, pipeline: str) -> None:
+    """Raise the alerts about the tables that are left out, after a run that failed. An error is only logged."""
+    try:
+        wiring = wire(app.config, pipeline)
+        report_left_out(wiring.settings, wiring.ledger.windows(), app.alerts())
+    except FloodmarkError as error:
+        _LOG.warning("Could not check which tables of %s are left out: %s", pipeline, error)

@@ -8,6 +8,7 @@ from floodmark.app.drift import drift_watch
 from floodmark.core.alerts.runs import LOAD_RUN_FAILED
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
+from floodmark.sync.recovery.gaps import end_left_out
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.repair import end_repair
 from floodmark.wiring.pipelines import wire
@@ -46,10 +47,11 @@ def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -
 
 
 def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:
-    """End the alerts about a repair and about failed loads after the window has been published. Return its plan."""
+    """End the alerts about the table and about failed loads after its window has been published. Return its plan."""
     plan = wire(app.config, pipeline).ledger.windows().read_window(window_id).plan
     alerts = app.alerts()
     end_repair(plan, alerts)
+    end_left_out(plan, alerts)
     alerts.end_alerts(LOAD_RUN_FAILED, pipeline)
     return plan
 

@@ -15,7 +15,7 @@ from floodmark.core.alerts.runs import LAG, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.window.lane import is_replay_lane
 from floodmark.core.window.plan import WindowState
-from floodmark.sync.recovery.gaps import find_stopped, resolve_repair_alerts
+from floodmark.sync.recovery.gaps import find_stopped, resolve_repair_alerts, update_left_out
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.open_window import open_window
@@ -110,7 +110,7 @@ def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
 
 
 def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
-    """End the alerts about failed and late runs of a pipeline, and measure its lag.
+    """End the alerts whose cause has ended, raise those about tables that are left out, and measure the lag.
 
     stopped: a table is left out of windows, so that the run will fail.
     """
@@ -122,7 +122,9 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
     for kind in kinds:
         alerts.end_alerts(kind, pipeline)
     try:
-        resolve_repair_alerts(pipeline, wire(app.config, pipeline).ledger.windows(), alerts)
+        wiring = wire(app.config, pipeline)
+        resolve_repair_alerts(pipeline, wiring.ledger.windows(), alerts)
+        update_left_out(wiring.settings, wiring.ledger.windows(), alerts)
     except FloodmarkError as error:
-        _LOG.warning("Could not check whether repairs of %s have finished: %s", pipeline, error)
+        _LOG.warning("Could not check which alerts about tables of %s last: %s", pipeline, error)
     measure_run(app, pipeline, result)

@@ -18,6 +18,7 @@ from airflow.sdk import get_current_context
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from floodmark.app.alerts import report_tables
 from floodmark.config.models import PipelineConfig
 from floodmark.core.alerts.runs import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
 from floodmark.core.errors import FloodmarkError
@@ -65,7 +66,10 @@ def failure_callback(
             task_id=task_id,
             part=replayed,
         )
-        open_app(config_path, parse_rules=False).alerts().raise_alert(alert)
+        app = open_app(config_path, parse_rules=False)
+        app.alerts().raise_alert(alert)
+        if alert.kind == RUN_FAILED:
+            report_tables(app, subject)
 
     return notify
 

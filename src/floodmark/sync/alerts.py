@@ -37,8 +37,11 @@ class Alerts(Protocol):
         outcome: how the event ended, where that is not obvious, such as a decision of the operator.
         """
 
-    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
-        """Do the same for every open alert of a kind about a subject."""
+    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
+        """Do the same for every open alert of a kind about a subject.
+
+        keep: the event keys of those that last.
+        """
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         """End one part of the open alerts of a kind about a subject, and the alerts that have no part left."""
@@ -53,7 +56,7 @@ class NoAlerts:
     def end_alert(self, event_key: str, outcome: str = "") -> None:
         """Do nothing."""
 
-    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
+    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
         """Do nothing."""
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
@@ -209,14 +212,17 @@ class AlertService:
         except FloodmarkError as error:
             _LOG.warning("Could not record the end of alert %s, it is tried again later: %s", event_key, error)
 
-    def end_alerts(self, kind: str, subject: str, outcome: str = "") -> None:
-        self._end_noted(lambda delivery: (delivery.alert.kind, delivery.alert.subject) == (kind, subject), outcome)
+    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
+        def is_over(alert: Alert) -> bool:
+            return (alert.kind, alert.subject) == (kind, subject) and alert.event_key not in keep
+
+        self._end_noted(lambda delivery: is_over(delivery.alert), outcome)
         try:
             found = self._ledger().list_open()
         except FloodmarkError as error:
             _LOG.warning("Could not end alerts %s of %s, it is tried again later: %s", kind, subject, error)
             return
-        ended = [each.alert.event_key for each in found if (each.alert.kind, each.alert.subject) == (kind, subject)]
+        ended = [each.alert.event_key for each in found if is_over(each.alert)]
         for event_key in ended:
             self._end_kept(event_key, outcome)
         self._notify_owed(ended)
