@@ -9,6 +9,7 @@ from typing import Any
 
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance, lsn
 
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
@@ -157,5 +158,8 @@ class SmallStager:
 class NoChecks:
     """A ``Quality`` that finds nothing."""
 
-    def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
         assert set(counts) == {table.source for table in plan.tables}
+        return {}

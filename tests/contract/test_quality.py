@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from floodmark.core.errors import ConfigError, DataQualityError, WarehouseUnavailableError
+from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError, WarehouseUnavailableError
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
@@ -111,8 +112,22 @@ def with_rules(plan: WindowPlan, *rules: Rule) -> WindowPlan:
     return dataclasses.replace(plan, tables=(dataclasses.replace(plan.tables[0], rules=rules), *plan.tables[1:]))
 
 
-def quality_of(warehouse: Any, docs: Path, **chosen: Any) -> GreatExpectationsQuality:
-    return GreatExpectationsQuality(sqlalchemy_url(warehouse), PostgresWarehouse(warehouse).open_rows, docs, **chosen)
+class RaisingQuality(GreatExpectationsQuality):
+    """Raises the error about the first table that fails."""
+
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
+        errors = super().check_window(plan, counts)
+        for error in errors.values():
+            raise error
+        return errors
+
+
+def quality_of(
+    warehouse: Any, docs: Path, kind: type[GreatExpectationsQuality] = RaisingQuality, **chosen: Any
+) -> GreatExpectationsQuality:
+    return kind(sqlalchemy_url(warehouse), PostgresWarehouse(warehouse).open_rows, docs, **chosen)
 
 
 def test_a_window_that_is_merged_as_counted_passes(
@@ -198,12 +213,24 @@ def test_a_key_that_occurs_twice_fails_for_a_composite_key_too(
 ) -> None:
     run(warehouse, 'INSERT INTO shop.order_lines SELECT * FROM shop.order_lines WHERE "OrderID" = 3 LIMIT 1')
     run(warehouse, 'INSERT INTO shop.orders SELECT * FROM shop.orders WHERE "OrderID" = 3')
-    with pytest.raises(DataQualityError) as caught:
-        quality_of(warehouse, docs).check_window(plan, counts())
-    message = str(caught.value)
-    assert message.startswith("pipeline shop: ")
-    assert "shop.orders: key_unique" in message
-    assert "shop.order_lines: key_unique: expected that no two rows share the key (OrderID, Line Number)" in message
+    errors = quality_of(warehouse, docs, GreatExpectationsQuality).check_window(plan, counts())
+    assert "shop.orders: key_unique" in str(errors[ORDERS])
+    message = "shop.order_lines: key_unique: expected that no two rows share the key (OrderID, Line Number)"
+    assert message in str(errors[LINES])
+
+
+def test_tables_that_fail_are_named_one_by_one_and_the_others_pass(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    quality = quality_of(warehouse, docs, GreatExpectationsQuality)
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
+    errors = quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    assert [(table, type(error), error.subject) for table, error in errors.items()] == [
+        (ORDERS, DataQualityError, "dbo.Orders")
+    ]
+    nonsense = Rule("nonsense", "no_such_function(amount) > 0", OnFailure.STOP)
+    errors = quality.check_window(with_rules(plan, nonsense), counts())
+    assert [(table, type(error)) for table, error in errors.items()] == [(ORDERS, ConfigError)]
 
 
 def test_a_broken_rule_fails_or_warns_as_declared(
@@ -214,7 +241,7 @@ def test_a_broken_rule_fails_or_warns_as_declared(
     quality.check_window(with_rules(plan, dataclasses.replace(NOT_NEGATIVE, on_failure=OnFailure.WARN)), counts())
     assert "shop.orders: amount_not_negative" in caplog.text
     assert ">warned<" in (docs / "index.html").read_text(encoding="utf-8")
-    with pytest.raises(DataQualityError, match=r"^shop\.orders: .*amount_not_negative.*The watermark stays"):
+    with pytest.raises(DataQualityError, match=r"^dbo\.Orders: shop\.orders: amount_not_negative.*the watermark"):
         quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
 
 

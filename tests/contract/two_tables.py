@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from fuse import Fuse
 from repair_runner import Told
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop
@@ -17,6 +18,7 @@ from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import WindowPlan
+from floodmark.sync.ports.quality import Quality
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.recovery.gaps import find_stopped
 from floodmark.sync.recovery.reload import LoadPlanner
@@ -109,6 +111,7 @@ class PairRunner:
     shop: Shop
     source: PairSource = field(default_factory=PairSource)
     reported: Told = field(default_factory=Told)
+    quality: Quality = field(default_factory=NoChecks)
     stager: PairStager = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,22 +120,23 @@ class PairRunner:
             for table in (ORDERS, ITEMS):
                 self.source.write(table, key, key * 10)
 
-    def run(self, settings: PipelineSettings | None = None) -> OpenResult:
+    def run(self, settings: PipelineSettings | None = None, fuse: Fuse | None = None) -> OpenResult:
         """Run one window. Raises the error of ``report_gaps`` after it was published."""
-        chosen = settings or pair()
-        opened = open_window(chosen, self.source, self.shop.ledger, alerts=self.reported)
-        self.finish(opened)
+        chosen, fuse = settings or pair(), fuse or Fuse()
+        opened = open_window(chosen, self.source, fuse.guard(self.shop.ledger), alerts=self.reported)
+        self.finish(opened, fuse)
         if error := find_stopped(chosen, self.shop.ledger):
             raise error
         return opened
 
-    def finish(self, opened: OpenResult) -> None:
+    def finish(self, opened: OpenResult, fuse: Fuse | None = None) -> None:
         if opened.window_id is None:
             return
-        ledger = self.shop.ledger
-        load_window(opened.window_id, ledger, self.shop.warehouse, self.source, self.stager)
-        check_window(opened.window_id, ledger, NoChecks())
-        advance_window(opened.window_id, ledger, self.shop.warehouse)
+        fuse = fuse or Fuse()
+        ledger, warehouse = fuse.guard(self.shop.ledger), fuse.guard(self.shop.warehouse)
+        load_window(opened.window_id, ledger, warehouse, self.source, self.stager)
+        check_window(opened.window_id, ledger, self.quality)
+        advance_window(opened.window_id, ledger, warehouse)
 
     def planner(self, settings: PipelineSettings | None = None) -> LoadPlanner:
         return LoadPlanner(settings or pair(), self.source, self.shop.ledger, self.shop.warehouse, alerts=self.reported)

@@ -55,7 +55,7 @@ _WITHOUT_QUALITY = """
 from types import SimpleNamespace
 from floodmark.wiring.pipelines import PipelineWiring
 
-PipelineWiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: None)
+PipelineWiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: {})
 """
 _GATES = f"""
 CREATE SCHEMA test;

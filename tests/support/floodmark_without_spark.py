@@ -21,7 +21,7 @@ def command(_target: SparkTarget, window_id: int, config: Path) -> list[str]:
 
 
 def no_quality(_wiring: PipelineWiring) -> Any:
-    return SimpleNamespace(check_window=lambda _plan, _counts: None)
+    return SimpleNamespace(check_window=lambda _plan, _counts: {})
 
 
 if __name__ == "__main__":

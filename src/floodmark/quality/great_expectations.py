@@ -21,6 +21,7 @@ from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
     FloodmarkBugError,
+    FloodmarkError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
@@ -65,6 +66,14 @@ class FailedCheck:
         return f"{self.batch.table}: {self.check.name}: expected that {self.check.description}; found {self.seen}"
 
 
+@dataclass(frozen=True, slots=True)
+class UnansweredCheck:
+    """A check that could not be evaluated."""
+
+    batch: Batch
+    error: FloodmarkError
+
+
 class GreatExpectationsQuality:
     """``sync.ports.quality.Quality`` over SQLAlchemy. It writes the data docs to ``docs_dir`` (index.html)."""
 
@@ -93,21 +102,22 @@ class GreatExpectationsQuality:
         """Return the first page of the report."""
         return self._docs_dir / "index.html"
 
-    def check_window(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> None:
-        """Run every check of every table. Log warnings.
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
+        """Run every check of every table. Log warnings. Return the errors about the tables that fail.
 
-        Raises one DataQualityError about all critical findings, and WarehouseUnavailableError when the warehouse cannot
-        be queried.
+        Raises WarehouseUnavailableError when the warehouse cannot be queried.
         """
         batches = self._build_batches(plan, counts)
         with locked(self._docs_dir):
             context = self._open_context()
             try:
-                findings = list(_run_checks(context, plan, batches))
+                results = list(_run_checks(context, plan, batches))
             finally:
                 context.data_sources.get(_DATASOURCE).get_engine().dispose()
             publish(context, self._docs_dir, plan.pipeline, self._kept_windows)
-        self._judge(plan, sum(len(batch.checks) for batch in batches), findings)
+        return self._judge(plan, sum(len(batch.checks) for batch in batches), results)
 
     def _build_batches(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> list[Batch]:
         batches = []
@@ -118,23 +128,34 @@ class GreatExpectationsQuality:
             batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
         return batches
 
-    def _judge(self, plan: WindowPlan, checks: int, findings: Sequence[FailedCheck]) -> None:
-        for finding in findings:
-            if finding.check.severity is Severity.WARNING:
-                _log.warning("%s", finding)
-        critical = [finding for finding in findings if finding.check.severity is Severity.CRITICAL]
-        if critical:
-            raise DataQualityError(
-                critical[0].batch.table if len(critical) == 1 else f"pipeline {plan.pipeline}",
-                "; ".join(str(finding) for finding in critical) + ".",
-                f"The watermark stays at its position. Read the report: {self.report}",
-            )
+    def _judge(
+        self, plan: WindowPlan, checks: int, results: Sequence[FailedCheck | UnansweredCheck]
+    ) -> Mapping[TableName, FloodmarkError]:
+        critical: dict[TableName, list[FailedCheck]] = {}
+        errors: dict[TableName, FloodmarkError] = {}
+        for result in results:
+            if isinstance(result, UnansweredCheck):
+                errors.setdefault(result.batch.source, result.error)
+            elif result.check.severity is Severity.WARNING:
+                _log.warning("%s", result)
+            else:
+                critical.setdefault(result.batch.source, []).append(result)
+        errors |= {source: self._failed(source, found) for source, found in critical.items() if source not in errors}
         _log.info(
-            "window %s: %s checks passed, %s warned; report: %s",
+            "window %s: %s checks passed, %s did not; report: %s",
             plan.window_id,
-            checks - len(findings),
-            len(findings),
+            checks - len(results),
+            len(results),
             self.report,
+        )
+        return errors
+
+    def _failed(self, source: TableName, found: Sequence[FailedCheck]) -> DataQualityError:
+        return DataQualityError(
+            str(source),
+            "; ".join(map(str, found)) + ".",
+            "The rows of the window are in the target, and the watermark of the table stays at its position: the next "
+            f"run merges its changes again, with later ones. Read the report: {self.report}",
         )
 
     def _open_context(self) -> EphemeralDataContext:
@@ -160,7 +181,9 @@ class GreatExpectationsQuality:
         return context
 
 
-def _run_checks(context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]) -> Iterator[FailedCheck]:
+def _run_checks(
+    context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]
+) -> Iterator[FailedCheck | UnansweredCheck]:
     import great_expectations as gx  # noqa: PLC0415
 
     definitions = []
@@ -206,14 +229,17 @@ def _as_template(query: str) -> str:
     return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
 
 
-def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck]:
-    """Yield the failed checks. The order of the results differs: the description identifies the check."""
+def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck | UnansweredCheck]:
+    """Yield the checks that failed or could not be evaluated.
+
+    The order of the results differs: the description identifies the check.
+    """
     by_description = {check.description: check for check in batch.checks}
     for result in results:
         check = by_description[result.expectation_config.description]
         if failure := _exception_message(result.exception_info):
-            _raise_unanswered(batch, check, failure)
-        if not result.success:
+            yield UnansweredCheck(batch, _unanswered(batch, check, failure))
+        elif not result.success:
             yield FailedCheck(batch, check, _describe(check, result.result))
 
 
@@ -237,12 +263,14 @@ def _exception_message(exception_info: Mapping[str, Any]) -> str:
     return next((str(info["exception_message"]) for info in infos if info["raised_exception"]), "")
 
 
-def _raise_unanswered(batch: Batch, check: Check, failure: str) -> None:
+def _unanswered(batch: Batch, check: Check, failure: str) -> FloodmarkError:
+    """Return the error about a check without an answer. Raises those that concern all tables."""
     first_line = failure.splitlines()[0]
+    source = str(batch.source)
     if "OperationalError" in failure or "InterfaceError" in failure:
-        raise WarehouseUnavailableError(batch.table, f"the warehouse aborted check {check.name}.", "", first_line)
+        raise WarehouseUnavailableError(source, f"the warehouse aborted check {check.name}.", "", first_line)
     if "UndefinedTable" in failure and STAGING_SCHEMA in failure:
-        raise WatermarkConflictError(batch.table, "another run has finished the window meanwhile.", "Run again.")
+        raise WatermarkConflictError(source, "another run has finished the window meanwhile.", "Run again.")
     if check.declared:
-        raise ConfigError(batch.table, f"rule {check.name} cannot be evaluated.", "Correct its sql.", first_line)
-    raise FloodmarkBugError(batch.table, f"check {check.name} cannot be evaluated.", "", first_line)
+        return ConfigError(source, f"rule {check.name} cannot be evaluated.", "Correct its sql.", first_line)
+    return FloodmarkBugError(source, f"check {check.name} cannot be evaluated.", "", first_line)

@@ -57,7 +57,7 @@ def render_index(batches: Iterable[CheckedBatch]) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Floodmark: data quality</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
         "<h1>Floodmark: data quality</h1><p>Each window is checked after it is merged and before its watermark moves. "
-        "When a check fails, the watermark does not move.</p>"
+        "When a check of a table fails, its watermark does not move.</p>"
         f"{sections or '<p>No window has been checked yet.</p>'}</body></html>\n"
     )
 

@@ -93,6 +93,8 @@ class Batch:
 
     name: str
     """The name in the report."""
+    source: TableName
+    """The table at the source."""
     table: str
     """The name in messages."""
     sql: str
@@ -112,6 +114,7 @@ def build_batches(
     rows = f"EXISTS ({_staged_duplicate(table, staged)})" if staged else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
     target = Batch(
         f"{name}.target",
+        table.source,
         str(table.target),
         f"SELECT target.* FROM {quote_table(opened.target)} AS target WHERE {rows}",
         (*_key_checks(table), *_rule_checks(plan, table), _freshness_check(plan, table, freshness_seconds)),
@@ -119,7 +122,8 @@ def build_batches(
     if staged is None:
         return [target]
     staged_sql = f"SELECT * FROM {quote_table(staged)}"
-    return [Batch(f"{name}.staged", str(table.source), staged_sql, tuple(_staged_checks(table, counts))), target]
+    checks = tuple(_staged_checks(table, counts))
+    return [Batch(f"{name}.staged", table.source, str(table.source), staged_sql, checks), target]
 
 
 def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:

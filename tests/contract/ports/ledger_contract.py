@@ -12,10 +12,11 @@ from warehouse_shop import ORDERS, PIPELINE, changes, first_load, instance, lsn
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks
 from floodmark.core.window.lane import load_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.ledger import Ledger, OpenedWindow
 from floodmark.sync.ports.staging import StagedPart
 
 COUNTS = {ORDERS: TableCounts(staged_rows=3, inserted_rows=2, updated_rows=1)}
@@ -192,6 +193,34 @@ class LedgerContract:
             any_ledger.record_merge(plan, COUNTS)
         assert any_ledger.leave_out(plan.window_id, [other.source]) is None
         assert any_ledger.unfinished_window(PIPELINE) is None
+
+    def test_table_that_a_check_refuses_leaves_the_merged_window(self, any_ledger: Ledger) -> None:
+        other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+        opened = any_ledger.open_window(PIPELINE, lsn(10), [first_load(), other])
+        plan = any_ledger.begin_load(opened.window_id).plan
+        verdicts = {name: Validity(name, Verdict.REFUSED, "a check failed.") for name in (ORDERS, other.source)}
+        assert any_ledger.refuse_merged(plan.window_id, [verdicts[ORDERS]]) == replace(plan, attempt=1)
+        any_ledger.record_merge(plan, COUNTS | {other.source: TableCounts()})
+        left = any_ledger.refuse_merged(plan.window_id, [verdicts[other.source]])
+        assert left is not None
+        assert [table.source for table in left.tables] == [ORDERS]
+        assert any_ledger.read_window(plan.window_id) == OpenedWindow(left, WindowState.MERGED)
+        assert [each.table for each in any_ledger.list_stopped(PIPELINE)] == [other.source]
+        # The rows of the first load are in the target, although it has no watermark.
+        assert any_ledger.read_tables(PIPELINE)[other.source].read_lsn == lsn(10)
+        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_lsn is None
+
+    def test_merged_window_is_kept_when_a_check_refuses_its_last_table_and_dropped_on_request(
+        self, any_ledger: Ledger
+    ) -> None:
+        plan = merged(any_ledger, first_load(), 10)
+        refused = [Validity(ORDERS, Verdict.REFUSED, "a check failed.")]
+        assert any_ledger.refuse_merged(plan.window_id, refused) is None
+        assert any_ledger.read_window(plan.window_id).state is WindowState.MERGED
+        any_ledger.drop_merged(plan.window_id)
+        assert any_ledger.unfinished_window(PIPELINE) is None
+        assert watermark(any_ledger) is None
+        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_lsn == lsn(10)
 
     def test_unknown_window_is_named(self, any_ledger: Ledger) -> None:
         with pytest.raises(OperatorError, match="window 77"):

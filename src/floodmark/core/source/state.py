@@ -25,7 +25,8 @@ class TableState:
     """The commit time of the watermark, local time of the source."""
     read_lsn: Lsn | None = None
     """The source's newest LSN when the newest load had been read. Its rows may be as new, so that until the table is
-    consistent the log must still have that position."""
+    consistent the log must still have that position. Without a watermark: of a first load that was merged, and that
+    the checks refused."""
     read_lsn_at: datetime | None = None
     """The commit time of read_lsn."""
     database: DatabaseIdentity | None = None

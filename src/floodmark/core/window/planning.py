@@ -205,6 +205,8 @@ def plan_table(
         first_load_parallel_reads=settings.first_load_parallel_reads,
         max_reads=settings.max_reads,
         unstorable=settings.unstorable,
+        # A first load that was merged and then refused by a check: its rows are in the target.
+        is_reload=watermark is None and state is not None and state.read_lsn is not None,
         keeps_unread=accepts_filters,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),
     )

@@ -25,9 +25,10 @@ from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.core.window.plan_json import plan_from_json, plan_to_json
+from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
+from floodmark.postgres.ledger.opened import one_window, opened_window
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.verdicts import VerdictRecords
@@ -56,11 +57,11 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
     def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
         with open_transaction(self._at, pipeline) as session:
             rows = _query(session, "unfinished_window", pipeline=pipeline, lane=lane)
-        return _opened_window(rows[0]) if rows else None
+        return opened_window(rows[0]) if rows else None
 
     def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
         with open_transaction(self._at, pipeline) as session:
-            return [_opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
+            return [opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
 
     def open_window(
         self,
@@ -94,11 +95,11 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def read_window(self, window_id: int) -> OpenedWindow:
         with open_transaction(self._at, f"window {window_id}") as session:
-            return _one_window(session, "read_window", window_id)
+            return one_window(session, "read_window", window_id)
 
     def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
         with open_transaction(self._at, f"window {window_id}") as session:
-            window = _one_window(session, "lock_window", window_id)
+            window = one_window(session, "lock_window", window_id)
             tables = tuple(
                 dataclasses.replace(table, rules=rules.get(table.source, table.rules)) for table in window.plan.tables
             )
@@ -110,7 +111,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
         with open_transaction(self._at, f"window {window_id}") as session:
-            window = _one_window(session, "lock_window", window_id)
+            window = one_window(session, "lock_window", window_id)
             kept = tuple(table for table in window.plan.tables if table.source not in tables)
             if window.state is not WindowState.PLANNED or len(kept) == len(window.plan.tables):
                 return window.plan
@@ -146,7 +147,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def begin_load(self, window_id: int) -> OpenedWindow:
         with open_transaction(self._at, f"window {window_id}") as session:
-            window = _one_window(session, "lock_window", window_id)
+            window = one_window(session, "lock_window", window_id)
             if window.state is not WindowState.PLANNED:
                 return window
             attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
@@ -158,7 +159,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def mark_checked(self, window_id: int) -> None:
         with open_transaction(self._at, f"window {window_id}") as session:
-            window = _one_window(session, "lock_window", window_id)
+            window = one_window(session, "lock_window", window_id)
             if window.state is WindowState.PLANNED:
                 raise OperatorError(f"window {window_id}", "it has not been merged, so it cannot have been checked.")
             if window.state is WindowState.MERGED:
@@ -166,7 +167,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:
-            window = _one_window(session, "lock_window", window_id)
+            window = one_window(session, "lock_window", window_id)
             if window.state in (WindowState.PLANNED, WindowState.MERGED):
                 raise OperatorError(
                     window.plan.pipeline,
@@ -340,24 +341,6 @@ def _holder(session: psycopg.Connection, window_id: int) -> str:
     classid, objid = _load_lock(window_id)
     found = _query(session, "load_holder", classid=classid, objid=objid)
     return f" (from {found[0]['client']}, since {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC)" if found else ""
-
-
-def _one_window(session: psycopg.Connection, statement: str, window_id: int) -> OpenedWindow:
-    rows = _query(session, statement, window_id=window_id)
-    if not rows:
-        raise OperatorError(f"window {window_id}", "the ledger has no such window.")
-    return _opened_window(rows[0])
-
-
-def _opened_window(row: DictRow) -> OpenedWindow:
-    plan = dataclasses.replace(
-        plan_from_json(row["plan"]),
-        window_id=row["window_id"],
-        attempt=row["attempt"],
-        lane=row["lane"],
-        to_lsn_at=row["to_lsn_at"],
-    )
-    return OpenedWindow(plan, WindowState(row["state"]))
 
 
 def _table_state(row: DictRow) -> TableState:

@@ -1,9 +1,9 @@
-"""``VerdictRecords``: the verdicts on tables, and the tables that a load refuses. Part of ``PostgresLedger``."""
+"""``VerdictRecords``: the verdicts on tables, and tables that a load or a check refuses. Part of ``PostgresLedger``."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import psycopg
@@ -14,9 +14,10 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import LEFT_OUT
-from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.loads import fence
+from floodmark.postgres.ledger.opened import one_window
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 
@@ -29,6 +30,24 @@ class VerdictRecords:
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
         with open_transaction(self._at, pipeline) as session:
             _record(session, pipeline, validities)
+
+    def refuse_merged(self, window_id: int, refused: Sequence[Validity]) -> WindowPlan | None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = one_window(session, "lock_window", window_id)
+            if window.state is not WindowState.MERGED:
+                return window.plan
+            out = {validity.table for validity in refused}
+            _record(session, window.plan.pipeline, refused)
+            if out.issuperset(table.source for table in window.plan.tables):
+                return None
+            return _remove_merged(session, window.plan, out)
+
+    def drop_merged(self, window_id: int) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = one_window(session, "lock_window", window_id)
+            if window.state is WindowState.MERGED:
+                _remove_merged(session, window.plan, {table.source for table in window.plan.tables})
+                _query(session, "drop_merged_window", window_id=window_id)
 
     def refuse_tables(self, plan: WindowPlan, refused: Sequence[Validity]) -> WindowPlan | None:
         out = {validity.table for validity in refused}
@@ -59,6 +78,19 @@ class VerdictRecords:
             )
             for row in rows
         ]
+
+
+def _remove_merged(session: psycopg.Connection, plan: WindowPlan, out: Collection[TableName]) -> WindowPlan:
+    """Remove tables from a merged window. Return the plan without them.
+
+    The target has the rows of a first load already. The next one must sweep those that the source has deleted since.
+    """
+    left = dataclasses.replace(plan, tables=tuple(table for table in plan.tables if table.source not in out))
+    _query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
+    for name in out:
+        _query(session, "record_unpublished_load", window_id=plan.window_id, **_source(name))
+        _query(session, "leave_out_table", window_id=plan.window_id, **_source(name))
+    return left
 
 
 def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Validity]) -> None:

@@ -183,6 +183,17 @@ class Verdicts(Protocol):
         None where no other table is left: the window then stays as it is. Refuses all attempts but the latest.
         """
 
+    def refuse_merged(self, window_id: int, refused: Sequence[Validity]) -> WindowPlan | None:
+        """Record the verdicts on tables that the checks refuse, and remove them from their MERGED window, in one
+        transaction.
+
+        Return the plan that is left; None where no other table is left: the window then stays as it is, so that it can
+        be checked again. A window in another state is returned unchanged.
+        """
+
+    def drop_merged(self, window_id: int) -> None:
+        """Delete a window that is still MERGED and whose tables have all been refused; no watermark moves."""
+
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         """Record a gap. It is kept until a load of the whole table has closed it. A table has one gap at a time.
 

@@ -1,19 +1,29 @@
-"""The third step of a run: the checks between merge and advance. If one fails, the watermark does not move."""
+"""The third step of a run: the checks between merge and advance.
+
+A table that fails leaves the window with the verdict ``refused``, and its watermark does not move. The others go on.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from floodmark.core.errors import OperatorError
-from floodmark.core.window.plan import WindowState
+from floodmark.core.errors import FloodmarkError, OperatorError
+from floodmark.core.schema import TableName
+from floodmark.core.window.lane import MAIN_LANE
+from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.quality import Quality
+from floodmark.sync.run.refusals import refusal, refused_verdict
 
 _LOG = logging.getLogger(__name__)
 
 
 def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
-    """Run the checks of a window. Return False when it has passed them before. Raises DataQualityError."""
+    """Run the checks of a window. Return False when it has passed them before.
+
+    Raises the error about its tables where none of them passes.
+    """
     opened = ledger.read_window(window_id)
     if opened.state is WindowState.PLANNED:
         raise OperatorError(
@@ -22,7 +32,24 @@ def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
     if opened.state is not WindowState.MERGED:
         _LOG.info("Window %s is already %s; its checks have passed.", window_id, opened.state.value)
         return False
-    quality.check_window(opened.plan, ledger.read_counts(window_id))
+    errors = quality.check_window(opened.plan, ledger.read_counts(window_id))
+    if errors:
+        _leave_out(opened.plan, errors, ledger)
     ledger.mark_checked(window_id)
-    _LOG.info("Window %s: all checks passed.", window_id)
+    _LOG.info("Window %s: the checks passed%s.", window_id, " for the tables that are left" if errors else "")
     return True
+
+
+def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], ledger: Ledger) -> None:
+    """Remove the tables that failed from a merged window. Raises the error about them where no other table is left.
+
+    As in a load, only windows of the main lane have tables that wait for each other.
+    """
+    if plan.lane != MAIN_LANE:
+        raise next(iter(errors.values()))
+    verdicts = [refused_verdict(table, errors[table.source]) for table in plan.tables if table.source in errors]
+    # Before the window may end: the error about several tables has no details.
+    for error in errors.values():
+        _LOG.error("Left out of window %s: %s", plan.window_id, error.in_full)
+    if ledger.refuse_merged(plan.window_id, verdicts) is None:
+        raise refusal(plan.pipeline, verdicts, errors)

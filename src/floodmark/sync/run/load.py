@@ -23,7 +23,6 @@ from floodmark.core.errors import (
 from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity
-from floodmark.core.source.verdicts import incident
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
@@ -31,7 +30,7 @@ from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.first_load import forget_first_loads, progress_logged
-from floodmark.sync.run.refusals import concerns_one_table, refused_verdict
+from floodmark.sync.run.refusals import concerns_one_table, refusal, refused_verdict
 from floodmark.sync.run.stage import stage_tables
 from floodmark.sync.window.origin import is_followed
 from floodmark.sync.window.verify_reads import verify_reads
@@ -176,13 +175,9 @@ class _WindowLoad:
             _LOG.error("Left out of window %s: %s", self.plan.window_id, error.in_full)
         left = self.ledger.refuse_tables(self.plan, verdicts)
         if left is None:
-            raise self._failure()
+            raise refusal(self.plan.pipeline, self.verdicts, self.refused)
         self.plan = left
         self.staged = {name: rows for name, rows in self.staged.items() if name not in errors}
-
-    def _failure(self) -> FloodmarkError:
-        found = incident(self.plan.pipeline, tuple(self.verdicts))
-        return found if found and len(self.refused) > 1 else next(iter(self.refused.values()))
 
     def _index(self, name: TableName) -> int:
         return next(index for index, table in enumerate(self.plan.tables) if table.source == name)

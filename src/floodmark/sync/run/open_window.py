@@ -34,7 +34,7 @@ from floodmark.sync.ports.drift_watch import DriftCheck, NoDriftCheck
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.source import Source
 from floodmark.sync.recovery.repair import Repairs
-from floodmark.sync.run.plan_guards import Opening, guard_plan
+from floodmark.sync.run.plan_guards import Opening, drop_refused, guard_plan
 from floodmark.sync.upkeep.lag import report_lag
 from floodmark.sync.window.opened import OpenResult
 from floodmark.sync.window.origin import follow_database
@@ -78,6 +78,8 @@ def _continue_unfinished(opening: Opening) -> OpenResult | None:
     """Return the window that an earlier run began; None where there is none, or where it has no table left."""
     unfinished = opening.ledger.unfinished_window(opening.settings.name)
     if unfinished is None:
+        return None
+    if unfinished.state is WindowState.MERGED and drop_refused(opening, unfinished.plan):
         return None
     if unfinished.state is not WindowState.PLANNED:
         return _go_on(opening, unfinished.plan, unfinished.state)

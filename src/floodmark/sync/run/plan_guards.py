@@ -75,10 +75,27 @@ def leave_out_removed(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return opening.leave_out(plan, removed)
 
 
+def drop_refused(opening: Opening, plan: WindowPlan) -> bool:
+    """Drop a merged window where the checks have refused all its tables. Return whether it was dropped.
+
+    Their changes are merged again by a window that ends later, with what corrects the rows.
+    """
+    if len(_refused(opening, plan)) < len(plan.tables):
+        return False
+    _LOG.warning("Window %s was given up: the checks refused all its tables; they are planned again.", plan.window_id)
+    opening.ledger.drop_merged(plan.window_id)
+    opening.drift.drop_staging(plan.window_id)
+    return True
+
+
+def _refused(opening: Opening, plan: WindowPlan) -> list[TableName]:
+    stopped = {each.table for each in opening.ledger.list_stopped(plan.pipeline) if each.verdict is Verdict.REFUSED}
+    return [table.source for table in plan.tables if table.source in stopped]
+
+
 def leave_out_refused(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     """Leave out the tables that the last load refused: their next window ends later, with what corrects their rows."""
-    stopped = {each.table for each in opening.ledger.list_stopped(plan.pipeline) if each.verdict is Verdict.REFUSED}
-    refused = [table.source for table in plan.tables if table.source in stopped]
+    refused = _refused(opening, plan)
     for name in refused:
         _LOG.warning("Left out of window %s: %s was refused; it is planned again.", plan.window_id, name)
     return opening.leave_out(plan, refused)

@@ -1,0 +1,1 @@
+DELETE FROM floodmark.windows WHERE window_id = %(window_id)s AND state = 'merged'
