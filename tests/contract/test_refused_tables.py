@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -90,6 +91,24 @@ def test_row_that_a_first_load_refuses_heals_at_the_source(runner: PairRunner, c
     assert (runner.equal(ORDERS), runner.watermark(ITEMS)) == (True, None)
     runner.source.write(ITEMS, 2, corrected)
     runner.run(strict)
+    assert runner.equal(ITEMS)
+
+
+def test_refused_table_that_is_taken_out_meanwhile_continues_at_its_watermark(runner: PairRunner) -> None:
+    strict = pair(items={"rules": SMALL})
+    runner.run(strict)
+    watermark = runner.watermark(ITEMS)
+    runner.source.write(ITEMS, 2, BAD)
+    runner.source.write(ORDERS, 1, 11)
+    with pytest.raises(TableRefusedError):
+        runner.run(strict)
+    runner.source.write(ORDERS, 1, 12)
+    runner.run(replace(strict, tables=strict.tables[:1]))
+    assert (runner.equal(ORDERS), runner.watermark(ITEMS)) == (True, watermark)
+    runner.source.write(ITEMS, 2, 22)
+    opened = runner.run(strict)
+    plan = runner.shop.ledger.read_window(opened.window_id or 0).plan
+    assert {table.source: table.kind for table in plan.tables}[ITEMS] is LoadKind.CHANGES
     assert runner.equal(ITEMS)
 
 
