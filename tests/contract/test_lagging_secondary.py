@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.cdc.instances import SqlServerInstances
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
@@ -243,3 +246,31 @@ def test_commands_report_a_secondary_that_lags_and_conclude_nothing_from_it(rig:
     assert "read-only replica" in examined.output
     rig.database.run("EXEC emulator.release_secondary")
     assert cli.invoke(app, ["verify", "shop"]).exit_code == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_of_changing_copies_lose_nothing_and_repair_nothing(
+    rig: SwitchRig, secondary: SqlServerConnection, seed: int
+) -> None:
+    """Each question of a run goes to the primary or to the secondary, which lags or does not, in a random order."""
+    drawn = random.Random(seed)
+    copies = (rig.at, secondary)
+    rig.run()
+    for step in range(2, 11):
+        rig.change(f"INSERT INTO dbo.Orders VALUES ({step}, 0)", "UPDATE dbo.Orders SET Amount = Amount + 1")
+        rig.database.run(f"EXEC emulator.{drawn.choice(('hold', 'hold', 'release'))}_secondary")
+        rig.change(f"DELETE FROM dbo.Orders WHERE Id = {drawn.randrange(step)}")
+        with suppress(SourceBehindError):
+            opened = open_window(rig.pipelines[0], SqlServerSource(drawn.choice(copies)), rig.ledger, rig.watch)
+            if opened.window_id is not None:
+                load_from(rig, opened.window_id, drawn.choice(copies), drawn.choice(copies))
+                rig.ledger.mark_checked(opened.window_id)
+                advance_window(opened.window_id, rig.ledger, rig.warehouse)
+    rig.database.run("EXEC emulator.release_secondary")
+    for key in (98, 99):
+        # The first run may finish the window of the last step.
+        rig.change(f"INSERT INTO dbo.Orders VALUES ({key}, 0)")
+        rig.run()
+    assert rig.differing() == []
+    assert [kind for kind, _ in windows(rig)].count("first_load") == 1
+    assert rig.rows("SELECT event_id FROM floodmark.drift_events") == []
