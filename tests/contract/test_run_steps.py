@@ -158,6 +158,15 @@ def test_unfinished_window_is_finished_and_takes_nothing_newer_along(runner: Run
     assert runner.equal()
 
 
+def test_unfinished_window_takes_one_snapshot_of_the_source(runner: Runner) -> None:
+    runner.run()
+    runner.source.write(1, 11)
+    planned = open_window(settings(), runner.source, runner.shop.ledger)
+    looks = runner.source.looks
+    resumed = open_window(settings(), runner.source, runner.shop.ledger)
+    assert (resumed.window_id, runner.source.looks - looks) == (planned.window_id, 1)
+
+
 def test_cleanup_during_the_read_is_found_and_nothing_is_merged(runner: Runner) -> None:
     runner.run()
     runner.source.write(1, 11)

@@ -22,7 +22,12 @@ from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.source import Source
 from floodmark.sync.recovery.repair import Repairs
 from floodmark.sync.window.origin import require_origin
-from floodmark.sync.window.verify_reads import classify_reads
+from floodmark.sync.window.verify_reads import (
+    classify_planned,
+    classify_reads,
+    planned_instances,
+    planned_positions,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,11 +106,28 @@ def leave_out_refused(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return opening.leave_out(plan, refused)
 
 
-def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
-    """Leave out the tables that drifted since the plan was made: held tables, and first loads of other columns."""
+def leave_out_unreadable(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+    """Leave out the tables that drifted, then those that can no longer be read.
+
+    One snapshot is enough for both, unless the plan reads other instances than the next one would, or a table for the
+    first time: an instance is not recorded before.
+    """
     settings = opening.settings
     states = opening.ledger.read_tables(settings.name)
-    snapshot = opening.source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    pinned = pinned_instances(settings, states)
+    snapshot = opening.source.read_snapshot(settings.sources, pinned, planned_positions(plan))
+    is_planned = planned_instances(plan).items() <= pinned.items()
+    left = leave_out_drifted(opening, plan, snapshot, states)
+    if left is None:
+        return None
+    return leave_out_gaps(opening, left, snapshot if is_planned else None)
+
+
+def leave_out_drifted(
+    opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
+) -> WindowPlan | None:
+    """Leave out the tables that drifted since the plan was made: held tables, and first loads of other columns."""
+    settings = opening.settings
     examined = opening.examine(snapshot, states)
     held = [table.source for table in plan.tables if table.source in examined.holds]
     others = [table for table in plan.tables if table.source not in held]
@@ -123,13 +145,18 @@ def leave_out_drifted(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return opening.leave_out(plan, [*held, *changed])
 
 
-def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
+def leave_out_gaps(opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot | None) -> WindowPlan | None:
     """Leave out the tables that can no longer be read. Raises the errors of ``verify_reads`` for other verdicts.
+
+    snapshot: of the instances of the plan; None where they are still to be read.
 
     A plan whose end is no longer in the source's log is given up; whether the target has rows of the lost time is then
     determined by the watermarks. First loads whose changes no longer exist are planned again: they have lost nothing.
     """
-    snapshot, validities = classify_reads(plan, opening.source)
+    if snapshot is None:
+        snapshot, validities = classify_reads(plan, opening.source)
+    else:
+        validities = classify_planned(plan, snapshot)
     if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
         _LOG.warning("Window %s was given up: %s", plan.window_id, rewound[0])
         return opening.leave_out(plan, [table.source for table in plan.tables])
@@ -151,4 +178,4 @@ def leave_out_gaps(opening: Opening, plan: WindowPlan) -> WindowPlan | None:
     return left
 
 
-GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_refused, leave_out_drifted, leave_out_gaps)
+GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_refused, leave_out_unreadable)

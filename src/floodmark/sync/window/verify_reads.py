@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 from floodmark.core.source.verdicts import classify_read, incident
 from floodmark.core.window.plan import LoadKind, WindowPlan
@@ -28,10 +30,28 @@ def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
 
 def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
     """Return the current snapshot of the source, and the verdict on each table of the plan."""
-    pinned = {table.source: table.feed.identity.name for table in plan.tables}
-    snapshot = source.read_snapshot(list(pinned), pinned, [plan.to_lsn] if plan.to_lsn_at else [])
+    instances = planned_instances(plan)
+    snapshot = source.read_snapshot(list(instances), instances, planned_positions(plan))
+    return snapshot, classify_planned(plan, snapshot)
+
+
+def planned_instances(plan: WindowPlan) -> dict[TableName, str]:
+    """Return the capture instances that a plan reads."""
+    return {table.source: table.feed.identity.name for table in plan.tables}
+
+
+def planned_positions(plan: WindowPlan) -> list[Lsn]:
+    """Return the positions whose commit time ``classify_planned`` compares."""
+    return [plan.to_lsn] if plan.to_lsn_at else []
+
+
+def classify_planned(plan: WindowPlan, snapshot: SourceSnapshot) -> tuple[Validity, ...]:
+    """Return the verdict on each table of a plan.
+
+    snapshot: of the instances of the plan, with its positions.
+    """
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
-    validities = tuple(
+    return tuple(
         classify_read(
             table_snapshots[table.source],
             snapshot,
@@ -43,4 +63,3 @@ def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tu
         )
         for table in plan.tables
     )
-    return snapshot, validities
