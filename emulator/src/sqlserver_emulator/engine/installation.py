@@ -30,6 +30,7 @@ LIBRARY = (
     "functions_session.sql",
     "keys.sql",
     "extended_properties.sql",
+    "filegroups.sql",
 )
 """T-SQL's functions as PostgreSQL functions, in this order."""
 

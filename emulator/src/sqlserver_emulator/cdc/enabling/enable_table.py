@@ -37,7 +37,7 @@ MAX_COLUMNS = 1024
 MAX_KEY_COLUMNS = 14
 # Error 22975 names these five; `__$command_id` is not among them.
 _RESERVED = frozenset(c.name for c in CHANGE_TABLE_START)
-_DEFAULT_FILEGROUP = "PRIMARY"
+_FILEGROUP = "SELECT 1 FROM emulator_sys.filegroups WHERE database = $1::int AND lower(name) = lower($2::varchar)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def plan_instance(run: Run, database: CdcDatabase, table: SourceTable, request: 
     name = _instance_name(run, database, table, request.capture_instance)
     if any(column.name in _RESERVED for column in table.columns):
         raise cdc_error(22975, table.name)
-    if request.filegroup_name is not None and request.filegroup_name.upper() != _DEFAULT_FILEGROUP:
+    if request.filegroup_name is not None and not run(_FILEGROUP, (database.database_id, request.filegroup_name)):
         raise cdc_error(22973, request.filegroup_name, database.name)
     index = _row_identity(table, request.index_name)
     columns = _captured_columns(table, request.captured_column_list)

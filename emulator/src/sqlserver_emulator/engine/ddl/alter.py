@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from sqlserver_emulator.engine.ddl.filegroups import check_data_spaces
 from sqlserver_emulator.engine.ddl.programs.triggers import switch_triggers
 from sqlserver_emulator.engine.ddl.reading.declarations import DefaultDeclaration, KeyDeclaration, ObjectName
 from sqlserver_emulator.engine.ddl.reading.read_alter import (
@@ -57,6 +58,7 @@ def alter_table(scope: DdlScope, name: ObjectName, change: Change) -> None:
 
 def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Additions) -> None:
     home = scope.schema(ObjectName(table.name, table.schema, table.database))
+    check_data_spaces(scope, home.database, additions.data_spaces)
     keys = [c for c in additions.constraints if isinstance(c, KeyDeclaration)]
     # Columns first: constraints and defaults of the same statement may be about them.
     first_free = _next_column_id(scope, table)

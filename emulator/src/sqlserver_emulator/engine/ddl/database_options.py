@@ -4,9 +4,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, find_collation
-from sqlserver_emulator.engine.ddl import databases, hooks
+from sqlserver_emulator.engine.ddl import databases, filegroups, hooks
 from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
+from sqlserver_emulator.engine.ddl.reading.read_files import (
+    FileDeclaration,
+    FilegroupDeclaration,
+    take_filegroups,
+    take_files,
+)
 from sqlserver_emulator.engine.ddl.reading.taking import take_name, take_parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
@@ -40,19 +48,35 @@ def create_database(scope: DdlScope, cursor: Cursor) -> Command:
         raise SqlServerError(1801, message, state=3)
     if cursor.word in ("AS", "FOR") or any(t.word in ("ATTACH", "ATTACH_REBUILD_LOG") for t in cursor.tokens):
         raise NotSupportedByEmulatorError("CREATE DATABASE … AS SNAPSHOT and FOR ATTACH")
-    collation = _named_collation(cursor)
-    database_id = databases.create_database(scope.fetch, scope.access.script, name, collation=collation)
+    declared = _take_declaration(cursor)
+    database_id = databases.create_database(scope.fetch, scope.access.script, name, collation=declared.collation)
+    filegroups.create_files(scope, name, declared.filegroups, declared.log_files)
     hooks.after_create_database(scope, database_id, name)
     return Command.NONE
 
 
-def _named_collation(cursor: Cursor) -> Collation:
-    """The collation of CREATE DATABASE, behind the places of its files, which mean nothing here."""
+@dataclass(slots=True)
+class _DatabaseDeclaration:
+    """The options of CREATE DATABASE that mean something here."""
+
+    collation: Collation = DEFAULT_COLLATION
+    filegroups: list[FilegroupDeclaration] = field(default_factory=list)
+    log_files: tuple[FileDeclaration, ...] = ()
+
+
+def _take_declaration(cursor: Cursor) -> _DatabaseDeclaration:
+    """The options that are left out (CONTAINMENT, WITH …) mean nothing here."""
+    declared = _DatabaseDeclaration()
     while not cursor.at_end:
         if cursor.accept("COLLATE"):
-            return find_collation(cursor.take_identifier())
-        cursor.take()
-    return DEFAULT_COLLATION
+            declared.collation = find_collation(cursor.take_identifier())
+        elif cursor.accept("LOG", "ON"):
+            declared.log_files = take_files(cursor)
+        elif cursor.accept("ON"):
+            declared.filegroups += take_filegroups(cursor)
+        else:
+            cursor.take()
+    return declared
 
 
 def drop_database(scope: DdlScope, cursor: Cursor) -> Command:
@@ -103,7 +127,7 @@ def _refuse_in_transaction(scope: DdlScope, what: str) -> None:
 
 
 def alter_database(scope: DdlScope, cursor: Cursor) -> Command:
-    """Apply ALTER DATABASE … SET. Raises 5011."""
+    """Apply ALTER DATABASE: options, filegroups and files. Raises 226 and 5011."""
     name = scope.database if cursor.accept("CURRENT") else cursor.take_identifier()
     real = scope.access.catalog.database(name)
     if real is None:
@@ -111,7 +135,9 @@ def alter_database(scope: DdlScope, cursor: Cursor) -> Command:
                                    "exist, or the database is not in a state that allows access checks.", severity=14,
                              state=5)  # fmt: skip
     if not cursor.accept("SET"):
-        raise NotSupportedByEmulatorError(f"ALTER DATABASE … {cursor.word}")
+        _refuse_in_transaction(scope, "ALTER DATABASE")
+        filegroups.change_filegroups(scope, cursor, real)
+        return Command.NONE
     while True:
         _set_option(scope, cursor, real)
         if not cursor.accept(","):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlserver_emulator.engine.ddl import alter, database_options
+from sqlserver_emulator.engine.ddl.filegroups import check_data_spaces
 from sqlserver_emulator.engine.ddl.programs import functions, sequences, synonyms, triggers, views
 from sqlserver_emulator.engine.ddl.programs import procedures as programs
 from sqlserver_emulator.engine.ddl.reading import read_program
@@ -96,8 +97,10 @@ def _create_index(scope: DdlScope, cursor: Cursor) -> Command:
     included = take_column_names(cursor) if cursor.accept("INCLUDE") else ()
     condition = take_expression(cursor, ("WITH", "ON")) if cursor.accept("WHERE") else ""
     drop_existing = "DROP_EXISTING" in (token.word for token in cursor.tokens)
-    skip_storage_options(cursor)
+    spaces = skip_storage_options(cursor)
     expect_end(cursor)
+    if not table.name.startswith("#"):
+        check_data_spaces(scope, table.database, spaces)
     declaration = IndexDeclaration(name, columns, included, unique, clustered, condition, drop_existing)
     indexes.create_index(scope, table, declaration)
     return Command.NONE

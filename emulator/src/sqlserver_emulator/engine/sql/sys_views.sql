@@ -366,9 +366,14 @@ SELECT d.database_id AS database, d.database_id, l.total_bytes AS total_log_size
 FROM emulator.databases d, emulator.log_space(d.database_id) l;
 
 CREATE VIEW emulator_sys.data_spaces AS
-SELECT d.database_id AS database, 'PRIMARY'::emulator.sysname AS name, 1 AS data_space_id, 'FG'::emulator.char2 AS type,
-    'ROWS_FILEGROUP'::varchar(60) AS type_desc, 1::emulator.bit AS is_default, 0::emulator.bit AS is_system
-FROM emulator.databases d;
+WITH spaces AS (
+    SELECT g.database_id, g.data_space_id, g.name, g.is_default FROM emulator.filegroups g
+    UNION ALL SELECT d.database_id, 1, 'PRIMARY',
+        NOT EXISTS (SELECT FROM emulator.filegroups g WHERE g.database_id = d.database_id AND g.is_default)
+    FROM emulator.databases d)
+SELECT s.database_id AS database, s.name::emulator.sysname AS name, s.data_space_id, 'FG'::emulator.char2 AS type,
+    'ROWS_FILEGROUP'::varchar(60) AS type_desc, s.is_default::int::emulator.bit AS is_default, 0::emulator.bit AS is_system
+FROM spaces s;
 
 CREATE VIEW emulator_sys.filegroups AS
 SELECT s.*, NULL::uuid AS filegroup_guid, NULL::int AS log_filegroup_id, 0::emulator.bit AS is_read_only,

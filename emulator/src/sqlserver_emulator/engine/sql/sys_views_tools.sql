@@ -100,17 +100,23 @@ SELECT c.database, c.object_id, c.index_id AS stats_id, c.key_ordinal::int AS st
 FROM emulator_sys.index_columns c WHERE c.key_ordinal > 0;
 
 CREATE VIEW emulator_sys.master_files AS
-SELECT d.database_id, f.file_id, NULL::uuid AS file_guid, f.type::emulator.tinyint AS type, f.type_desc::varchar(60) AS type_desc,
-    f.data_space_id, (d.name || f.suffix)::emulator.sysname AS name, (d.name || f.extension)::varchar(260) AS physical_name,
+WITH files AS (
+    SELECT f.* FROM emulator.files f
+    UNION ALL SELECT d.database_id, n.file_id, n.data_space_id, d.name || n.suffix, d.name || n.extension, 1024, n.max_size, 8192, false
+    FROM emulator.databases d, (VALUES (1, 1, '', '.mdf', -1), (2, 0, '_log', '_log.ldf', 268435456))
+        AS n (file_id, data_space_id, suffix, extension, max_size)
+    WHERE NOT EXISTS (SELECT FROM emulator.files f WHERE f.database_id = d.database_id AND f.file_id = n.file_id))
+SELECT f.database_id, f.file_id, NULL::uuid AS file_guid, (f.data_space_id = 0)::int::emulator.tinyint AS type,
+    (CASE f.data_space_id WHEN 0 THEN 'LOG' ELSE 'ROWS' END)::varchar(60) AS type_desc,
+    f.data_space_id, f.name::emulator.sysname AS name, f.physical_name::varchar(260) AS physical_name,
     0::emulator.tinyint AS state, 'ONLINE'::varchar(60) AS state_desc, f.size, f.max_size, f.growth,
     0::emulator.bit AS is_media_read_only, 0::emulator.bit AS is_read_only, 0::emulator.bit AS is_sparse,
-    0::emulator.bit AS is_percent_growth, 0::emulator.bit AS is_name_reserved, 0::emulator.bit AS is_persistent_log_buffer,
+    f.is_percent_growth::int::emulator.bit AS is_percent_growth, 0::emulator.bit AS is_name_reserved, 0::emulator.bit AS is_persistent_log_buffer,
     NULL::numeric(25) AS create_lsn, NULL::numeric(25) AS drop_lsn, NULL::numeric(25) AS read_only_lsn, NULL::numeric(25) AS read_write_lsn,
     NULL::numeric(25) AS differential_base_lsn, NULL::uuid AS differential_base_guid, NULL::emulator.datetime AS differential_base_time,
     NULL::numeric(25) AS redo_start_lsn, NULL::uuid AS redo_start_fork_guid, NULL::numeric(25) AS redo_target_lsn,
     NULL::uuid AS redo_target_fork_guid, NULL::numeric(25) AS backup_lsn, NULL::int AS credential_id
-FROM emulator.databases d, (VALUES (1, 0, 'ROWS', 1, '', '.mdf', 1024, -1, 8192), (2, 1, 'LOG', 0, '_log', '_log.ldf', 1024, 268435456, 8192))
-    AS f (file_id, type, type_desc, data_space_id, suffix, extension, size, max_size, growth);
+FROM files f;
 
 CREATE VIEW emulator_sys.database_files AS
 SELECT m.database_id AS database, m.file_id, m.file_guid, m.type, m.type_desc, m.data_space_id, m.name, m.physical_name, m.state, m.state_desc,
@@ -285,7 +291,7 @@ SELECT p.sid, 9::smallint AS status, p.create_date AS createdate, p.modify_date 
 FROM emulator_sys.server_principals p WHERE p.type = 'S';
 
 CREATE VIEW emulator_sys.sysfiles AS
-SELECT f.database, f.file_id::smallint AS fileid, (CASE WHEN f.type = 0 THEN 1 ELSE 0 END)::smallint AS groupid, f.size, f.max_size AS maxsize, f.growth,
+SELECT f.database, f.file_id::smallint AS fileid, f.data_space_id::smallint AS groupid, f.size, f.max_size AS maxsize, f.growth,
     0 AS status, 0 AS perf, f.name, f.physical_name AS filename
 FROM emulator_sys.database_files f;
 

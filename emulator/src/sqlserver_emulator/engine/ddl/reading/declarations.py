@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlserver_emulator.types import TsqlType
 
@@ -110,10 +110,19 @@ class IndexDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class DataSpace:
+    """Where a table or an index is to lie: a filegroup, or a partition scheme with its column."""
+
+    name: str
+    is_partitioned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TableDeclaration:
     """A table with its columns, constraints and indexes."""
 
     name: ObjectName
     columns: tuple[ColumnDeclaration, ...]
     constraints: tuple[Constraint, ...] = ()
-    indexes: tuple[IndexDeclaration, ...] = field(default=())
+    indexes: tuple[IndexDeclaration, ...] = ()
+    data_spaces: tuple[DataSpace, ...] = ()

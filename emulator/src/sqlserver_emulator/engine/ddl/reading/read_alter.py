@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sqlserver_emulator.engine.ddl.reading.declarations import (
     ColumnDeclaration,
     Constraint,
+    DataSpace,
     DefaultDeclaration,
     IndexDeclaration,
     KeyDeclaration,
@@ -26,6 +27,7 @@ class Additions:
     constraints: tuple[Constraint, ...]
     defaults: tuple[DefaultDeclaration, ...]
     indexes: tuple[IndexDeclaration, ...]
+    data_spaces: tuple[DataSpace, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,15 @@ def _read_additions(cursor: Cursor, read_type: TypeReader, validate: bool) -> Ad
     reader.take_element()
     while cursor.accept(","):
         reader.take_element()
-    skip_storage_options(cursor)
+    reader.take_storage()
     constraints = tuple(
         # A key has no unchecked state: its index needs every row.
         c if isinstance(c, KeyDeclaration) else replace(c, validate=validate)
         for c in reader.constraints
     )
-    return Additions(tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes))
+    return Additions(
+        tuple(reader.columns), constraints, tuple(reader.defaults), tuple(reader.indexes), tuple(reader.data_spaces)
+    )
 
 
 def _read_column_change(cursor: Cursor, read_type: TypeReader) -> ColumnChange | MaskChange:

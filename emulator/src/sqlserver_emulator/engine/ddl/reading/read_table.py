@@ -9,6 +9,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
     CheckDeclaration,
     ColumnDeclaration,
     Constraint,
+    DataSpace,
     DefaultDeclaration,
     ForeignKeyDeclaration,
     IndexColumn,
@@ -80,9 +81,11 @@ def read_create_table(cursor: Cursor, read_type: TypeReader) -> TableDeclaration
         break
     if cursor.word == "AS" and cursor.word_after() in ("NODE", "EDGE", "FILETABLE"):
         raise NotSupportedByEmulatorError(f"CREATE TABLE … AS {cursor.word_after()}")
-    skip_storage_options(cursor)
+    reader.take_storage()
     expect_end(cursor)
-    return TableDeclaration(name, tuple(reader.columns), tuple(reader.constraints), tuple(reader.indexes))
+    return TableDeclaration(
+        name, tuple(reader.columns), tuple(reader.constraints), tuple(reader.indexes), tuple(reader.data_spaces)
+    )
 
 
 def _refuse_hash(cursor: Cursor) -> None:
@@ -100,6 +103,11 @@ class TableElementReader:
         self.constraints: list[Constraint] = []
         self.indexes: list[IndexDeclaration] = []
         self.defaults: list[DefaultDeclaration] = []
+        self.data_spaces: list[DataSpace] = []
+
+    def take_storage(self) -> None:
+        """Take storage options, and note the filegroups that they name."""
+        self.data_spaces += skip_storage_options(self._cursor)
 
     def take_element(self) -> None:
         word = self._cursor.word
@@ -120,7 +128,7 @@ class TableElementReader:
         if cursor.word in ("PRIMARY", "UNIQUE"):
             primary, clustered = self._take_key_kind()
             columns = take_index_columns(cursor)
-            skip_storage_options(cursor)
+            self.take_storage()
             self.constraints.append(KeyDeclaration(primary, columns, name, clustered))
         elif cursor.accept("CHECK"):
             # NOT FOR REPLICATION changes nothing where there is no replication.
@@ -188,7 +196,7 @@ class TableElementReader:
         columns = take_index_columns(cursor) if cursor.word == "(" else (IndexColumn(self.columns[-1].name),)
         included = take_column_names(cursor) if cursor.accept("INCLUDE") else ()
         condition = take_expression(cursor, ("WITH", "ON")) if cursor.accept("WHERE") else ""
-        skip_storage_options(cursor)
+        self.take_storage()
         self.indexes.append(IndexDeclaration(name, columns, included, unique, clustered, condition))
 
     # -- columns ----------------------------------------------------------------------------------------------------
@@ -261,7 +269,7 @@ class TableElementReader:
         elif cursor.word in ("PRIMARY", "UNIQUE"):
             primary, clustered = self._take_key_kind()
             columns = take_index_columns(cursor) if cursor.word == "(" else (IndexColumn(column),)
-            skip_storage_options(cursor)
+            self.take_storage()
             self.constraints.append(KeyDeclaration(primary, columns, name, clustered))
         elif cursor.accept("CHECK"):
             self._skip_not_for_replication()

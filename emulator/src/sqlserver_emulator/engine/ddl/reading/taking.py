@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 
-from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn, ObjectName
+from sqlserver_emulator.engine.ddl.reading.declarations import DataSpace, IndexColumn, ObjectName
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.syntax.lexer import (
     DECIMAL,
@@ -16,6 +16,7 @@ from sqlserver_emulator.syntax.lexer import (
     NSTRING,
     STRING,
     VARIABLE,
+    Token,
     identifier_value,
     string_value,
     tokenize,
@@ -167,8 +168,12 @@ def take_mask(cursor: Cursor) -> str:
     return string_value(token)
 
 
-def skip_storage_options(cursor: Cursor) -> None:
-    """WITH (FILLFACTOR = 80, …), ON [PRIMARY], TEXTIMAGE_ON [PRIMARY]: how data lies on disk is PostgreSQL's."""
+def skip_storage_options(cursor: Cursor) -> list[DataSpace]:
+    """WITH (FILLFACTOR = 80, …), ON [PRIMARY], TEXTIMAGE_ON [PRIMARY]: how data lies on disk is PostgreSQL's.
+
+    Return the places that are named, which have to be there.
+    """
+    spaces: list[DataSpace] = []
     while True:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()
@@ -179,11 +184,17 @@ def skip_storage_options(cursor: Cursor) -> None:
         # ON DELETE and ON UPDATE belong to a foreign key, not to storage.
         elif cursor.word in ("ON", "TEXTIMAGE_ON", "FILESTREAM_ON") and cursor.word_after() not in ("DELETE", "UPDATE"):
             cursor.take()
-            cursor.take_identifier() if cursor.at_identifier() else cursor.take()
+            name = cursor.take_identifier() if cursor.at_identifier() else _unquoted(cursor.take())
+            spaces.append(DataSpace(name, cursor.word == "("))
             if cursor.word == "(":
                 take_parenthesised(cursor)
         else:
-            return
+            return spaces
+
+
+def _unquoted(token: Token) -> str:
+    """PRIMARY and DEFAULT may be written as words or as strings."""
+    return string_value(token) if token.kind in (STRING, NSTRING) else token.text
 
 
 def _skip_old_options(cursor: Cursor) -> None:

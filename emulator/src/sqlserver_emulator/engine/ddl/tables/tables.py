@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlserver_emulator.engine.access.table_variables import variable_name
 from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.engine.ddl.filegroups import check_data_spaces
 from sqlserver_emulator.engine.ddl.reading.declarations import (
     ForeignKeyDeclaration,
     KeyDeclaration,
@@ -30,11 +31,13 @@ _TEMPORARY_HOME = SchemaEntry(0, "dbo", TEMPORARY, 0, "tempdb")
 
 
 def create_table(scope: DdlScope, declaration: TableDeclaration) -> None:
-    """Create a table, temp table or table variable. Raises 2714."""
+    """Create a table, temp table or table variable. Raises 1921 and 2714."""
     name = declaration.name
     if name.is_temporary and scope.table(name) is not None:
         raise SqlServerError(2714, f"There is already an object named '{name.name}' in the database.", state=6)
     home = _TEMPORARY_HOME if name.is_temporary else scope.schema(name)
+    if not name.is_temporary:
+        check_data_spaces(scope, home.database, declaration.data_spaces)
     is_variable = name.name.startswith("@")
     depth = scope.access.catalog.scope_depth
     # The name contains depth and declaration, so that the table can be used again (``access.table_variables``).
