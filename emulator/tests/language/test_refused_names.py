@@ -56,10 +56,26 @@ def test_refused_functions_and_variables_are_refused(client: SqlClient) -> None:
         "CREATE TABLE refused (a int PRIMARY KEY NONCLUSTERED HASH WITH (BUCKET_COUNT = 10))",
         "CREATE TYPE refused AS TABLE (a int) WITH (MEMORY_OPTIMIZED = ON)",
         "CREATE TABLE refused (a xml(dbo.collection))",
+        "CREATE TABLE refused (a int, f datetime2 GENERATED ALWAYS AS ROW START, u datetime2)",
+        "CREATE TABLE refused (a int, PERIOD FOR SYSTEM_TIME (f, u)) WITH (SYSTEM_VERSIONING = ON)",
+        "CREATE TABLE refused (a int) WITH (SYSTEM_VERSIONING = ON (HISTORY_TABLE = dbo.history))",
+        "ALTER TABLE versioned ADD f datetime2 GENERATED ALWAYS AS ROW START HIDDEN NOT NULL,"
+        " u datetime2 GENERATED ALWAYS AS ROW END HIDDEN NOT NULL, PERIOD FOR SYSTEM_TIME (f, u)",
+        "ALTER TABLE versioned ADD PERIOD FOR SYSTEM_TIME (f, u)",
+        "ALTER TABLE versioned DROP PERIOD FOR SYSTEM_TIME",
+        "ALTER TABLE versioned SET (SYSTEM_VERSIONING = OFF)",
+        "SELECT * FROM versioned FOR SYSTEM_TIME AS OF '2020-01-01' AS v WHERE a = 1",
+        "SELECT * FROM versioned FOR SYSTEM_TIME BETWEEN '2020-01-01' AND '2021-01-01'",
+        "SELECT * FROM versioned FOR SYSTEM_TIME FROM '2020-01-01' TO '2021-01-01' JOIN versioned v ON 1 = 1",
+        "SELECT * FROM versioned FOR SYSTEM_TIME CONTAINED IN ('2020-01-01', '2021-01-01')",
+        "UPDATE v SET a = 1 FROM versioned FOR SYSTEM_TIME ALL AS v",
+        "DELETE v FROM versioned FOR SYSTEM_TIME ALL AS v",
+        "CREATE VIEW refused AS SELECT * FROM versioned FOR SYSTEM_TIME ALL",
         "CREATE PROCEDURE refused WITH NATIVE_COMPILATION, SCHEMABINDING AS SELECT 1",
     ],
 )
 def test_feature_is_refused_by_name(client: SqlClient, statement: str) -> None:
+    client.run("IF OBJECT_ID('versioned') IS NULL CREATE TABLE versioned (a int)")
     number, message = client.error(statement)
     assert number == 49999
     assert "does not support" in message

@@ -92,3 +92,30 @@ def test_passed_table_cannot_be_modified(types: SqlClient) -> None:
 def test_table_parameter_takes_its_own_type_only(types: SqlClient, declared: str) -> None:
     types.run("CREATE OR ALTER PROCEDURE strict @lines dbo.Lines READONLY AS SELECT 1")
     assert types.error(f"DECLARE {declared} EXEC strict @l")[0] == 206
+
+
+def test_types_of_old_scripts_are_types(client: SqlClient) -> None:
+    client.run("EXEC sp_addtype ssn, 'varchar(11)', 'NOT NULL'; EXEC sp_addtype 'price', 'decimal(5, 2)'")
+    client.run("CREATE TABLE persons (s ssn, a price)")
+    shown = "SELECT c.name, t.name, c.max_length, c.is_nullable FROM sys.columns c JOIN sys.types t"
+    shown += " ON t.user_type_id = c.user_type_id WHERE c.object_id = OBJECT_ID('persons') ORDER BY c.column_id"
+    assert client.rows(shown) == [("s", "ssn", 11, False), ("a", "price", 5, True)]
+    assert client.error("EXEC sp_droptype 'ssn'")[0] == 15180
+    client.run("DROP TABLE persons; EXEC sp_droptype 'ssn'; EXEC sys.sp_droptype price")
+    assert client.value("SELECT COUNT(*) FROM sys.types WHERE name IN ('ssn', 'price')") == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("sp_addtype 'twice', 'no_type'", 15036),
+        ("sp_addtype 'twice', 'int; DROP TABLE t'", 15036),
+        ("sp_addtype 'twice', 'int', 'maybe'", 15600),
+        ("sp_addtype 'taken', 'bigint'", 219),
+        ("sp_droptype 'absent'", 15036),
+        ("sp_addtype 'twice'", 201),
+    ],
+)
+def test_wrong_types_of_old_scripts_are_refused(client: SqlClient, call: str, number: int) -> None:
+    client.run("IF TYPE_ID('taken') IS NULL EXEC sp_addtype 'taken', 'int'")
+    assert client.error(f"EXEC {call}")[0] == number

@@ -7,6 +7,7 @@ from typing import Protocol, cast
 
 from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.engine.property_procedures import PROPERTY_PROCEDURES
+from sqlserver_emulator.engine.type_procedures import TYPE_PROCEDURES
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.types import SYSNAME, TsqlType
@@ -103,5 +104,6 @@ PROCEDURES: ProcedureRegistry = {
         SystemProcedure("sp_addrolemember", _MEMBER_PARAMETERS, _add_member),
         SystemProcedure("sp_droprolemember", _MEMBER_PARAMETERS, _drop_member),
         *PROPERTY_PROCEDURES,
+        *TYPE_PROCEDURES,
     )
 }

@@ -18,7 +18,7 @@ PROCEDURES: Final = word_set(
     sp_addlinkedserver sp_addlinkedsrvlogin sp_addlogin sp_addmergearticle sp_addmergefilter sp_addmergepublication
     sp_addmergepullsubscription sp_addmergesubscription sp_addmessage sp_addpublication sp_addpublication_snapshot
     sp_addpullsubscription sp_addpullsubscription_agent sp_addpushsubscription_agent sp_addremotelogin sp_addserver
-    sp_addsrvrolemember sp_addsubscriber sp_addsubscription sp_addtype sp_addumpdevice sp_adduser sp_altermessage
+    sp_addsrvrolemember sp_addsubscriber sp_addsubscription sp_addumpdevice sp_adduser sp_altermessage
     sp_apply_job_to_targets sp_approlepassword sp_article_validation sp_articlecolumn sp_articlefilter
     sp_articleview sp_assemblies_rowset sp_attach_db sp_attach_schedule sp_attach_single_file_db sp_audit_write
     sp_autostats sp_bindefault sp_bindrule sp_bindsession sp_browsemergesnapshotfolder sp_browsereplcmds
@@ -45,7 +45,7 @@ PROCEDURES: Final = word_set(
     sp_dropapprole sp_droparticle sp_dropdevice sp_dropdistpublisher sp_dropdistributiondb sp_dropdistributor
     sp_dropgroup sp_droplinkedsrvlogin sp_droplogin sp_dropmergearticle sp_dropmergepublication
     sp_dropmergesubscription sp_dropmessage sp_droppublication sp_droppullsubscription sp_dropremotelogin
-    sp_droprole sp_dropserver sp_dropsrvrolemember sp_dropsubscriber sp_dropsubscription sp_droptype sp_dropuser
+    sp_droprole sp_dropserver sp_dropsrvrolemember sp_dropsubscriber sp_dropsubscription sp_dropuser
     sp_dsninfo sp_enum_login_for_proxy sp_enum_proxy_for_subsystem sp_enum_sqlagent_subsystems sp_enumcodepages
     sp_enumcustomresolvers sp_enumeratependingschemachanges sp_execute_external_script sp_execute_remote
     sp_filestream_force_garbage_collection sp_flush_commit_table sp_flush_commit_table_on_demand

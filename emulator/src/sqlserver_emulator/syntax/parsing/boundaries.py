@@ -176,6 +176,9 @@ class SqlScan:
         # ALTER DATABASE … SET … WITH ROLLBACK IMMEDIATE
         if word == "ROLLBACK":
             return previous == "WITH"
+        # ALTER TABLE … ADD c datetime2 GENERATED ALWAYS AS ROW END
+        if word == "END":
+            return previous == "ROW"
         return word == "IF" and self._if_exists(at)
 
     def _if_exists(self, at: int) -> bool:

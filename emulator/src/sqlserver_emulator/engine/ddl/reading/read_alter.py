@@ -108,6 +108,8 @@ def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
         change = _read_switch(cursor, says_check)
     elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "TRIGGER":
         change = _read_trigger_switch(cursor)
+    elif cursor.word == "SET" and "SYSTEM_VERSIONING" in _words(cursor):
+        raise NotSupportedByEmulatorError("SYSTEM_VERSIONING (temporal tables)")
     else:
         raise NotSupportedByEmulatorError(f"ALTER TABLE … {cursor.word} {cursor.word_after()}".rstrip())
     expect_end(cursor)
@@ -161,6 +163,8 @@ def _read_removals(cursor: Cursor) -> Removals:
     if_exists = False
     # Without COLUMN, DROP removes constraints; the word holds for the names that follow.
     into = constraints
+    if cursor.word == "PERIOD" and cursor.word_after() == "FOR":
+        raise NotSupportedByEmulatorError("PERIOD FOR SYSTEM_TIME (temporal tables)")
     while True:
         if cursor.accept("COLUMN"):
             into = columns

@@ -60,6 +60,12 @@ _COLUMN_OPTION = frozenset(
         "INDEX",
     )
 )
+_REFUSED_OPTIONS = {
+    "GENERATED": "GENERATED ALWAYS columns (temporal and ledger tables)",
+    "ENCRYPTED": "ENCRYPTED columns",
+    "HIDDEN": "HIDDEN columns",
+    "COLUMN_SET": "column sets",
+}
 _ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
 
 
@@ -243,10 +249,8 @@ class TableElementReader:
             self._take_index()
         elif cursor.word == "MASKED":
             self._change(mask=take_mask(cursor))
-        elif cursor.word in ("GENERATED", "ENCRYPTED", "HIDDEN"):
-            raise NotSupportedByEmulatorError(f"{cursor.word} columns")
-        elif cursor.word == "COLUMN_SET":
-            raise NotSupportedByEmulatorError("column sets")
+        elif cursor.word in _REFUSED_OPTIONS:
+            raise NotSupportedByEmulatorError(_REFUSED_OPTIONS[cursor.word])
         else:
             return self._take_column_constraint(column)
         return True

@@ -26,7 +26,7 @@ from sqlserver_emulator.syntax.parsing.cursor import Cursor
 _NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
 _REFUSED_OPTIONS = {
     "MEMORY_OPTIMIZED": "memory-optimized tables",
-    "SYSTEM_VERSIONING": "temporal tables",
+    "SYSTEM_VERSIONING": "SYSTEM_VERSIONING (temporal tables)",
     "IGNORE_DUP_KEY": "IGNORE_DUP_KEY = ON",
 }
 

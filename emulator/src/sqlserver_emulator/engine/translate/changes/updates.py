@@ -299,6 +299,7 @@ def _position(
 
 def _taken_out(queries: QueryTranslator, items: list[exp.Expression], position: int, scope: Scope) -> _Target:
     node = _source_node(items[position])
+    refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins"}, "FROM")
     table = modifying.writable(resolve_table(queries, table_parts(node)))
     alias = node.args["alias"].name if node.args.get("alias") else table.name
     source = Source(quote(alias), alias, table_columns(table), table=table)
