@@ -87,6 +87,7 @@ _PATTERN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_CONTINUATION = re.compile(r"\\(\r?\n)")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
@@ -186,7 +187,14 @@ def identifier_value(token: Token) -> str:
 
 def string_value(token: Token) -> str:
     """The characters of a STRING or NSTRING token."""
-    return token.text[2 if token.kind == NSTRING else 1 : -1].replace("''", "'")
+    return literal_text(token.text[2 if token.kind == NSTRING else 1 : -1])
+
+
+def literal_text(written: str) -> str:
+    """The characters of a string literal, of which ``written`` is what is between its quotation marks."""
+    text = written.replace("''", "'")
+    # A backslash at the end of a line continues the literal on the next one: both vanish.
+    return _CONTINUATION.sub("", text) if "\\" in text else text
 
 
 def quote_identifier(name: str) -> str:
@@ -194,4 +202,6 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_string(value: str) -> str:
-    return "N'" + value.replace("'", "''") + "'"
+    """``value`` as a literal. A backslash at the end of a line is written so that it is kept."""
+    kept = _CONTINUATION.sub(r"\\\g<0>\1", value) if "\\" in value else value
+    return "N'" + kept.replace("'", "''") + "'"

@@ -19,6 +19,8 @@ from sqlserver_emulator.syntax.statements import (
 )
 from sqlserver_emulator.types import TsqlType
 
+_MOST_PARAMETERS = 2100
+
 
 def take_execute(cursor: Cursor) -> Execute | ExecuteText | Unsupported:
     """EXEC or EXECUTE at the cursor (not EXECUTE AS, which is a statement for the engine)."""
@@ -109,7 +111,17 @@ def _take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
     while cursor.accept(","):
         named = bool(arguments[-1].name)
         arguments.append(_take_argument(cursor, named=named, position=len(arguments) + 1))
+    check_parameter_count(len(arguments), "EXECUTE", cursor.line)
     return tuple(arguments)
+
+
+def check_parameter_count(count: int, statement: str, line: int) -> None:
+    """Raise 180 for more parameters than a procedure can have."""
+    if count > _MOST_PARAMETERS:
+        message = (
+            f"There are too many parameters in this {statement} statement. The maximum number is {_MOST_PARAMETERS}."
+        )
+        raise SqlServerError(180, message, severity=15, line=line)
 
 
 def _at_argument(cursor: Cursor) -> bool:

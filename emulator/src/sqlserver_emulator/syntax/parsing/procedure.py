@@ -8,7 +8,7 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 from sqlserver_emulator.syntax.lexer import VARIABLE
 from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
 from sqlserver_emulator.syntax.parsing.data_types import take_parameter_type
-from sqlserver_emulator.syntax.parsing.execute import take_name
+from sqlserver_emulator.syntax.parsing.execute import check_parameter_count, take_name
 from sqlserver_emulator.syntax.parsing.expressions import literal_of
 from sqlserver_emulator.syntax.statements import Literal, ParameterDeclaration, Procedure
 from sqlserver_emulator.types import TsqlType
@@ -63,6 +63,7 @@ def take_parameters(cursor: Cursor) -> tuple[ParameterDeclaration, ...]:
     parameters = [_take_parameter(cursor)]
     while cursor.accept(","):
         parameters.append(_take_parameter(cursor))
+    check_parameter_count(len(parameters), "CREATE/ALTER PROCEDURE", cursor.line)
     return tuple(parameters)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.engine.ddl.reading.declarations import ColumnDeclaration, KeyDeclaration
 from sqlserver_emulator.engine.ddl.scope import DdlScope
+from sqlserver_emulator.engine.ddl.tables.limits import check_limits
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgres_name, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -61,6 +62,7 @@ def plan_columns(
     plain = [_catalog_column(scope, table, column, first_id + i, in_key) for i, column in enumerate(columns)]
     # Computed columns may use any column of the statement, so all plain ones are known first.
     declared = with_columns(table, [*table.columns, *plain])
+    check_limits("CREATE TABLE" if first_id == 1 else "ALTER TABLE", table.name, declared.columns)
     return [_plan(scope, declared, declaration, column) for declaration, column in zip(columns, plain, strict=True)]
 
 

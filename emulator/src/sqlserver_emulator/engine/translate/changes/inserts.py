@@ -11,6 +11,7 @@ from sqlserver_emulator.engine.translate.expressions.clauses import is_default, 
 from sqlserver_emulator.engine.translate.expressions.emission import FOLDED_ROWS
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
 from sqlserver_emulator.engine.translate.expressions.scope import Scope
+from sqlserver_emulator.engine.translate.lexical.lexemes import check_row_count
 from sqlserver_emulator.engine.translate.queries.masked_results import masked
 from sqlserver_emulator.engine.translate.queries.query_translator import QueryTranslator, row_count
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
@@ -93,6 +94,7 @@ def _query(insert: _Insert, source: exp.Expression) -> str:
 
 def _values(insert: _Insert, source: exp.Values) -> str:
     expressions = ExpressionTranslator(insert.queries.emission, insert.scope, insert.queries)
+    check_row_count(len(source.expressions))
     rows: list[str] = []
     for row in source.expressions:
         items = row.expressions

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.syntax.lexer import literal_text
 
 # The lookbehind keeps an N that ends a name from being read as the prefix of a national string.
 _STRING = r"(?:(?<![\w@#$])[nN])?'[^']*(?:''[^']*)*'"
@@ -48,6 +49,7 @@ NULL = "0"
 
 _MARKS = {kind: f"\x01{kind}" for kind in (INT, DECIMAL, FLOAT, MONEY, STRING, NATIONAL, BINARY, NULL)}
 _MAX_INT = 2147483647
+_MOST_ROWS = 1000
 _MAX_PRECISION = 38
 
 
@@ -102,8 +104,8 @@ _TEXT_OF: Final[dict[str, Callable[[str], str | None]]] = {
     DECIMAL: lambda lexeme: lexeme,
     FLOAT: lambda lexeme: lexeme,
     MONEY: lambda lexeme: lexeme[1:],
-    STRING: lambda lexeme: lexeme[1:-1].replace("''", "'"),
-    NATIONAL: lambda lexeme: lexeme[2:-1].replace("''", "'"),
+    STRING: lambda lexeme: literal_text(lexeme[1:-1]),
+    NATIONAL: lambda lexeme: literal_text(lexeme[2:-1]),
     BINARY: _binary_text,
     NULL: lambda _: None,
 }
@@ -179,6 +181,13 @@ def cut(text: str) -> Lexemes:
     return Lexemes("".join(shape), kinds, lexemes, parts)
 
 
+def check_row_count(count: int) -> None:
+    """Raise 10738 for an INSERT with more rows than VALUES may have there."""
+    if count > _MOST_ROWS:
+        message = "The number of row value expressions in the INSERT statement exceeds the maximum allowed number of"
+        raise SqlServerError(10738, f"{message} {_MOST_ROWS} row values.", severity=15)
+
+
 def _fold_rows(text: str) -> Lexemes | None:
     """The folded form of `INSERT … VALUES (…), (…)` with rows of one form; None when it is not that."""
     parts = _ROW_ITEMS.split(text)
@@ -196,6 +205,7 @@ def _fold_rows(text: str) -> Lexemes | None:
     inner = gaps[:-1]
     if any(gap != inner[i % width] for i, gap in enumerate(inner)):
         return None
+    check_row_count(len(literals) // width)
     return _folded(parts[:first], [literals[i::width] for i in range(width)], gaps, width)
 
 

@@ -19,6 +19,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     as_decimal,
     counts_from_1900,
     family,
+    has_no_length,
     has_offset,
     is_fixed_text,
     is_money,
@@ -53,8 +54,21 @@ def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None 
     if value.kind is None:
         # The type is not known: PostgreSQL's own conversion is all there is.
         return Value(f"{value.sql}::{storage_type(to)}", to)
+    _refuse_large_types(value, to, mode)
     sql = _CONVERTERS[family(to)](value, to, mode, style)
     return Value(sql, to, nullable=value.nullable or mode == TRY)
+
+
+def _refuse_large_types(value: Value, to: TsqlType, mode: str) -> None:
+    """xml, text and ntext are made of strings and binaries only, and nothing else is made of them."""
+    explicit = mode in (EXPLICIT, TRY)
+    if has_no_length(to) and value.kind in (INTEGER, DECIMAL, FLOAT, TEMPORAL, GUID):
+        raise _refuse(value, to, explicit=True) if explicit else _clash(value, to)
+    # A literal is never of these types, and to ask for its own would tie the translation to its length.
+    if not explicit or isinstance(value, LiteralValue) or family(to) in (TEXT, BINARY, VARIANT):
+        return
+    if value.type is not None and has_no_length(value.type):
+        raise _refuse(value, to, explicit=True)
 
 
 def as_text(value: Value) -> str:
@@ -94,7 +108,7 @@ def _is_textual(value: Value) -> bool:
 
 
 def _refuse(value: Value, to: TsqlType, explicit: bool = False) -> SqlServerError:
-    source = value.type.name if value.type else "sql_variant"
+    source = exact_type(value).name if value.kind is not None else "sql_variant"
     if explicit:
         return SqlServerError(529, f"Explicit conversion from data type {source} to {to.name} is not allowed.")
     return SqlServerError(
@@ -105,7 +119,7 @@ def _refuse(value: Value, to: TsqlType, explicit: bool = False) -> SqlServerErro
 
 
 def _clash(value: Value, to: TsqlType) -> SqlServerError:
-    source = value.type.name if value.type else "sql_variant"
+    source = exact_type(value).name if value.kind is not None else "sql_variant"
     return SqlServerError(206, f"Operand type clash: {source} is incompatible with {to.name}", state=2)
 
 
