@@ -194,3 +194,9 @@ def test_column_that_is_indexed_keeps_its_collation(client: SqlClient) -> None:
     assert client.error("ALTER TABLE turned ALTER COLUMN a varchar(9) COLLATE Latin1_General_CS_AS")[0] == 5074
     client.run("ALTER TABLE turned ALTER COLUMN b varchar(20)")
     assert client.error("INSERT turned VALUES ('z', 'Y')")[0] == 2627
+
+
+def test_collation_of_a_result_is_kept_where_it_has_literals(client: SqlClient) -> None:
+    client.run("SELECT CAST('a' AS varchar(5)) COLLATE Latin1_General_BIN2 AS x INTO of_literals")
+    shown = "SELECT collation_name FROM sys.columns WHERE object_id = OBJECT_ID('of_literals')"
+    assert client.rows(shown) == [("Latin1_General_BIN2",)]

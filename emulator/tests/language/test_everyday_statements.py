@@ -175,3 +175,36 @@ def test_identity_and_rowguid_are_found_by_what_they_are(client: SqlClient) -> N
     query = "SELECT $IDENTITY, t.$ROWGUID FROM marked t WHERE $IDENTITY = 1 ORDER BY $IDENTITY"
     assert client.rows(query) == [(1, uuid.UUID(int=1))]
     assert client.value("SELECT $-1.5") == pytest.approx(-1.5)
+
+
+def test_comparison_with_null_may_hold_literals(client: SqlClient) -> None:
+    client.run("CREATE TABLE #texts (a varchar(20)); INSERT #texts VALUES ('x')")
+    condition = "a + 'y' = NULL OR NULL <> LEFT(a, 1) OR LOWER('Q') IN (NULL) OR NULL > a + 'z'"
+    assert client.rows(f"SELECT 'found' FROM #texts WHERE {condition} OR a = 'x'") == [("found",)]
+    assert client.rows(f"SELECT 'found' FROM #texts WHERE {condition}") == []
+    case = "CASE a + 'y' WHEN NULL THEN 'null' WHEN 'xy' THEN 'other' END"
+    assert client.rows(f"SELECT 'first', {case}, '$1', [a] AS \"$2\" FROM #texts") == [("first", "other", "$1", "x")]
+    assert client.rows("DECLARE @v varchar(9) = 'a' SELECT 1 WHERE @v + 'b' = NULL OR @v = 'a'") == [(1,)]
+
+
+def test_output_of_default_values(client: SqlClient) -> None:
+    client.run("CREATE TABLE #defaults (id int IDENTITY, b int DEFAULT 4); CREATE TABLE #seen (i int)")
+    assert client.rows("INSERT #defaults OUTPUT inserted.id, inserted.b DEFAULT VALUES") == [(1, 4)]
+    client.run("INSERT INTO #defaults OUTPUT inserted.id INTO #seen DEFAULT VALUES")
+    assert client.rows("SELECT i FROM #seen") == [(2,)]
+
+
+def test_quotient_of_small_decimals_is_exact(client: SqlClient) -> None:
+    quotient = "CAST('0.00000000004' AS numeric(38, 20)) / CAST('0.00000000001' AS numeric(38, 20))"
+    assert str(client.value(f"SELECT {quotient}")) == "4.000000"
+
+
+def test_bits_are_shifted_by_operators(client: SqlClient) -> None:
+    assert client.rows("SELECT 5 << 2, 20 >> 2, -1 >> 31, 1 << -1, 1 << 40") == [(20, 5, 1, 0, 0)]
+
+
+@pytest.mark.parametrize("operator", ["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
+def test_order_by_belongs_to_the_whole_of_a_set_operation(tables: SqlClient, operator: str) -> None:
+    assert tables.error(f"SELECT TOP 1 id FROM sources ORDER BY id {operator} SELECT 3")[0] == 156
+    inner = "SELECT id FROM (SELECT TOP 1 id FROM sources ORDER BY id DESC) AS s"
+    assert tables.rows(f"{inner} UNION ALL SELECT 3 ORDER BY id DESC") == [(3,), (2,)]

@@ -8,10 +8,12 @@ replaced, never changed while another thread may read it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sqlserver_emulator.engine.translate.expressions.emission import FACETS
 from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes, Literal, array_text, text_of
@@ -49,6 +51,7 @@ class Template:
             made.assigned_columns,
             made.max_recursion,
             made.of_catalog,
+            made.column_collations,
         )
 
 
@@ -64,6 +67,24 @@ def _sources(places: tuple[int | VariableParameter, ...], lexemes: Lexemes) -> t
     return tuple(
         [LiteralParameter(text_of(kinds[place], texts[place])) if isinstance(place, int) else place for place in places]
     )
+
+
+def template_of(translated: Translated, places: Sequence[int | VariableParameter]) -> Template:
+    """Return the template without the parameters that the translation did not need in the end (`LOWER('a') = NULL`).
+
+    PostgreSQL refuses a parameter that it cannot find in the text, since it has no type.
+    """
+    used = {int(number) for number in _PLACE.findall(translated.sql) if number}
+    kept = [number for number in range(1, len(places) + 1) if number in used]
+    if len(kept) == len(places):
+        return Template(translated, tuple(places))
+    numbers = {str(old): new for new, old in enumerate(kept, 1)}
+    sql = _PLACE.sub(lambda found: f"${numbers[found[1]]}" if found[1] else found[0], translated.sql)
+    return Template(replace(translated, sql=sql), tuple(places[number - 1] for number in kept))
+
+
+_PLACE: Final = re.compile(r"""'[^']*'|"[^"]*"|\$(\d+)""")
+"""A parameter. Literals and quoted names are matched so that what is in them is none."""
 
 
 @dataclass(frozen=True, slots=True)

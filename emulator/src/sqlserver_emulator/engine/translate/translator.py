@@ -11,7 +11,7 @@ from sqlserver_emulator.engine.translate import statements, undeclared
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.lexical import lexemes
 from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes
-from sqlserver_emulator.engine.translate.statement_cache import StatementCache, Template
+from sqlserver_emulator.engine.translate.statement_cache import StatementCache, Template, template_of
 from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.engine.translation import CatalogReader, Translated
 from sqlserver_emulator.types import TsqlType
@@ -92,7 +92,7 @@ class TsqlTranslator:
             variable_types=context.variable_types,
             folded=cut.columns is not None,
         )
-        template = Template(translate(cut.sample, emission), tuple(emission.parameters))
+        template = template_of(translate(cut.sample, emission), emission.parameters)
         # A literal that did not become a parameter has gone into the SQL, or into its meaning.
         pins = emission.pins | {(ordinal, "value") for ordinal in emission.unlifted(len(cut.kinds))}
         key = keys[1] if emission.session_bound else keys[0]

@@ -225,6 +225,11 @@ def _call(self: ExpressionTranslator, node: exp.Expression) -> Value:
     return functions.call(self, node.name, node.expressions, quoted=isinstance(node.this, exp.Identifier))
 
 
+def _shifted(function: str) -> Callable[[ExpressionTranslator, exp.Expression], Value]:
+    """`a << b` and `a >> b`, which are other words for two functions."""
+    return lambda self, node: functions.call(self, function, [node.this, node.expression])
+
+
 def _qualified_call(self: ExpressionTranslator, node: exp.Expression) -> Value:
     # `(SELECT … FOR XML …).value(…)` parses like a qualified function call.
     if isinstance(node.this, exp.Subquery) and node.this.this.args.get("for_"):
@@ -293,6 +298,8 @@ _VALUES: dict[type, Callable[[ExpressionTranslator, exp.Expression], Value]] = {
     exp.Subquery: _scalar_subquery,
     exp.Union: _scalar_subquery,
     exp.Anonymous: _call,
+    exp.BitwiseLeftShift: _shifted("LEFT_SHIFT"),
+    exp.BitwiseRightShift: _shifted("RIGHT_SHIFT"),
     exp.Dot: _qualified_call,
     exp.NextValueFor: next_value,
     RowAddress: _row_address,

@@ -227,6 +227,12 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         insert.set("limit", top)
         return insert
 
+    def _parse_alias(self, this: exp.Expression | None, explicit: bool = False) -> exp.Expression | None:
+        # OUTPUT inserted.a DEFAULT VALUES: sqlglot would take DEFAULT for a name.
+        if self._curr and self._curr.token_type == TokenType.DEFAULT:
+            return this
+        return super()._parse_alias(this, explicit)
+
     def _parse_delete(self) -> exp.Delete:
         top = self._parse_query_limit()
         self._match(TokenType.FROM)

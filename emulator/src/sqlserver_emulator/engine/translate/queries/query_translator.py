@@ -320,6 +320,10 @@ class QueryTranslator:
         refuse_clauses(
             node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "options"}, "UNION"
         )
+        # ORDER BY belongs to the whole, also where a member has TOP.
+        if isinstance(node.this, exp.Select) and node.this.args.get("order"):
+            word = type(node).__name__.upper()
+            raise SqlServerError(156, f"Incorrect syntax near the keyword '{word}'.", severity=15)
         # The members of a set operation see the WITH of the whole, but none of each other's names.
         scope = Scope(parent)
         with_ = self.with_clause(node, scope)

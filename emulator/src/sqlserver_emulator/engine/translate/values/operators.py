@@ -137,8 +137,9 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
         return Value(sql, None, kind=DECIMAL, nullable=nullable)
     scale = _MONEY_SCALE if is_money(type) else type.scale
     if operator == "/":
-        # The rounding gives PostgreSQL's quotient enough digits. The server cuts the rest, it does not round.
-        sql = f"trunc(round({left.sql}, {scale + 1}) / {right.sql}, {scale})"
+        # The rounding gives PostgreSQL's quotient enough digits, and takes none. The server cuts the rest.
+        digits = max(scale + 1, left.type.scale if left.type is not None else 0)
+        sql = f"trunc(round({left.sql}, {digits}) / {right.sql}, {scale})"
     if is_money(type) or (type.precision == _MOST_DIGITS and operator != "%"):
         # Digits that the type has no place for are lost here and not at the end, and too great a number is an error.
         sql = f"{sql}::{storage_type(type)}"
