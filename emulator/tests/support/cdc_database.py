@@ -98,6 +98,8 @@ def cdc_database(emulator: Emulator) -> Iterator[CdcDatabase]:
             database.run("EXEC sys.sp_cdc_enable_db")
             yield database
         with server.cursor() as cursor:
+            # Pools and processes under test may not have left yet.
+            cursor.execute(f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
             cursor.execute(f"DROP DATABASE [{name}]")
 
 

@@ -301,8 +301,7 @@ def new_database(server: Server, *, with_cdc: bool = True) -> Iterator[Source]:
         yield source
     finally:
         source.admin.close()
-        if not server.is_emulator:
-            master.run(f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
+        master.run(f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
         master.run(f"DROP DATABASE [{name}]", *(f"DROP LOGIN [{login}]" for login in source.logins))
         master.close()
 

@@ -7,7 +7,6 @@ Owns the life of everything below the server: cluster, shared catalog, capture s
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.control.login_faults import refuse_login
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults
+from sqlserver_emulator.engine.access.open_sessions import OpenSessions
 from sqlserver_emulator.engine.access.security import check_login
 from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
@@ -34,9 +34,6 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tsql.interpreter import TsqlSession
-
-_FIRST_SESSION_ID = 51
-_LAST_SESSION_ID = 32767
 
 
 def open_engine(
@@ -63,7 +60,7 @@ class Engine:
         self.read_only_route: tuple[str, int] | None = None
         """Host and port of the readable secondary; None: there is none."""
         self._sa_password = sa_password
-        self._session_ids = _SessionIds()
+        self._sessions = OpenSessions()
         with ExitStack() as opened:
             postgres = cluster.open_cluster(data_dir, databases)
             opened.callback(postgres.stop)
@@ -109,19 +106,19 @@ class Engine:
         entry = self._catalog.cache.database(database or default)
         if entry is None:
             raise _cannot_open(database or default)
-        session_id = self._session_ids.take()
+        session_id = self._sessions.take()
         try:
             engine_session = self._engine_session(login, entry.name, session_id, application, snapshot)
             return TsqlSession(
                 engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
             )
         except BaseException:
-            self._session_ids.give_back(session_id)
+            self._sessions.give_back(session_id)
             raise
 
     def engine_session(self, database: str, login: str = "sa") -> PostgresEngineSession:
         """A session without interpreter, for what runs next to clients."""
-        return self._engine_session(login, database, self._session_ids.take(), "engine")
+        return self._engine_session(login, database, self._sessions.take(), "engine")
 
     def _engine_session(
         self,
@@ -137,7 +134,15 @@ class Engine:
         connection.set_context("emulator.application", application)
         connection.set_context("emulator.secondary", "on" if self.read_only_route else "")
         self.clock.follow(connection)
-        access = SessionAccess(connection, self.conninfo, self._catalog, login=login, own_types=self._owner.own_types)
+        access = SessionAccess(
+            connection,
+            self.conninfo,
+            self._catalog,
+            login=login,
+            own_types=self._owner.own_types,
+            sessions=self._sessions,
+            session_id=session_id,
+        )
         try:
             session = PostgresEngineSession(
                 access,
@@ -145,7 +150,7 @@ class Engine:
                 login=login,
                 database=database,
                 session_id=session_id,
-                on_close=lambda: self._session_ids.give_back(session_id),
+                on_close=lambda: self._sessions.give_back(session_id),
                 faults=SessionFaults(self.faults, login),
             )
             if snapshot is None:
@@ -186,21 +191,3 @@ def _list_session(access: SessionAccess, session_id: int, login: str, applicatio
 def _cannot_open(database: str) -> SqlServerError:
     message = f'Cannot open database "{database}" requested by the login. The login failed.'
     return SqlServerError(4060, message, severity=11)
-
-
-class _SessionIds:
-    """@@SPID: the lowest number from 51 upwards that no open session has."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._used: set[int] = set()
-
-    def take(self) -> int:
-        with self._lock:
-            number = next(n for n in range(_FIRST_SESSION_ID, _LAST_SESSION_ID) if n not in self._used)
-            self._used.add(number)
-            return number
-
-    def give_back(self, number: int) -> None:
-        with self._lock:
-            self._used.discard(number)

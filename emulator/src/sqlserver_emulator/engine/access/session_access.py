@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
+from sqlserver_emulator.engine.access.open_sessions import OpenSessions
 from sqlserver_emulator.engine.access.security import SessionSecurity
 from sqlserver_emulator.engine.access.table_variables import TableVariables
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog, SharedCatalog
@@ -30,10 +31,14 @@ class SessionAccess:
         *,
         login: str,
         own_types: Mapping[int, TsqlType],
+        sessions: OpenSessions,
+        session_id: int,
     ) -> None:
         self.connection = connection
         self.arrow = ArrowReader(conninfo)
         self.own_types = own_types
+        self._sessions = sessions
+        self._session_id = session_id
         self._rows = RowReader(self.connection.pipeline.psycopg, own_types)
         # A read-only session has a state of its own, so that no other session's catalog is right for it.
         self._shared = shared.own_of(self.fetch) if connection.is_read_only else shared
@@ -62,6 +67,24 @@ class SessionAccess:
         if self.connection.pipeline.transaction_status == pq.TransactionStatus.INERROR:
             return self._shared.fetch(sql, parameters)
         return self.fetch(sql, parameters)
+
+    def enter(self, database: str) -> None:
+        """Become the login's user in a database. Raises 916."""
+        self.security.enter(database)
+        self._sessions.enter(self._session_id, database)
+
+    def others_in(self, database: str) -> list[int]:
+        """Return the numbers of the other sessions whose current database this is."""
+        return self._sessions.others_in(database, self._session_id)
+
+    def end_others_in(self, database: str) -> None:
+        """End the other sessions whose current database this is; their transactions are rolled back."""
+        for number in self.others_in(database):
+            self.fetch(
+                "SELECT pg_terminate_backend(backend_pid) FROM emulator.sessions WHERE session_id = $1::int", [number]
+            )
+            # The number stays taken until its client has noticed.
+            self._sessions.enter(number, "")
 
     def script(self, sql: str) -> None:
         """Several PostgreSQL statements without parameters or results."""

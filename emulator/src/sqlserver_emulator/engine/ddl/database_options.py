@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, find_collation
@@ -37,6 +38,11 @@ _IGNORED = frozenset(
      "COMPATIBILITY_LEVEL", "CURSOR_CLOSE_ON_COMMIT", "CURSOR_DEFAULT", "DB_CHAINING", "READ_WRITE")
 )  # fmt: skip
 """Settings that change nothing a client of the emulator can see."""
+
+_NEED_THE_DATABASE = frozenset(("SINGLE_USER", "READ_COMMITTED_SNAPSHOT"))
+"""Options that no other session may be in the way of: WITH ROLLBACK ends them."""
+_LEAVING_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
 
 
 def create_database(scope: DdlScope, cursor: Cursor) -> Command:
@@ -100,10 +106,20 @@ def _drop(scope: DdlScope, name: str, if_exists: bool) -> None:
         raise SqlServerError(3701, message, severity=11)
     if real in databases.SYSTEM_DATABASES:
         raise SqlServerError(3708, f"Cannot drop the database '{real}' because it is a system database.", state=4)
-    if scope.database == real:
+    if scope.database == real or _is_used_by_others(scope, real):
         raise SqlServerError(3702, f'Cannot drop database "{real}" because it is currently in use.', state=3)
     hooks.before_drop_database(scope, real)
     databases.drop_database(scope.fetch, scope.access.script, real)
+
+
+def _is_used_by_others(scope: DdlScope, database: str) -> bool:
+    """Whether another session is in the database; one that is just ending gets a moment."""
+    deadline = time.monotonic() + _LEAVING_SECONDS
+    while scope.access.others_in(database):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_PAUSE_SECONDS)
+    return False
 
 
 def alter_authorization(scope: DdlScope, cursor: Cursor) -> Command:
@@ -138,16 +154,18 @@ def alter_database(scope: DdlScope, cursor: Cursor) -> Command:
         _refuse_in_transaction(scope, "ALTER DATABASE")
         filegroups.change_filegroups(scope, cursor, real)
         return Command.NONE
-    while True:
-        _set_option(scope, cursor, real)
-        if not cursor.accept(","):
-            break
+    options = [_set_option(scope, cursor, real)]
+    while cursor.accept(","):
+        options.append(_set_option(scope, cursor, real))
     if cursor.accept("WITH"):
-        cursor.at = len(cursor.tokens) - 1  # WITH ROLLBACK IMMEDIATE, NO_WAIT: sessions are never in the way
+        if cursor.word == "ROLLBACK" and not _NEED_THE_DATABASE.isdisjoint(options):
+            scope.access.end_others_in(real)
+        # NO_WAIT: no session is ever waited for.
+        cursor.at = len(cursor.tokens) - 1
     return Command.NONE
 
 
-def _set_option(scope: DdlScope, cursor: Cursor, database: str) -> None:
+def _set_option(scope: DdlScope, cursor: Cursor, database: str) -> str:
     option = cursor.take_identifier().upper() if cursor.at_identifier() else cursor.take().word
     cursor.accept("=")
     if option in _SWITCHES:
@@ -161,6 +179,7 @@ def _set_option(scope: DdlScope, cursor: Cursor, database: str) -> None:
             take_parenthesised(cursor) if cursor.word == "(" else cursor.take()
     else:
         raise NotSupportedByEmulatorError(f"ALTER DATABASE … SET {option}")
+    return option
 
 
 def create_schema(scope: DdlScope, cursor: Cursor) -> Command:

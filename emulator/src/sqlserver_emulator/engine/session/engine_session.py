@@ -357,7 +357,7 @@ class PostgresEngineSession:
         self._enter(entry.name)
 
     def _enter(self, database: str) -> None:
-        self._access.security.enter(database)
+        self._access.enter(database)
         self.database = database
         self._connection.set_context("emulator.database", database)
 
