@@ -71,6 +71,8 @@ def test_refused_functions_and_variables_are_refused(client: SqlClient) -> None:
         "UPDATE v SET a = 1 FROM versioned FOR SYSTEM_TIME ALL AS v",
         "DELETE v FROM versioned FOR SYSTEM_TIME ALL AS v",
         "CREATE VIEW refused AS SELECT * FROM versioned FOR SYSTEM_TIME ALL",
+        "CREATE RULE refused AS @value > 3 AND @value IN (SELECT 4)",
+        "CREATE DEFAULT refused AS 5",
         "CREATE PROCEDURE refused WITH NATIVE_COMPILATION, SCHEMABINDING AS SELECT 1",
     ],
 )

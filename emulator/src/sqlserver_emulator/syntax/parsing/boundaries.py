@@ -15,7 +15,7 @@ from sqlserver_emulator.syntax.parsing.keywords import STARTERS
 
 DML: Final = frozenset(("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"))
 SET_OPERATORS: Final = frozenset(("UNION", "ALL", "EXCEPT", "INTERSECT"))
-MODULES: Final = frozenset(("PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "VIEW"))
+MODULES: Final = frozenset(("PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "VIEW", "RULE", "DEFAULT"))
 """What CREATE or ALTER of must be alone in its batch: the statement reaches to the end of the text."""
 
 _STOPS = STARTERS | {"(", ")", ";", "", "CASE"}
