@@ -206,5 +206,8 @@ def test_bits_are_shifted_by_operators(client: SqlClient) -> None:
 @pytest.mark.parametrize("operator", ["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
 def test_order_by_belongs_to_the_whole_of_a_set_operation(tables: SqlClient, operator: str) -> None:
     assert tables.error(f"SELECT TOP 1 id FROM sources ORDER BY id {operator} SELECT 3")[0] == 156
+    ordered = "(SELECT TOP 1 id FROM sources ORDER BY id)"
+    assert tables.error(f"{ordered} {operator} (SELECT 3)")[0] == 156
+    assert tables.error(f"(SELECT 3) {operator} {ordered}")[0] == 156
     inner = "SELECT id FROM (SELECT TOP 1 id FROM sources ORDER BY id DESC) AS s"
     assert tables.rows(f"{inner} UNION ALL SELECT 3 ORDER BY id DESC") == [(3,), (2,)]

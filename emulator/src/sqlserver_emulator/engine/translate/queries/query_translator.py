@@ -320,10 +320,7 @@ class QueryTranslator:
         refuse_clauses(
             node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "options"}, "UNION"
         )
-        # ORDER BY belongs to the whole, also where a member has TOP.
-        if isinstance(node.this, exp.Select) and node.this.args.get("order"):
-            word = type(node).__name__.upper()
-            raise SqlServerError(156, f"Incorrect syntax near the keyword '{word}'.", severity=15)
+        _refuse_ordered_members(node)
         # The members of a set operation see the WITH of the whole, but none of each other's names.
         scope = Scope(parent)
         with_ = self.with_clause(node, scope)
@@ -427,3 +424,14 @@ def _ties_matter(node: exp.Expression) -> bool:
     """Whether it shows which rows the first key of ORDER BY takes for equal; otherwise an index can give the order."""
     limit = node.args.get("limit")
     return len(node.args["order"].expressions) > 1 or (limit is not None and top_with_ties(limit))
+
+
+def _refuse_ordered_members(node: exp.Expression) -> None:
+    """Raise 156: ORDER BY belongs to the whole of a set operation, also where a member has TOP or parentheses."""
+    if isinstance(node.this, exp.Select) and node.this.args.get("order"):
+        word = type(node).__name__.upper()
+    elif any(isinstance(m, exp.Subquery) and m.this.args.get("order") for m in (node.this, node.expression)):
+        word = "ORDER"
+    else:
+        return
+    raise SqlServerError(156, f"Incorrect syntax near the keyword '{word}'.", severity=15)
