@@ -113,7 +113,7 @@ def test_doctor_finds_what_is_wrong_with_each_table_and_says_what_mends_it(cli: 
 def test_cluster_whose_executors_receive_the_passwords_is_noted(
     cli: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert findings(cli)["spark", "local"]["grade"] == "good"
+    assert findings(cli)["spark", "local[*]"]["grade"] == "good"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://spark%3A%2F%2Fmaster:7077")
     note = findings(cli)["spark", "spark://master:7077"]
     assert note["grade"] == "note"
