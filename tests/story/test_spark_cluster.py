@@ -14,7 +14,7 @@ from cdc_database import wait_until
 from floodmark_laptop import shop
 from hidden_folders import can_hide
 from packed_environment import pack_environment
-from spark_cluster import SparkCluster
+from spark_cluster import FRUGAL_JAVA, SparkCluster
 from torture_rig import TABLES, TortureRig
 
 pytestmark = pytest.mark.timeout(900)
@@ -25,7 +25,8 @@ _MERGE_WAITS = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'shop.orde
 
 def connection(cluster: SparkCluster, **conf: str) -> dict[str, str]:
     """Return the Spark connection, as Airflow's environment variable."""
-    extra = {"conf": {"spark.executor.memory": "512m", **conf}}
+    java = dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), FRUGAL_JAVA)
+    extra = {"conf": {"spark.executor.memory": "512m", **java, **conf}}
     fields = {"conn_type": "spark", "host": cluster.master, "extra": extra}
     return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(fields)}
 

@@ -23,6 +23,8 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _READY_SECONDS = 120
 _WORKERS = 2
+FRUGAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options for a Java process that lives for a minute."""
 
 
 class SparkCluster:
@@ -111,6 +113,7 @@ class SparkCluster:
             "PATH": os.defpath,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": FRUGAL_JAVA,
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "TMPDIR": str(self._folder),
         }
