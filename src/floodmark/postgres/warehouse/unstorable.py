@@ -108,7 +108,7 @@ def _find(texts: pa.Array) -> _Flags:
         flags |= _true(pc.greater(pc.binary_length(texts), MAX_TEXT_BYTES))
     if np.count_nonzero(octets) < len(octets):
         flags |= _true(pc.match_substring(texts, "\0"))
-    if len(octets) and octets.max() > _LAST_ASCII and not _is_unicode(texts):
+    if len(octets) and np.max(octets) > _LAST_ASCII and not _is_unicode(texts):
         flags |= np.fromiter((not _is_unicode(texts.slice(row, 1)) for row in range(len(texts))), np.bool_, len(texts))
     return flags
 

@@ -82,7 +82,7 @@ def decode_array(array: pa.Array) -> pa.Array:
         return array.view(pa.large_string())
     units = np.frombuffer(data, _UNITS, (ends[-1] - ends[0]) // 2, int(ends[0]))
     places = (ends - ends[0]) // 2
-    if units.max() < _TWO_BYTES:
+    if np.max(units) < _TWO_BYTES:
         texts = _build(units.astype(np.uint8), places)
     elif _has_half(units, places):
         texts = pa.array([_decoded(value) for value in array.to_pylist()], pa.large_binary()).view(pa.large_string())
