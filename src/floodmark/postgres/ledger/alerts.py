@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow
 
 from floodmark.core.alert import Alert
 from floodmark.core.schema import TableName
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_transaction
-from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query
 from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
 
 
@@ -32,16 +32,16 @@ class PostgresAlertLedger:
     def raised(self, alert: Alert) -> Iterator[Delivery]:
         ensure_schema(self._at)
         with open_transaction(self._at, alert.subject) as session:
-            row = _query(session, "raise_alert", **_parameters(alert))[0]
+            row = query(session, "raise_alert", **_parameters(alert))[0]
             delivery = Delivery(alert, row["raised_at"], notified=set(row["raised_to"]))
             yield delivery
-            _query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.notified))
+            query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.notified))
 
     @contextmanager
     def ended(self, event_key: str, outcome: str) -> Iterator[Delivery | None]:
         ensure_schema(self._at)
         with open_transaction(self._at, event_key) as session:
-            rows = _query(session, "end_alert", event_key=event_key, outcome=outcome)
+            rows = query(session, "end_alert", event_key=event_key, outcome=outcome)
             if not rows:
                 yield None
                 return
@@ -52,32 +52,32 @@ class PostgresAlertLedger:
     def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
         ensure_schema(self._at)
         with open_transaction(self._at, subject) as session:
-            rows = _query(session, "end_alert_part", kind=kind, subject=subject, part=part)
+            rows = query(session, "end_alert_part", kind=kind, subject=subject, part=part)
         return [row["event_key"] for row in rows if row["left"] == 0]
 
     def list_parts(self, kind: str, subject: str) -> Sequence[str]:
         """Return the open parts of all alerts of a kind about a subject."""
         ensure_schema(self._at)
         with open_transaction(self._at, subject) as session:
-            rows = _query(session, "list_alert_parts", kind=kind, subject=subject)
+            rows = query(session, "list_alert_parts", kind=kind, subject=subject)
         return [row["part"] for row in rows]
 
     def list_open(self) -> Sequence[OpenAlert]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
-            rows = _query(session, "list_open_alerts")
+            rows = query(session, "list_open_alerts")
         return [open_alert_of(row) for row in rows]
 
     def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
-            rows = _query(session, "list_owed_alerts", channels=list(channels))
+            rows = query(session, "list_owed_alerts", channels=list(channels))
         return [OwedAlert(row["alert_id"], row["event_key"], row["subject"]) for row in rows]
 
     @contextmanager
     def owed(self, alert_id: int) -> Iterator[Delivery | None]:
         with open_transaction(self._at) as session:
-            rows = _query(session, "lock_alert", alert_id=alert_id)
+            rows = query(session, "lock_alert", alert_id=alert_id)
             if not rows:
                 yield None
                 return
@@ -107,7 +107,7 @@ def _delivery(row: DictRow) -> Delivery:
 
 def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> None:
     statement = "record_alert_raised" if row["ended_at"] is None else "record_alert_ended"
-    _query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.notified))
+    query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.notified))
 
 
 def _parameters(alert: Alert) -> dict[str, Any]:
@@ -139,8 +139,3 @@ def _alert(row: DictRow) -> Alert:
         do=row["advice"],
         event_key=row["event_key"],
     )
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from floodmark.core.drift.ddl import DdlEntry, is_behind
@@ -23,7 +23,7 @@ from floodmark.postgres.ledger.drift_rows import difference_of, entries_to_json,
 from floodmark.postgres.ledger.readers import list_readers
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_transaction
-from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query
 from floodmark.sync.ports.drift import DriftEvent, DriftFinding, Hold, KnownTable
 
 _BACK = "the source: the table is back"
@@ -38,7 +38,7 @@ class PostgresDriftLedger:
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
-            rows = _query(session, "read_known_shapes", source=source)
+            rows = query(session, "read_known_shapes", source=source)
         return {(_table(row), row["instance_name"]): _known(row) for row in rows}
 
     def record(
@@ -59,14 +59,14 @@ class PostgresDriftLedger:
 
     def record_unchanged(self, source: str, table: TableName, instance: str) -> None:
         with open_transaction(self._at, str(table)) as session:
-            _query(session, "record_shape_unchanged", source=source, **_names(table), instance_name=instance)
+            query(session, "record_shape_unchanged", source=source, **_names(table), instance_name=instance)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
         return list_readers(self._at, instance)
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         with open_transaction(self._at, identity.name) as session:
-            rows = _query(
+            rows = query(
                 session,
                 "list_unexplained_events",
                 source=source,
@@ -77,23 +77,23 @@ class PostgresDriftLedger:
             found = [row["event_id"] for row in rows if is_behind(entry, difference_of(row))]
             for event_id in found:
                 ddl = Jsonb(entries_to_json([entry]))
-                _query(session, "explain_drift_event", event_id=event_id, ddl=ddl, ddl_lsn=entry.lsn.value)
+                query(session, "explain_drift_event", event_id=event_id, ddl=ddl, ddl_lsn=entry.lsn.value)
         return bool(found)
 
     def mark_reported(self, event_id: int) -> None:
         with open_transaction(self._at, f"drift event {event_id}") as session:
-            _query(session, "mark_drift_reported", event_id=event_id)
+            query(session, "mark_drift_reported", event_id=event_id)
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
-            return [event_of(row) for row in _query(session, "list_drift_events", source=source, event_id=None)]
+            return [event_of(row) for row in query(session, "list_drift_events", source=source, event_id=None)]
 
     def list_holds(self, pipeline: str) -> Mapping[TableName, Hold]:
         ensure_schema(self._at)
         holds: dict[TableName, Hold] = {}
         with open_transaction(self._at, pipeline) as session:
-            for row in _query(session, "list_drift_holds", pipeline=pipeline):
+            for row in query(session, "list_drift_holds", pipeline=pipeline):
                 if _table(row) not in holds:
                     event = _one_event(session, row["event_id"])
                     holds[_table(row)] = Hold(pipeline, _table(row), event, row["held_at"])
@@ -103,26 +103,26 @@ class PostgresDriftLedger:
         ensure_schema(self._at)
         with open_transaction(self._at, f"drift event {event_id}") as session:
             event = _one_event(session, event_id)
-            _query(session, "release_event_holds", event_id=event_id, by=by)
-            _query(session, "approve_drift_event", event_id=event_id, by=by)
+            query(session, "release_event_holds", event_id=event_id, by=by)
+            query(session, "approve_drift_event", event_id=event_id, by=by)
         return event
 
     def reject(self, event_id: int, by: str) -> None:
         with open_transaction(self._at, f"drift event {event_id}") as session:
-            if _query(session, "reject_drift_event", event_id=event_id, by=by):
-                _query(session, "release_event_holds", event_id=event_id, by=by)
+            if query(session, "reject_drift_event", event_id=event_id, by=by):
+                query(session, "release_event_holds", event_id=event_id, by=by)
 
     def replace_proposal(self, event_id: int, proposal: str) -> None:
         with open_transaction(self._at, f"drift event {event_id}") as session:
-            _query(session, "replace_proposal", event_id=event_id, proposal=proposal)
+            query(session, "replace_proposal", event_id=event_id, proposal=proposal)
 
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
         ensure_schema(self._at)
         with open_transaction(self._at, str(table)) as session:
-            rows = _query(session, "release_table_holds", pipeline=pipeline, **_names(table), by=by)
+            rows = query(session, "release_table_holds", pipeline=pipeline, **_names(table), by=by)
             ended = [row["event_id"] for row in rows if not _one_event(session, row["event_id"]).held]
             for event_id in ended:
-                _query(session, "approve_drift_event", event_id=event_id, by=by)
+                query(session, "approve_drift_event", event_id=event_id, by=by)
         if not rows:
             raise OperatorError(str(table), f"pipeline {pipeline} does not hold it.", "Run: floodmark drift list.")
         return ended
@@ -130,23 +130,23 @@ class PostgresDriftLedger:
     def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
         kinds = [kind.value for kind in GONE]
         with open_transaction(self._at, str(table)) as session:
-            rows = _query(
+            rows = query(
                 session, "end_drift_absence", source=source, **_names(table), instance_name=instance, kinds=kinds
             )
             for row in rows:
-                _query(session, "release_event_holds", event_id=row["event_id"], by=_BACK)
-                _query(session, "approve_drift_event", event_id=row["event_id"], by=_BACK)
+                query(session, "release_event_holds", event_id=row["event_id"], by=_BACK)
+                query(session, "approve_drift_event", event_id=row["event_id"], by=_BACK)
         return [row["event_id"] for row in rows]
 
 
 def _replace(session: psycopg.Connection, known: KnownTable | None, seen: KnownTable, named: dict[str, Any]) -> bool:
     values = {"shape": Jsonb(shape_to_json(seen.shape)), "absent": seen.absent}
-    if known is None and _query(session, "insert_known_shape", **named, **values):
+    if known is None and query(session, "insert_known_shape", **named, **values):
         return True
-    rows = _query(session, "lock_known_shape", **named)
+    rows = query(session, "lock_known_shape", **named)
     if not rows or _known(rows[0]) != known:
         return False
-    _query(session, "update_known_shape", **named, **values)
+    query(session, "update_known_shape", **named, **values)
     return True
 
 
@@ -154,15 +154,15 @@ def _insert_event(
     session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
 ) -> None:
     parameters = event_parameters(source, table, identity, finding)
-    event_id = _query(session, "insert_drift_event", **parameters)[0]["event_id"]
+    event_id = query(session, "insert_drift_event", **parameters)[0]["event_id"]
     for pipeline, policy in sorted(finding.policies.items()):
         if policy is DriftPolicy.HOLD:
             named = _names(finding.spelled.get(pipeline, table))
-            _query(session, "insert_drift_hold", event_id=event_id, pipeline=pipeline, **named)
+            query(session, "insert_drift_hold", event_id=event_id, pipeline=pipeline, **named)
 
 
 def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
-    rows = _query(session, "list_drift_events", source=None, event_id=event_id)
+    rows = query(session, "list_drift_events", source=None, event_id=event_id)
     if not rows:
         raise OperatorError(f"drift event {event_id}", "the ledger has no such event.", "Run: floodmark drift list.")
     return event_of(rows[0])
@@ -178,8 +178,3 @@ def _table(row: DictRow) -> TableName:
 
 def _names(table: TableName) -> dict[str, str]:
     return {"source_schema": table.schema, "source_name": table.name}
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []

@@ -11,10 +11,9 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
@@ -34,6 +33,7 @@ from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_parameters
 from floodmark.sync.ports.ledger import OpenedWindow
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
@@ -51,17 +51,17 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]:
         with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "read_tables", pipeline=pipeline)
+            rows = query(session, "read_tables", pipeline=pipeline)
         return {(state := _table_state(row)).source: state for row in rows}
 
     def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
         with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "unfinished_window", pipeline=pipeline, lane=lane)
+            rows = query(session, "unfinished_window", pipeline=pipeline, lane=lane)
         return opened_window(rows[0]) if rows else None
 
     def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
         with open_transaction(self._at, pipeline) as session:
-            return [opened_window(row) for row in _query(session, "list_unfinished", pipeline=pipeline)]
+            return [opened_window(row) for row in query(session, "list_unfinished", pipeline=pipeline)]
 
     def open_window(
         self,
@@ -81,13 +81,13 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
                     _refuse_other_lanes(session, pipeline, lane, table.source)
             window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
             plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
-            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for table in tables:
-                _query(
+                query(
                     session,
                     "open_window_table",
                     window_id=window_id,
-                    **_source(table.source),
+                    **source_parameters(table.source),
                     kind=table.kind.value,
                     after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
                 )
@@ -106,7 +106,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
             plan = dataclasses.replace(window.plan, tables=tables)
             if window.state is not WindowState.PLANNED or plan == window.plan:
                 return window.plan
-            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
         return plan
 
     def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
@@ -116,14 +116,14 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
             if window.state is not WindowState.PLANNED or len(kept) == len(window.plan.tables):
                 return window.plan
             if not kept:
-                _query(session, "drop_window", window_id=window_id)
+                query(session, "drop_window", window_id=window_id)
                 return None
             # A new attempt fences off a load that has read with the old plan.
-            attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
+            attempt = query(session, "begin_load", window_id=window_id)[0]["attempt"]
             plan = dataclasses.replace(window.plan, tables=kept, attempt=attempt)
-            _query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
+            query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for source in tables:
-                _query(session, "leave_out_table", window_id=window_id, **_source(source))
+                query(session, "leave_out_table", window_id=window_id, **source_parameters(source))
         return plan
 
     @contextmanager
@@ -150,7 +150,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
             window = one_window(session, "lock_window", window_id)
             if window.state is not WindowState.PLANNED:
                 return window
-            attempt = _query(session, "begin_load", window_id=window_id)[0]["attempt"]
+            attempt = query(session, "begin_load", window_id=window_id)[0]["attempt"]
         return OpenedWindow(dataclasses.replace(window.plan, attempt=attempt), window.state)
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
@@ -163,7 +163,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
             if window.state is WindowState.PLANNED:
                 raise OperatorError(f"window {window_id}", "it has not been merged, so it cannot have been checked.")
             if window.state is WindowState.MERGED:
-                _query(session, "mark_checked", window_id=window_id)
+                query(session, "mark_checked", window_id=window_id)
 
     def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -178,7 +178,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
                         _finish_table(session, window.plan, table)
-                _query(session, "mark_advanced", window_id=window_id)
+                query(session, "mark_advanced", window_id=window_id)
             return _counts(session, window_id)
 
     def advance_quiet(
@@ -195,7 +195,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
                     read_sql("advance_quiet"),
                     {
                         "pipeline": pipeline,
-                        **_source(source),
+                        **source_parameters(source),
                         "watermark": watermark.value,
                         "to_lsn": to_lsn.value,
                         "to_lsn_at": to_lsn_at,
@@ -209,26 +209,26 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
                     _refuse_left_instance(session, pipeline, source, instances[source])
                 _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
             # After the row locks: a window opened before them is visible, one opened later reads these watermarks.
-            if unfinished := _query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
+            if unfinished := query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
 
 
 def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
     """Lock the table's row and check that its watermark is still the one of the plan."""
-    named = {"pipeline": pipeline, **_source(table.source)}
+    named = {"pipeline": pipeline, **source_parameters(table.source)}
     target = {"target_schema": table.target.schema, "target_name": table.target.name}
     try:
         with session.transaction():
-            _query(session, "register_table", **named, **target)
+            query(session, "register_table", **named, **target)
     except psycopg.errors.UniqueViolation:
         # Of two runs that register the same table at once, one may get this error for the target instead.
-        if not any(row.items() >= target.items() for row in _query(session, "lock_table", **named)):
+        if not any(row.items() >= target.items() for row in query(session, "lock_table", **named)):
             raise ConfigError(
                 str(table.source),
                 f"another table already uses the target {table.target}.",
                 "Choose another target.",
             ) from None
-    row = _query(session, "lock_table", **named)[0]
+    row = query(session, "lock_table", **named)[0]
     if row["watermark"] != _bytes(table.watermark):
         raise WatermarkConflictError(
             str(table.source),
@@ -248,7 +248,7 @@ def _refuse_left_instance(
     session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
 ) -> None:
     """Raise WatermarkConflictError if the pipeline has switched to another instance. The table's row is locked."""
-    switched_away = _query(
+    switched_away = query(
         session,
         "switched_away",
         pipeline=pipeline,
@@ -269,7 +269,7 @@ def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, s
 
     Of two windows that move one watermark, the second to finish would fail.
     """
-    found = _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source))
+    found = query(session, "other_lanes", pipeline=pipeline, lane=lane, **source_parameters(source))
     if found:
         where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
         raise WindowBusyError(
@@ -281,7 +281,7 @@ def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, s
 
 def _refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
     """Raise WatermarkConflictError if the table is being reloaded, also if that began after the replay was planned."""
-    for row in _query(session, "other_lanes", pipeline=pipeline, lane=lane, **_source(source)):
+    for row in query(session, "other_lanes", pipeline=pipeline, lane=lane, **source_parameters(source)):
         if is_load_lane(row["lane"]):
             raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
 
@@ -290,7 +290,7 @@ def _insert_window(
     session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Lsn, to_lsn_at: datetime | None
 ) -> int:
     try:
-        row = _query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
+        row = query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
     except psycopg.errors.UniqueViolation:
         raise WatermarkConflictError(
             pipeline, "another run has an unfinished window.", "Let it finish; the next run continues with that window."
@@ -299,13 +299,13 @@ def _insert_window(
 
 
 def _finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
-    named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **_source(table.source)}
+    named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **source_parameters(table.source)}
     if plan.moves_watermark(table):
         _advance_table(session, plan, table)
         if is_load_lane(plan.lane):
-            _query(session, "close_gap", **named)
+            query(session, "close_gap", **named)
     elif table.where:
-        _query(session, "settle_table", **named)
+        query(session, "settle_table", **named)
 
 
 def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
@@ -314,7 +314,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
         read_sql("advance_table"),
         {
             "window_id": plan.window_id,
-            **_source(table.source),
+            **source_parameters(table.source),
             "watermark": _bytes(table.watermark),
             "instance_name": identity.name,
             "instance_object_id": identity.object_id,
@@ -323,7 +323,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
     )
     if moved.rowcount == 1:
         return
-    found = _query(session, "lock_table", pipeline=plan.pipeline, **_source(table.source))
+    found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))
     if not found or found[0]["watermark"] != plan.to_lsn.value:
         raise WatermarkConflictError(
             str(table.source),
@@ -339,7 +339,7 @@ def _load_lock(window_id: int) -> tuple[int, int]:
 
 def _holder(session: psycopg.Connection, window_id: int) -> str:
     classid, objid = _load_lock(window_id)
-    found = _query(session, "load_holder", classid=classid, objid=objid)
+    found = query(session, "load_holder", classid=classid, objid=objid)
     return f" (from {found[0]['client']}, since {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC)" if found else ""
 
 
@@ -363,18 +363,8 @@ def _table_state(row: DictRow) -> TableState:
 
 
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:
-    rows = _query(session, "read_counts", window_id=window_id)
+    rows = query(session, "read_counts", window_id=window_id)
     return {TableName(row.pop("source_schema"), row.pop("source_name")): TableCounts(**row) for row in rows}
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    """Return the rows of a statement of ``postgres/sql``; [] for one that returns none."""
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []
-
-
-def _source(name: TableName) -> dict[str, str]:
-    return {"source_schema": name.schema, "source_name": name.name}
 
 
 def _bytes(lsn: Lsn | None) -> bytes | None:

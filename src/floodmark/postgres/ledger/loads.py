@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.errors import FloodmarkBugError, OperatorError, WatermarkConflictError
 from floodmark.core.lsn import Lsn
@@ -22,6 +21,7 @@ from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, b
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_parameters
 from floodmark.sync.ports.staging import StagedPart
 
 
@@ -42,7 +42,7 @@ class LoadRecords:
             rows = [
                 {
                     "window_id": plan.window_id,
-                    **_source(source),
+                    **source_parameters(source),
                     "chunk_no": chunk.number,
                     "after_bound": _dump(bound_to_json(chunk.after)),
                     "to_bound": _dump(bound_to_json(chunk.to)),
@@ -57,7 +57,7 @@ class LoadRecords:
             fence(session, plan)
             session.execute(
                 read_sql("reset_load_chunks"),
-                {"window_id": plan.window_id, **_source(source), "numbers": list(numbers)},
+                {"window_id": plan.window_id, **source_parameters(source), "numbers": list(numbers)},
             )
 
     def record_reads(
@@ -71,11 +71,11 @@ class LoadRecords:
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             fence(session, plan)
             for source, rows in read_rows.items():
-                _query(
+                query(
                     session,
                     "record_reads",
                     window_id=plan.window_id,
-                    **_source(source),
+                    **source_parameters(source),
                     read_rows=rows,
                     read_finished_at=read_finished_at,
                     read_lsn=read_lsn and read_lsn.value,
@@ -92,7 +92,7 @@ class LoadRecords:
                     "chunk_no": part.part,
                     "rows": part.rows,
                 }
-                session.execute(read_sql("record_load_chunk"), values | _source(source))
+                session.execute(read_sql("record_load_chunk"), values | source_parameters(source))
 
     def record_merge(
         self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
@@ -103,11 +103,11 @@ class LoadRecords:
 
     def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
         with open_transaction(self._at, pipeline) as session:
-            _query(
+            query(
                 session,
                 "record_gap",
                 pipeline=pipeline,
-                **_source(gap.table),
+                **source_parameters(gap.table),
                 verdict=gap.verdict.value,
                 cause=gap.cause,
                 after_lsn=gap.after_lsn and gap.after_lsn.value,
@@ -119,7 +119,7 @@ class LoadRecords:
 
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
         with open_transaction(self._at, f"window {window_id}") as session:
-            rows = _query(session, "read_load_progress", window_id=window_id)
+            rows = query(session, "read_load_progress", window_id=window_id)
         return {
             TableName(row["source_schema"], row["source_name"]): LoadProgress(
                 row["chunks"], row["staged_chunks"], row["rows"]
@@ -143,7 +143,7 @@ def mark_merged(
 def _record_counts(
     session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts
 ) -> TableCounts:
-    named: dict[str, Any] = dataclasses.asdict(counts) | {"window_id": plan.window_id, **_source(source)}
+    named: dict[str, Any] = dataclasses.asdict(counts) | {"window_id": plan.window_id, **source_parameters(source)}
     row = session.execute(read_sql("record_counts"), named).fetchone()
     if row is None:
         raise FloodmarkBugError(str(source), f"window {plan.window_id} does not contain this table.")
@@ -167,14 +167,14 @@ def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:
 
 def fence(session: psycopg.Connection, plan: WindowPlan) -> None:
     """Lock the window's row. Raise WatermarkConflictError for a load that a later attempt has replaced."""
-    rows = _query(session, "lock_window", window_id=plan.window_id)
+    rows = query(session, "lock_window", window_id=plan.window_id)
     if not rows:
         raise OperatorError(f"window {plan.window_id}", "the ledger has no such window.")
     refuse_stale(plan, rows[0]["attempt"], rows[0]["state"])
 
 
 def _list_chunks(session: psycopg.Connection, window_id: int, source: TableName) -> list[StoredChunk]:
-    rows = _query(session, "list_load_chunks", window_id=window_id, **_source(source))
+    rows = query(session, "list_load_chunks", window_id=window_id, **source_parameters(source))
     return [
         StoredChunk(
             LoadChunk(row["chunk_no"], bound_from_json(row["after_bound"]), bound_from_json(row["to_bound"])),
@@ -187,12 +187,3 @@ def _list_chunks(session: psycopg.Connection, window_id: int, source: TableName)
 def _dump(document: object) -> str | None:
     # In ASCII: a text key may contain characters that PostgreSQL's texts cannot.
     return None if document is None else json.dumps(document)
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []
-
-
-def _source(name: TableName) -> dict[str, str]:
-    return {"source_schema": name.schema, "source_name": name.name}

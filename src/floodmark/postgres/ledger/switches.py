@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow
 
 from floodmark.core.drift.switch import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
 from floodmark.core.errors import OperatorError
@@ -23,7 +23,7 @@ from floodmark.core.window.plan import WindowState
 from floodmark.postgres.ledger.readers import list_readers
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_session, open_transaction
-from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _STEPS_LOCK = 0x46_4C_53_57
@@ -39,7 +39,7 @@ class PostgresSwitchLedger:
         ensure_schema(self._at)
         with open_transaction(self._at, str(planned.table)) as session:
             try:
-                row = _query(
+                row = query(
                     session,
                     "open_switch",
                     source=planned.source,
@@ -60,14 +60,14 @@ class PostgresSwitchLedger:
                     f"Let it finish (floodmark drift switch {planned.source}), then approve this one.",
                 ) from None
             for event_id in event_ids:
-                _query(session, "release_event_holds", event_id=event_id, by=by)
-                _query(session, "approve_drift_event", event_id=event_id, by=by)
-            return switch_of(_query(session, "list_switches", source=planned.source, switch_id=row["switch_id"])[0])
+                query(session, "release_event_holds", event_id=event_id, by=by)
+                query(session, "approve_drift_event", event_id=event_id, by=by)
+            return switch_of(query(session, "list_switches", source=planned.source, switch_id=row["switch_id"])[0])
 
     def list_switches(self, source: str) -> Sequence[InstanceSwitch]:
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
-            return [switch_of(row) for row in _query(session, "list_switches", source=source, switch_id=None)]
+            return [switch_of(row) for row in query(session, "list_switches", source=source, switch_id=None)]
 
     @contextmanager
     def hold_switches(self, source: str) -> Iterator[bool]:
@@ -86,21 +86,21 @@ class PostgresSwitchLedger:
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
         state = SwitchState.APPROVED if new is None else SwitchState.MADE
         with open_transaction(self._at, f"switch {switch_id}") as session:
-            _query(session, "mark_switch_made", switch_id=switch_id, state=state.value, **_identity("new", new))
+            query(session, "mark_switch_made", switch_id=switch_id, state=state.value, **_identity("new", new))
 
     def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
         named = {"pipeline": pipeline, **_names(table)}
         with open_transaction(self._at, str(switch.table)) as session:
             # In a separate statement: the next one sees every window that was opened before the lock was free.
-            _query(session, "lock_table", **named)
-            switched = _query(
+            query(session, "lock_table", **named)
+            switched = query(
                 session, "switch_pipeline", switch_id=switch.switch_id, **named, least_watermark=start.previous().value
             )
         return bool(switched)
 
     def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None:
         with open_transaction(self._at, f"switch {switch_id}") as session:
-            _query(session, "record_backfill", switch_id=switch_id, pipeline=pipeline, window_id=window_id)
+            query(session, "record_backfill", switch_id=switch_id, pipeline=pipeline, window_id=window_id)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
         return list_readers(self._at, instance)
@@ -108,9 +108,9 @@ class PostgresSwitchLedger:
     def finish(self, switch_id: int, *, given_up: bool = False) -> None:
         state = SwitchState.GIVEN_UP if given_up else SwitchState.DONE
         with open_transaction(self._at, f"switch {switch_id}") as session:
-            _query(session, "finish_switch", switch_id=switch_id, state=state.value)
+            query(session, "finish_switch", switch_id=switch_id, state=state.value)
             if given_up:
-                _query(session, "reopen_drift_events", switch_id=switch_id)
+                query(session, "reopen_drift_events", switch_id=switch_id)
 
 
 def switch_of(row: DictRow) -> InstanceSwitch:
@@ -156,8 +156,3 @@ def _identity(prefix: str, identity: InstanceIdentity | None) -> dict[str, Any]:
         f"{prefix}_object_id": identity.object_id if identity else None,
         f"{prefix}_created_at": identity.created_at if identity else None,
     }
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []

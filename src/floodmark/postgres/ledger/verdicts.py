@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
 from floodmark.core.lsn import Lsn
@@ -19,7 +17,7 @@ from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.loads import fence
 from floodmark.postgres.ledger.opened import one_window
 from floodmark.postgres.session import Reachable, open_transaction
-from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_parameters
 
 
 class VerdictRecords:
@@ -47,7 +45,7 @@ class VerdictRecords:
             window = one_window(session, "lock_window", window_id)
             if window.state is WindowState.MERGED:
                 _remove_merged(session, window.plan, {table.source for table in window.plan.tables})
-                _query(session, "drop_merged_window", window_id=window_id)
+                query(session, "drop_merged_window", window_id=window_id)
 
     def refuse_tables(self, plan: WindowPlan, refused: Sequence[Validity]) -> WindowPlan | None:
         out = {validity.table for validity in refused}
@@ -58,14 +56,14 @@ class VerdictRecords:
             if not kept:
                 return None
             left = dataclasses.replace(plan, tables=kept)
-            _query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
+            query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
             for name in out:
-                _query(session, "leave_out_table", window_id=plan.window_id, **_source(name))
+                query(session, "leave_out_table", window_id=plan.window_id, **source_parameters(name))
         return left
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
         with open_transaction(self._at, pipeline) as session:
-            rows = _query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
+            rows = query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
         return [
             Validity(
                 TableName(row["source_schema"], row["source_name"]),
@@ -86,20 +84,20 @@ def _remove_merged(session: psycopg.Connection, plan: WindowPlan, out: Collectio
     The target has the rows of a first load already. The next one must sweep those that the source has deleted since.
     """
     left = dataclasses.replace(plan, tables=tuple(table for table in plan.tables if table.source not in out))
-    _query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
+    query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
     for name in out:
-        _query(session, "record_unpublished_load", window_id=plan.window_id, **_source(name))
-        _query(session, "leave_out_table", window_id=plan.window_id, **_source(name))
+        query(session, "record_unpublished_load", window_id=plan.window_id, **source_parameters(name))
+        query(session, "leave_out_table", window_id=plan.window_id, **source_parameters(name))
     return left
 
 
 def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Validity]) -> None:
     for validity in sorted(validities, key=lambda validity: validity.table):
-        _query(
+        query(
             session,
             "record_verdict",
             pipeline=pipeline,
-            **_source(validity.table),
+            **source_parameters(validity.table),
             verdict=validity.verdict.value,
             cause=validity.cause,
             hint=validity.hint,
@@ -107,15 +105,6 @@ def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Val
             min_lsn=_bytes(validity.min_lsn),
             max_lsn=_bytes(validity.max_lsn),
         )
-
-
-def _query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
-    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
-    return cursor.fetchall() if cursor.description else []
-
-
-def _source(name: TableName) -> dict[str, str]:
-    return {"source_schema": name.schema, "source_name": name.name}
 
 
 def _bytes(lsn: Lsn | None) -> bytes | None:
