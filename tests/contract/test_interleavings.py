@@ -263,7 +263,7 @@ def finish_all(stage: Stage) -> None:
         if interval is None:
             run_alone(Actor(partial(stage.finish, window_id=window_id)))
         else:
-            # A replay that a load of the whole table overtook is given up when somebody replays the interval again.
+            # A replay that a load of the whole table overtook is given up when the interval is replayed again.
             run_alone(Actor(partial(stage.replay_interval, interval=interval)))
     assert stage.shop.ledger.list_unfinished(PIPELINE) == []
     while stage.watermark() < stage.source.position:

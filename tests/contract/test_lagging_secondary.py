@@ -69,7 +69,7 @@ def rig(group: Emulator, source: CdcDatabase, database: WarehouseConnection) -> 
 
 @pytest.fixture
 def secondary(rig: SwitchRig) -> SqlServerConnection:
-    """The connection of the primary, which leads whoever only reads to the secondary."""
+    """The connection of the primary, which leads a session that only reads to the secondary."""
     return replace(rig.at, application_intent="ReadOnly")
 
 

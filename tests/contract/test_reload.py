@@ -174,5 +174,5 @@ def test_repair_of_a_gap_sweeps_no_row_that_may_be_hidden(runner: Runner) -> Non
     runner.run(**chosen)
     runner.load(**chosen)
     target = {key: int(row[0]) for key, row in runner.shop.target().items()}
-    # Row 2 is gone from the source and row 3 is hidden: the load cannot tell one from the other.
+    # Row 2 is gone from the source and row 3 is hidden: the load cannot distinguish them.
     assert target == {1: 111, 2: 20, 3: 30, 4: 40, 5: 50, 9: 90}
