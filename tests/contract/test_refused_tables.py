@@ -201,6 +201,20 @@ def test_load_that_is_run_again_after_it_refused_all_refuses_them_in_the_same_wi
     assert runner.equal(ITEMS)
 
 
+def test_details_are_in_the_log_where_every_table_is_refused(
+    runner: PairRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner.run()
+    for table in (ORDERS, ITEMS):
+        runner.source.write(table, 2, 11)
+        runner.stager.refused[table] = FloodmarkBugError(str(table), "Spark failed.", "", f"the cause of {table}")
+    with pytest.raises(TableRefusedError, match="2 tables cannot be loaded") as raised:
+        runner.run()
+    assert "the cause of" not in raised.value.in_full
+    for table in (ORDERS, ITEMS):
+        assert f"the cause of {table}" in caplog.text
+
+
 def test_reload_takes_a_refused_table_out_of_an_unfinished_window(runner: PairRunner) -> None:
     strict = pair(orders={"rules": SMALL}, items={"rules": SMALL})
     runner.run(strict)
