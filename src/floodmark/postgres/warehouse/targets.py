@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -58,23 +59,24 @@ class PostgresTargets:
     def check_target(self, plan: TablePlan) -> frozenset[str]:
         wanted = column_types(plan)
         with open_transaction(self._at, str(plan.source)) as session:
-            found = _read_columns(session, plan.target)
+            found = read_columns(session, [plan.target]).get(plan.target, {})
         if found:
             _check_shape(plan, wanted, found)
         return frozenset(found)
 
 
-def ensure_target(session: psycopg.Connection, table: TablePlan) -> list[str]:
-    """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column."""
+def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[str, TargetColumn]) -> list[str]:
+    """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column.
+
+    found: the columns that the target has; none where it does not exist.
+    """
     wanted = column_types(table)
-    found = _read_columns(session, table.target)
     if not found:
         _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
         return [f"{table.target} created with {len(wanted)} columns"]
     _check_shape(table, wanted, found)
     done = []
-    session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for name, type_name in wanted.items():
         if name not in found:
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
@@ -130,12 +132,18 @@ def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
         session.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
 
 
-def _read_columns(session: psycopg.Connection, target: TableName) -> dict[str, TargetColumn]:
-    rows = session.execute(read_sql("read_columns"), {"schema": target.schema, "name": target.name}).fetchall()
-    return {name: TargetColumn(type_name, filled, in_key) for name, type_name, filled, in_key in rows}
+def read_columns(
+    session: psycopg.Connection, targets: Sequence[TableName]
+) -> Mapping[TableName, Mapping[str, TargetColumn]]:
+    """Return the columns of those targets that exist."""
+    wanted = {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
+    found: dict[TableName, dict[str, TargetColumn]] = {}
+    for schema, table, name, type_name, filled, in_key in session.execute(read_sql("read_columns"), wanted).fetchall():
+        found.setdefault(TableName(schema, table), {})[name] = TargetColumn(type_name, filled, in_key)
+    return found
 
 
-def _check_shape(table: TablePlan, wanted: dict[str, str], found: dict[str, TargetColumn]) -> None:
+def _check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, TargetColumn]) -> None:
     for name in TARGET_COLUMNS:
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _other_shape(

@@ -23,7 +23,7 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.loads import mark_merged
-from floodmark.postgres.session import open_transaction, translated
+from floodmark.postgres.session import open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
@@ -38,13 +38,12 @@ from floodmark.postgres.warehouse.staging import (
     list_staging,
 )
 from floodmark.postgres.warehouse.sweep import lower_positions, sweep_target
-from floodmark.postgres.warehouse.targets import column_types, ensure_target
+from floodmark.postgres.warehouse.targets import LOCK_TIMEOUT, column_types, ensure_target, read_columns
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
-_LOCK_NOT_AVAILABLE = "55P03"
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _MERGE_LOCK = 0x46_4C_4F_45
 _EXAMPLES = 3
@@ -62,9 +61,11 @@ class PostgresWarehouse:
 
     def prepare_window(self, plan: WindowPlan) -> None:
         with open_transaction(self._at, plan.pipeline) as session:
+            session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            found = read_columns(session, [planned.target for planned in plan.tables])
             for planned in plan.tables:
                 with translated(str(planned.source)):
-                    for done in ensure_target(session, planned):
+                    for done in ensure_target(session, planned, found.get(planned.target, {})):
                         _LOG.info("%s", done)
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
@@ -129,19 +130,15 @@ class PostgresWarehouse:
 
     def _drop_staging(self, window_id: int, kept: Collection[TableName]) -> None:
         """Drop staging tables. Tables in use are kept; their names belong to an attempt that can no longer merge."""
-        with open_transaction(self._at, f"window {window_id}") as session:
-            leftovers = list_staging(session, window_id)
-        for name in leftovers:
-            if name in kept:
-                continue
-            try:
-                with open_transaction(self._at, f"window {window_id}") as session:
-                    session.execute("SET LOCAL lock_timeout = '2s'")
+        with open_session(self._at, f"window {window_id}") as session:
+            session.execute("SET lock_timeout = '2s'")
+            for name in list_staging(session, window_id):
+                if name in kept:
+                    continue
+                try:
                     session.execute(f"DROP TABLE IF EXISTS {quote_table(name)}")
-            except WarehouseUnavailableError as error:
-                if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
-                    raise
-                _LOG.warning("%s was not dropped: another load still uses it", name)
+                except psycopg.errors.LockNotAvailable:
+                    _LOG.warning("%s was not dropped: another load still uses it", name)
 
 
 def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
