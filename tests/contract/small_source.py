@@ -137,6 +137,9 @@ class SmallStager:
             and self.kept(key, plan.tables[index].where)
         ]
 
+    def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
+        return {}
+
     def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
         read_rows, rows = self.read_changes(plan, index)
         return StagedRows(read_rows, self.shop.stage(plan, rows, index))

@@ -33,10 +33,12 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.cdc.rows import parts
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
 from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.spark import small_tables
 from floodmark.spark.data_source import table_rows
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
@@ -44,9 +46,11 @@ from floodmark.spark.session import open_spark_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
+from refusing_sink import RefusingSink
 from row_verification import verify_tables
 
 # py4j leaves its sockets to the garbage collector.
@@ -198,10 +202,13 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
     assert pipeline.verify().equal
 
 
-@pytest.mark.parametrize("net", list(NetSource))
+@pytest.mark.parametrize(
+    ("net", "whole_changes"), [(NetSource.SPARK, 50_000), (NetSource.SPARK, 1), (NetSource.SERVER, 50_000)]
+)
 def test_load_brings_the_target_to_the_state_of_the_table(
-    net: NetSource, source: CdcDatabase, make_pipeline: Any
+    net: NetSource, whole_changes: int, source: CdcDatabase, make_pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parts, "WHOLE_CHANGES", whole_changes)
     name, pipeline = make_pipeline(
         "Id int NOT NULL, Line int NOT NULL, V nvarchar(20), Note nvarchar(max), PRIMARY KEY (Id, Line)", net=net
     )
@@ -328,6 +335,63 @@ def test_row_with_a_value_that_postgres_cannot_hold_goes_to_quarantine(
     pipeline.run()
     assert pipeline.rows("SELECT rule, key FROM floodmark.quarantine") == [("text_can_be_stored", [2])]
     assert pipeline.rows(f'SELECT "Id" FROM shop.{name.lower()}') == ([(1,)] if is_loaded else [])
+
+
+def make_small_tables(source: CdcDatabase, make_pipeline: Any, tables: int) -> tuple[list[str], Pipeline]:
+    """Make a pipeline of several tables, first-loaded, with changes in all of them."""
+    made = [make_pipeline("Id int NOT NULL PRIMARY KEY, V nvarchar(20), Note nvarchar(max)") for _ in range(tables)]
+    names, pipeline = [name for name, _ in made], made[0][1]
+    pipeline.settings = PipelineSettings("tests", tuple(each.settings.tables[0] for _, each in made))
+    source.run(*(f"INSERT INTO dbo.{name} VALUES (1, N'a', N'n'), (2, N'b', NULL)" for name in names))
+    source.scan()
+    pipeline.run()
+    for name in names:
+        source.run(
+            f"UPDATE dbo.{name} SET V = N'x' WHERE Id = 1",
+            f"UPDATE dbo.{name} SET Id = 3 WHERE Id = 2",
+            f"INSERT INTO dbo.{name} VALUES (4, N'd', REPLICATE(CAST(N'lang' AS nvarchar(max)), 9000))",
+            f"DELETE FROM dbo.{name} WHERE Id = 1; INSERT INTO dbo.{name} VALUES (1, N'again', NULL)",
+        )
+    source.scan()
+    return names, pipeline
+
+
+@pytest.mark.parametrize("most_bytes", [64 << 20, 1])
+def test_small_tables_are_staged_by_one_job_unless_they_are_large(
+    most_bytes: int, source: CdcDatabase, make_pipeline: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, pipeline = make_small_tables(source, make_pipeline, 5)
+    assert spark.sparkContext.defaultParallelism == 2
+    monkeypatch.setattr(small_tables, "MOST_BYTES", most_bytes)
+    counted = spark.sparkContext.statusTracker().getJobIdsForGroup
+    before = set(counted())
+    pipeline.run()
+    assert (len(set(counted()) - before) == 1) is (most_bytes > 1)
+    assert [verified.differences for verified in verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)] == [
+        ()
+    ] * len(names)
+
+
+def test_small_table_that_is_refused_does_not_stop_the_others(source: CdcDatabase, make_pipeline: Any) -> None:
+    names, pipeline = make_small_tables(source, make_pipeline, 3)
+    window_id = pipeline.open().window_id
+
+    class Refusing(PostgresWarehouse):
+        def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+            table = plan.tables[index].source
+            return RefusingSink(table) if table.name == names[1] else super().sink(plan, index)
+
+    warehouse = Refusing(pipeline.warehouse)
+    counts = load_window(window_id, pipeline.ledger, warehouse, pipeline.source, pipeline.stager)
+    assert [name.name for name in counts] == [names[0], names[2]]
+    pipeline.ledger.mark_checked(window_id)
+    advance_window(window_id, pipeline.ledger, warehouse)
+    equal = [each.equal for each in verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)]
+    assert equal == [True, False, True]
+    source.run(*(f"INSERT INTO dbo.{name} VALUES (9, N'i', N'n')" for name in names))
+    source.scan()
+    pipeline.run()
+    assert all(each.equal for each in verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse))
 
 
 def test_error_in_a_worker_arrives_as_what_it_was(source: CdcDatabase, make_pipeline: Any) -> None:

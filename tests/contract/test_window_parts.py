@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -15,10 +16,11 @@ from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.sources.cdc.rows import parts
-from floodmark.sources.cdc.rows.parts import plan_parts
+from floodmark.sources.cdc.rows.parts import choose_numbers, plan_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sync.ports.reader import TableParts
 
 BUSY, CALM = TableName("dbo", "Busy"), TableName("dbo", "Calm")
 CORES = 4
@@ -90,7 +92,7 @@ def test_table_with_few_changes_is_one_part_whatever_else_was_committed(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str]
 ) -> None:
     found = plan_parts(plan, CORES, at)
-    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: 1, CALM: 1}
+    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: 1, CALM: 1}
     assert len(texts) == 1
 
 
@@ -99,10 +101,10 @@ def test_only_the_table_with_many_changes_is_cut(
 ) -> None:
     monkeypatch.setattr(parts, "PART_CHANGES", 10)
     found = plan_parts(plan, CORES, at)
-    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: CORES, CALM: 1}
-    assert found[BUSY][0].after_lsn == plan.tables[0].watermark
-    assert found[BUSY][-1].to_lsn == plan.to_lsn
-    assert all(one.is_followed_by(other) for one, other in zip(found[BUSY], found[BUSY][1:], strict=False))
+    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: CORES, CALM: 1}
+    assert found[BUSY].intervals[0].after_lsn == plan.tables[0].watermark
+    assert found[BUSY].intervals[-1].to_lsn == plan.to_lsn
+    assert all(one.is_followed_by(other) for one, other in pairwise(found[BUSY].intervals))
     assert len(texts) == 2
 
 
@@ -110,11 +112,27 @@ def test_window_asks_for_its_cuts_once(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "PART_CHANGES", 1)
+    monkeypatch.setattr(parts, "WHOLE_CHANGES", 1)
     busy = plan.tables[0]
     again = tuple(replace(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
     found = plan_parts(replace(plan, tables=again), CORES, at)
-    assert [len(intervals) for intervals in found.values()] == [CORES] * 5
+    assert [len(each.intervals) for each in found.values()] == [CORES] * 5
     assert len(texts) == 2
+
+
+def test_tables_that_keep_all_tasks_busy_are_not_cut() -> None:
+    names = [TableName("dbo", f"T{number}") for number in range(10)]
+    assert set(choose_numbers(dict.fromkeys(names, 20_000), CORES).values()) == {1}
+    assert choose_numbers(dict.fromkeys(names, 20_000) | {BUSY: 60_000}, CORES)[BUSY] == CORES
+    assert choose_numbers({BUSY: 12_000, CALM: 10}, CORES) == {BUSY: 3, CALM: 1}
+
+
+def test_large_table_has_no_count_where_it_is_one_part(
+    at: SqlServerConnection, plan: WindowPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "WHOLE_CHANGES", 10)
+    found = plan_parts(plan, 1, at)
+    assert [(len(each.intervals), each.changes) for each in (found[BUSY], found[CALM])] == [(1, None), (1, 1)]
 
 
 def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
@@ -126,7 +144,7 @@ def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
         found = plan_parts(plan, CORES, at)
     finally:
         database.run("EXEC emulator.clear_faults")
-    assert {name: len(intervals) for name, intervals in found.items()} == {BUSY: 1, CALM: 1}
+    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: 1, CALM: 1}
 
 
 def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: list[str]) -> None:
@@ -134,8 +152,7 @@ def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: 
     net = tuple(replace(table, net=NetSource.SERVER) for table in plan.tables)
     one = tuple(replace(table, partitions=1) for table in plan.tables)
     for tables in (net, one):
-        assert plan_parts(replace(plan, tables=tables), CORES, nowhere)[CALM] == [Interval(*_ends(plan))]
-    assert len(plan_parts(plan, 1, nowhere)) == 2
+        assert plan_parts(replace(plan, tables=tables), CORES, nowhere)[CALM] == TableParts([Interval(*_ends(plan))])
     assert texts == []
 
 

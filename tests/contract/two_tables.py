@@ -100,6 +100,9 @@ class PairStager:
     ) -> None:
         self._of(plan, index).stage_chunks(plan, index, chunks, parallel_reads, sink)
 
+    def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
+        return {}
+
     def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
         return self._of(plan, index).stage_table(plan, index, sink)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,6 +32,9 @@ class InProcessStager:
         whole = pa.concat_batches(batches)
         staged = sink.write(0, self._writer(plan, index, sink).net_rows([whole]))
         return StagedRows(whole.num_rows, staged.rows, (staged,))
+
+    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
+        return {}
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return self.open_reader(plan.tables[index], plan.end).read_chunk_bounds()

@@ -24,8 +24,9 @@ from floodmark.core.window.plan_json import plan_to_json
 from floodmark.spark import data_source
 from floodmark.spark.error_transport import recover
 from floodmark.spark.net import gather_changes
+from floodmark.spark.small_tables import SmallTable, stage_small_tables
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
+from floodmark.sync.ports.reader import OpenReader, PlanParts, TableParts, TableReader
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.run.read_slots import ReadSlots
@@ -38,7 +39,7 @@ class _Reads:
     """How the tables of a window are read."""
 
     plan: WindowPlan
-    parts: Mapping[TableName, Sequence[Interval]]
+    parts: Mapping[TableName, TableParts]
     slots: ReadSlots
     """The statements that may read the source at a time."""
 
@@ -56,16 +57,33 @@ class SparkStager:
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
         table = plan.tables[index]
-        with _recovered(table):
+        with _recovered(str(table.source)):
             writer = self._writer(plan, index, sink)
-            if writer.shape.remark:
-                _LOG.info("%s: %s", table.source, writer.shape.remark)
             reads = self._reads_of(plan)
-            intervals = reads.parts[table.source]
+            intervals = reads.parts[table.source].intervals
             with reads.slots.taken(len(intervals)) as tasks:
                 # A task of a coalesced read takes one part after another.
                 rows = self._read(plan, index, intervals=intervals).coalesce(tasks)
                 return self.stage_rows(rows, table, writer)
+
+    def stage_small(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        reads = self._reads_of(plan)
+        small = [each for index in sinks if (each := self._small_table(plan, index, sinks[index], reads)) is not None]
+        if not small:
+            return {}
+        wanted = min(len(small), self._session.sparkContext.defaultParallelism)
+        with _recovered(str(plan.pipeline)), reads.slots.taken(wanted) as tasks:
+            return stage_small_tables(self._session, small, tasks)
+
+    def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
+        table = plan.tables[index]
+        parts = reads.parts[table.source]
+        if parts.changes is None or len(parts.intervals) > 1:
+            return None
+        writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
+        return SmallTable(index, table.source, parts.intervals[0], parts.changes, reader, writer)
 
     def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
         """Net and stage rows as ``sqlserver_cdc`` packs them."""
@@ -85,7 +103,7 @@ class SparkStager:
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
-        with _recovered(plan.tables[index]):
+        with _recovered(str(plan.tables[index].source)):
             writer = self._writer(plan, index, sink)
             with self._reads_of(plan).slots.taken(parallel_reads) as tasks:
                 rows = self._read(plan, index, tasks, chunks)
@@ -108,7 +126,10 @@ class SparkStager:
         table = plan.tables[index]
         for line in list_losses(table.feed.table, table.temporal):
             _LOG.info("%s: %s", table.source, line)
-        return StageWriter(self._reader(plan, index).shape, table.kind, table.net, plan.to_lsn, sink)
+        shape = self._reader(plan, index).shape
+        if shape.remark and table.kind is LoadKind.CHANGES:
+            _LOG.info("%s: %s", table.source, shape.remark)
+        return StageWriter(shape, table.kind, table.net, plan.to_lsn, sink)
 
     def _read(
         self,
@@ -132,7 +153,7 @@ class SparkStager:
 
 
 @contextmanager
-def _recovered(table: TablePlan) -> Iterator[None]:
+def _recovered(subject: str) -> Iterator[None]:
     """Raise Spark's exception as the error that a worker raised, or as a bug with Spark's message."""
     try:
         yield
@@ -141,7 +162,5 @@ def _recovered(table: TablePlan) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         found = recover(error)
         if found is None:
-            raise FloodmarkBugError(
-                str(table.source), "Spark failed.", "See the log of the job.", str(error)
-            ) from error
+            raise FloodmarkBugError(subject, "Spark failed.", "See the log of the job.", str(error)) from error
         raise found from None

@@ -75,7 +75,7 @@ class SourceRig:
     def parts(self, interval: Interval, parts: int) -> Sequence[Interval]:
         """Return the parts of the changes of dbo.Orders, where its plan sets their number."""
         table = replace(self.plan(interval), partitions=parts)
-        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[ORDERS]
+        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[ORDERS].intervals
 
     def changes(self, after: Lsn) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""

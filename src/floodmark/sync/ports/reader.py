@@ -78,9 +78,18 @@ class TableReader(ChangeReader, SnapshotReader, Protocol):
     """The changes and the rows of a table."""
 
 
-PlanParts = Callable[["WindowPlan", int], Mapping["TableName", Sequence["Interval"]]]
-"""The parts in which the changes of each table of a window are read in parallel, at most the given number where the
-table's plan does not set it. No transaction is split."""
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """How the changes of a table are read."""
+
+    intervals: Sequence[Interval]
+    """The parts that are read in parallel. No transaction is split."""
+    changes: int | None = None
+    """The number of changes; None where they were not counted, or are too many to count."""
+
+
+PlanParts = Callable[["WindowPlan", int], Mapping["TableName", TableParts]]
+"""The parts of each table of a window that has changes, at most the given number where its plan does not set it."""
 OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]
 """The factory of the reader of a table of a plan, with the entry of the log that a copy of the source must have to be
 read (``WindowPlan.end``). The engine pickles it by name: it contains no secret."""

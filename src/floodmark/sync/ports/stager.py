@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import WindowPlan
 from floodmark.sync.ports.staging import StagedPart, StagingSink
@@ -27,6 +28,15 @@ class Stager(Protocol):
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read the changes of table ``index`` of the plan, and net them."""
+
+    def stage_small(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        """Stage those of the tables that have few changes, with few tasks and connections for all of them.
+
+        sinks: by the index of a table in the plan. Return the result of each table that was staged so, which may be an
+        error that does not stop the others; none for a table that ``stage_table`` has to stage.
+        """
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         """Return the keys at which the server cuts table ``index`` for a first load."""

@@ -29,12 +29,18 @@ def stage_tables(
     Raises any other error, when no task is left that writes.
     """
     slots = slots_of(plan)
+    changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES and not table.quiet]
+    small = stager.stage_small(plan, {index: warehouse.sink(plan, index) for index in changed})
 
     def stage(index: int) -> StagedRows | FloodmarkError:
         try:
             if plan.tables[index].kind is LoadKind.FIRST_LOAD:
                 return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
-            return _stage_changes(plan, index, warehouse, stager)
+            if (found := small.get(index)) is None:
+                return _stage_changes(plan, index, warehouse, stager)
+            if isinstance(found, FloodmarkError):
+                raise found
+            return _reported(plan, index, found)
         except FloodmarkError as error:
             if concerns_one_table(error):
                 return error

@@ -21,39 +21,44 @@ from floodmark.sources.cdc.rows.feed import instance_of
 from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import SourceSession, connect
+from floodmark.sync.ports.reader import TableParts
 
 PART_CHANGES = 5_000
 """The number of changes for which a further part is worth its connection: some tens of milliseconds."""
+WHOLE_CHANGES = 50_000
+"""The most changes that are one part because other tables keep the other tasks busy: a task nets them in memory."""
 
 
-def plan_cdc_parts(plan: WindowPlan, most: int) -> Mapping[TableName, Sequence[Interval]]:
+def plan_cdc_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
     """Return the parts of each table with changes, over the connection that the environment names."""
     return plan_parts(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
 
 
-def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, Sequence[Interval]]:
+def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, TableParts]:
     """Return the parts of each table that is read from its change table.
 
     most: the number of parts of a large table whose plan does not set it. A table whose changes could not be counted is
     read in one part. The source is asked only where a table may be cut.
     """
     tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
-    parts = {table.source: [table.interval] for table in tables if table.interval is not None}
-    counted = [table for table in tables if _may_be_cut(table, most) and not table.partitions]
-    declared = [table for table in tables if _may_be_cut(table, most) and table.partitions]
+    intervals = {table.source: [table.interval] for table in tables if table.interval is not None}
+    # The server's net changes are those of the whole window.
+    counted = [table for table in tables if table.net is not NetSource.SERVER and not table.partitions]
+    declared = [table for table in tables if table.net is not NetSource.SERVER and table.partitions > 1]
     if not counted and not declared:
-        return parts
+        return {name: TableParts(each) for name, each in intervals.items()}
     with connect(source, subject=plan.pipeline) as session:
-        wanted = {table.source: table.partitions for table in declared} | _count_parts(session, counted, most)
+        changes = _count_changes(session, counted, most)
+        wanted = {table.source: table.partitions for table in declared} | choose_numbers(changes, most)
         cuts: dict[tuple[Interval, int], list[Lsn]] = {}
-        for table in (*counted, *declared):
-            number, interval = wanted.get(table.source, 1), parts[table.source][0]
+        for name, number in wanted.items():
             if number > 1:
-                asked = (interval, max(most, number))
+                asked = (intervals[name][0], max(most, number))
                 if asked not in cuts:
                     cuts[asked] = _read_cuts(session, *asked)
-                parts[table.source] = cut_interval(interval, choose_cuts(cuts[asked], number))
-    return parts
+                intervals[name] = cut_interval(asked[0], choose_cuts(cuts[asked], number))
+    known = {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
+    return {name: TableParts(each, known.get(name)) for name, each in intervals.items()}
 
 
 def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
@@ -61,6 +66,15 @@ def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
     inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
     ends = [interval.after_lsn, *inner, interval.to_lsn]
     return [Interval(after, to) for after, to in pairwise(ends)]
+
+
+def choose_numbers(changes: Mapping[TableName, int], most: int) -> dict[TableName, int]:
+    """Return the number of parts of each table, by the changes of all: a part of one table need not be cut to keep
+    tasks busy that have other tables."""
+    share = min(max(sum(changes.values()) // most, PART_CHANGES), WHOLE_CHANGES)
+    return {
+        name: 1 if number <= share else min(most, 1 + (number - 1) // PART_CHANGES) for name, number in changes.items()
+    }
 
 
 def choose_cuts(cuts: Sequence[Lsn], parts: int) -> list[Lsn]:
@@ -71,15 +85,11 @@ def choose_cuts(cuts: Sequence[Lsn], parts: int) -> list[Lsn]:
     return [inner[number * (len(inner) + 1) // parts - 1] for number in range(1, parts)]
 
 
-def _may_be_cut(table: TablePlan, most: int) -> bool:
-    """Return whether a table may be read in parts: the server's net changes are those of the whole window."""
-    return table.net is not NetSource.SERVER and (table.partitions or most) > 1
-
-
-def _count_parts(session: SourceSession, tables: Sequence[TablePlan], most: int) -> dict[TableName, int]:
+def _count_changes(session: SourceSession, tables: Sequence[TablePlan], most: int) -> dict[TableName, int]:
     asked = b"".join(_asked(table) for table in tables)
-    counts = session.fetch(read_sql("count_changes"), (PART_CHANGES * (most - 1) + 1, asked)) if asked else []
-    return {tables[number].source: 1 + (changes - 1) // PART_CHANGES for number, changes in counts}
+    limit = max(PART_CHANGES * (most - 1), WHOLE_CHANGES) + 1
+    counts = session.fetch(read_sql("count_changes"), (limit, asked)) if asked else []
+    return {tables[number].source: changes for number, changes in counts}
 
 
 def _asked(table: TablePlan) -> bytes:

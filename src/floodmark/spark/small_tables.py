@@ -1,0 +1,122 @@
+"""Tables with few changes: read, netted and staged in memory, several of them one after the other in one task.
+
+A job of Spark for each table costs more than the work on a few thousand changes. Here one job does them all, and each
+table is one part without a shuffle. A table that turns out to be larger than memory allows is left to ``stager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from traceback import format_exc
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.interval import Interval
+from floodmark.core.schema import TableName
+from floodmark.core.window.load_result import LoadResult, format_load_result, parse_load_result
+from floodmark.spark.net import drop_superseded_changes
+from floodmark.spark.stage import StageWriter
+from floodmark.sync.ports.reader import TableReader
+from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagedPart
+
+MOST_BYTES = 64 << 20
+"""The changes of a table that a task holds in memory; LOBs may be of any size."""
+_STATEMENTS_COST = 1_000
+"""The cost of a table's statements, in changes."""
+_RESULTS_SCHEMA = "number int, read_rows long, staged_rows long, receipt string, error string"
+_RESULTS = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("read_rows", pa.int64()),
+        ("staged_rows", pa.int64()),
+        ("receipt", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SmallTable:
+    """A table of a plan, as it travels to a task."""
+
+    index: int
+    """Its place in the plan."""
+    source: TableName
+    interval: Interval
+    changes: int
+    reader: TableReader
+    writer: StageWriter
+
+
+def stage_small_tables(
+    session: SparkSession, tables: Sequence[SmallTable], tasks: int
+) -> dict[int, StagedRows | FloodmarkError]:
+    """Stage tables in so many tasks. Return the result of each by its index; none for a table that is too large."""
+    groups = deal(tables, tasks)
+    frame = session.range(0, len(groups), 1, len(groups))
+    found = frame.mapInArrow(partial(_stage_groups, groups, MOST_BYTES), _RESULTS_SCHEMA).collect()
+    return {row.number: _result(row.read_rows, row.staged_rows, row.receipt, row.error) for row in found}
+
+
+def deal(tables: Sequence[SmallTable], groups: int) -> list[list[SmallTable]]:
+    """Divide tables into groups of about as many changes. None is empty."""
+    dealt: list[list[SmallTable]] = [[] for _ in range(min(groups, len(tables)))]
+    loads = [0] * len(dealt)
+    for table in sorted(tables, key=lambda each: each.changes, reverse=True):
+        lightest = loads.index(min(loads))
+        dealt[lightest].append(table)
+        # Every table costs its statements, too.
+        loads[lightest] += table.changes + _STATEMENTS_COST
+    return dealt
+
+
+def _stage_groups(
+    groups: Sequence[Sequence[SmallTable]], most_bytes: int, numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for table in groups[number]:
+                yield from _staged(table, most_bytes)
+
+
+def _staged(table: SmallTable, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    row: dict[str, object] = {"number": table.index, "read_rows": 0, "staged_rows": 0, "receipt": "", "error": ""}
+    try:
+        changes, read_rows = _read(table, most_bytes)
+        if changes is None:
+            return
+        staged = table.writer.sink.write(0, table.writer.net_rows([changes] if changes.num_rows else []))
+    except FloodmarkError as error:
+        row["error"] = format_load_result(LoadResult(0, error=error))
+    except Exception as error:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+        found = FloodmarkBugError(str(table.source), type(error).__name__, "See the log of the job.", format_exc())
+        row["error"] = format_load_result(LoadResult(0, error=found))
+    else:
+        row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
+    yield pa.RecordBatch.from_pylist([row], schema=_RESULTS)
+
+
+def _read(table: SmallTable, most_bytes: int) -> tuple[pa.RecordBatch | None, int]:
+    """Return all changes that a net change may need, as one batch, and the number of those that were read."""
+    shape, kept, size, rows = table.reader.shape, [], 0, 0
+    for batch in table.reader.read(table.interval):
+        rows += batch.num_rows
+        kept.append(drop_superseded_changes(batch, shape) if batch.num_rows else batch)
+        size += kept[-1].nbytes
+        if size > most_bytes:
+            return None, rows
+    return (pa.concat_batches(kept) if kept else pa.RecordBatch.from_pylist([])), rows
+
+
+def _result(read_rows: int, staged_rows: int, receipt: str, error: str) -> StagedRows | FloodmarkError:
+    if error:
+        found = parse_load_result(error)
+        assert found is not None  # noqa: S101  (written by ``_staged``)
+        assert found.error is not None  # noqa: S101
+        return found.error
+    return StagedRows(read_rows, staged_rows, (StagedPart(0, staged_rows, receipt),))
