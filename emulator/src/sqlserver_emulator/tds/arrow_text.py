@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sqlserver_emulator import code_units
+from sqlserver_emulator import code_units, unit_arrays
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds import type_info
@@ -58,34 +57,14 @@ def _content(type_: TsqlType, array: Any, present: Mask | None) -> VariablePart:
     if present is not None:
         # A NULL may lie over bytes; filling makes it empty.
         array = array.fill_null(b"" if binary else "")
-    _validity, offset_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offset_buffer, "<i4")[array.offset : array.offset + len(array) + 1]
-    start, end = int(offsets[0]), int(offsets[-1])
-    data = memoryview(data_buffer or b"")[start:end]
-    offsets = offsets - start
+    offsets, data = unit_arrays.content(array)
     return VariablePart(offsets, data) if binary else _encode_text(type_, offsets, data)
 
 
-def _encode_one_by_one(unicode: bool, offsets: Numbers, data: memoryview) -> VariablePart:
-    """Encode texts that may have code units which PostgreSQL cannot hold."""
-    texts = [str(data[start:end], "utf-8") for start, end in pairwise(offsets.tolist())]
-    pieces = [code_units.to_utf16(t) if unicode else code_units.to_code_page(t, type_info.CODE_PAGE) for t in texts]
-    ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    return VariablePart(ends, b"".join(pieces))
-
-
 def _encode_text(type_: TsqlType, offsets: Numbers, data: memoryview) -> VariablePart:
-    unicode = BY_NAME[type_.name].is_national
+    if BY_NAME[type_.name].is_national:
+        return VariablePart(*unit_arrays.encode(offsets, data))
     text = str(data, "utf-8")
-    if code_units.UTF8_PREFIX in data.tobytes():
-        return _encode_one_by_one(unicode, offsets, data)
-    encoded = text.encode("utf-16-le") if unicode else text.encode(type_info.CODE_PAGE, "replace")
-    if text.isascii():
-        return VariablePart(offsets.astype(np.int64) * (2 if unicode else 1), encoded)
-    octets = np.frombuffer(data, np.uint8)
-    units = ((octets & 0xC0) != 0x80).astype(np.uint8)
-    if unicode:
-        units = (units + (octets >= 0xF0)) * 2  # outside the BMP: two UTF-16 units
-    ends = np.zeros(len(octets) + 1, np.int64)
-    np.cumsum(units, out=ends[1:])
-    return VariablePart(ends[offsets], encoded)
+    encoded = code_units.to_code_page(text, type_info.CODE_PAGE)
+    # A character is one byte, also one that the code page does not know.
+    return VariablePart(offsets if text.isascii() else unit_arrays.character_ends(offsets, data), encoded)
