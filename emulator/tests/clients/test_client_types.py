@@ -63,3 +63,23 @@ def test_long_text_and_bytes_travel_in_both_directions(connection: Any, driver: 
     text = "🌊é" * 100_000
     [row] = rows_of(connection, f"SELECT LEN({driver.mark}) AS n, {driver.mark} AS t", text, text)
     assert row == (300_000, text)
+
+
+@pytest.mark.parametrize("rows", [7, 7_000], ids=["small", "large"])
+def test_code_units_of_national_strings_come_as_bytes(connection: Any, rows: int) -> None:
+    texts = ["", "a", "n\u00e4\u20ac", "\0b", "\ud83d", "\U0001f600"]
+    values = "(0, N''), (1, N'a'), (2, N'n\u00e4\u20ac'), (3, NCHAR(0) + N'b'), (4, NCHAR(55357)), (5, N'\U0001f600')"
+    run(connection, "CREATE TABLE dbo.Units (Id int NOT NULL, Name nvarchar(8) NULL, Code nchar(4) NULL)")
+    run(
+        connection,
+        f"INSERT INTO dbo.Units SELECT g.value, v, v FROM (VALUES {values}, (6, NULL)) AS s (n, v), "
+        f"GENERATE_SERIES(0, {rows - 1}) AS g WHERE g.value % 7 = n",
+    )
+    connection.commit()
+    query = "SELECT Id, CAST(Name AS varbinary(16)), CAST(Name AS varbinary(max)), CAST(Name AS varbinary(3)), "
+    found = sorted(rows_of(connection, query + "CAST(Code AS varbinary(8)) FROM dbo.Units"))
+    units = [text.encode("utf-16-le", "surrogatepass") for text in texts]
+    expected = [(each, each, each[:3], each + b" \0" * (4 - len(each) // 2)) for each in units] + [(None,) * 4]
+    run(connection, "DROP TABLE dbo.Units")
+    connection.commit()
+    assert found == [(n, *expected[n % 7]) for n in range(rows)]

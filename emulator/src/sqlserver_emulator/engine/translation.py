@@ -8,7 +8,7 @@ runs it. DDL that changes the catalog is not turned into SQL by the translator: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -194,6 +194,14 @@ class Translated:
     """A SELECT that reads system views and no table."""
     column_collations: Mapping[int, Collation] = field(default_factory=dict)
     """Of the result columns that are strings, by index."""
+    sent_sql: str = ""
+    """The same query with texts in ``unit_columns``; '' where it has none."""
+    unit_columns: frozenset[int] = frozenset()
+    """The result columns that are the code units of a text (``engine.values.units``), by index."""
+
+    def as_sent(self) -> Translated:
+        """Return the query in the form in which its rows are read for a client."""
+        return replace(self, sql=self.sent_sql) if self.unit_columns else self
 
 
 class StatementTranslator(Protocol):

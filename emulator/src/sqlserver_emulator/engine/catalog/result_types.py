@@ -53,7 +53,8 @@ def result_columns(
     names = translated.column_names
     columns = []
     for i in range(result.nfields):
-        origin = _origin(result, i, catalog)
+        # The bytes of a text are no column of a table, also where the text is.
+        origin = None if i in translated.unit_columns else _origin(result, i, catalog)
         # The translator comes first: a plain column under a CAST still has an origin.
         type_ = translated.column_types.get(i) or (origin.type if origin else None)
         columns.append(

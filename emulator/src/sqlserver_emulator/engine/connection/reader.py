@@ -24,6 +24,7 @@ from adbc_driver_manager._reader import AdbcRecordBatchReader
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.units import array_of_units
 from sqlserver_emulator.events import Column, RowsArrow
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
 from sqlserver_emulator.system_types.record import VARIANT
@@ -39,6 +40,7 @@ _ESTIMATES_MAX = 500
 _NOT_IN_ARROW = names_where(lambda type: type.is_composite or type.family == VARIANT)
 _COARSE = {type.name: type.storage.partition("(")[0] for type in SYSTEM_TYPES if type.storage_of_ticks}
 _MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
+_BYTES = names_where(lambda type: type.wire.packing is Packing.BYTES)
 _DECIMALS = names_where(lambda type: type.wire.packing is Packing.DECIMAL)
 # An int64 holds any 18 digits.
 _INT64_DIGITS = 18
@@ -178,11 +180,13 @@ def _as_declared(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordB
 
 
 def _array(array: Any, type_: TsqlType) -> Any:
-    """Without extension types; decimals, which come as integers or text, as decimal128."""
+    """Without extension types; decimals, which come as integers or text, as decimal128; bytes that come as text."""
     if _travels_scaled(type_):
         return _decimals(array, pa.decimal128(_precision(type_), _scale(type_)))
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if type_.name in _BYTES and pa.types.is_string(array.type):
+        return array_of_units(array, None if type_.is_max else type_.length)
     if type_.name in _DECIMALS:
         return array.cast(pa.decimal128(type_.precision, type_.scale))
     return array

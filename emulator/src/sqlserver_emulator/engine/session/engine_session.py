@@ -219,7 +219,7 @@ class PostgresEngineSession:
         if translated.assigned_variables:
             return self._assign(translated, variables)
         if translated.command is Command.SELECT and translated.returns_rows:
-            return self._queries.select(translated, self._values(translated, variables))
+            return self._queries.select(translated.as_sent(), self._values(translated, variables))
         return self._modify(translated, variables)
 
     def _assign(self, translated: Translated, variables: Variables) -> StatementResult:

@@ -5,7 +5,7 @@ Owns the choice between the two ways. A result occupies the session's connection
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 
@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.catalog import result_types
 from sqlserver_emulator.engine.connection.reader import LARGE_ROWS, RowEstimates, estimated_rows, explain, fits_arrow
 from sqlserver_emulator.engine.translation import Translated
 from sqlserver_emulator.engine.values import bind
+from sqlserver_emulator.engine.values.units import rows_of_units
 from sqlserver_emulator.events import Column, Command, Rows, RowsArrow
 
 _CHUNK_ROWS = 2000
@@ -69,21 +70,22 @@ class QueryResults:
         if self._needs_catalog(first):
             rest = iter(list(pieces))
         columns = self.columns(first, translated)
+        lengths = {i: None if columns[i].type.is_max else columns[i].type.length for i in translated.unit_columns}
         unscaled = result_types.unscaled_columns(first, columns)
         # The largest scale is known only when all rows are.
         if unscaled:
-            rows = [row for piece in (first, *rest) for row in self._access.rows(piece)]
+            rows = [row for batch in self._row_batches(chain((first,), rest), lengths) for row in batch.rows]
             columns = result_types.with_scales(columns, unscaled, rows)
             return StatementResult(Command.SELECT, columns, iter([Rows(rows)]), row_count=len(rows))
         result = StatementResult(Command.SELECT, columns, row_count=0)
         self._open_result = pieces
-        result.batches = self._batches(result, self._row_batches(first, rest))
+        result.batches = self._batches(result, self._row_batches(chain((first,), rest), lengths))
         return result
 
-    def _row_batches(self, first: PGresult, rest: Iterator[PGresult]) -> Iterator[Rows]:
-        for piece in chain((first,), rest):
+    def _row_batches(self, pieces: Iterable[PGresult], lengths: Mapping[int, int | None]) -> Iterator[Rows]:
+        for piece in pieces:
             if piece.ntuples:
-                yield Rows(self._access.rows(piece))
+                yield Rows(rows_of_units(self._access.rows(piece), lengths))
 
     def _batches(
         self, result: StatementResult, batches: Iterator[Rows] | Iterator[RowsArrow]

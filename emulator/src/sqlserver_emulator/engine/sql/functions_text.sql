@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION tsql.to_utf16(value text) RETURNS bytea LANGUAGE plpg
 DECLARE
     -- Each character, followed by the byte 0, in the form that decode(…, 'escape') reads.
     units text := array_to_string(array_replace(string_to_array(value, NULL), '\', '\\'), '\000') || '\000';
-    others text; mark text; code int; pair int[];
+    others text; mark text; code int;
 BEGIN
     IF value = '' THEN RETURN ''; END IF;
     IF octet_length(value) > char_length(value) THEN
@@ -25,8 +25,8 @@ BEGIN
         WHILE others <> '' LOOP
             mark := pg_catalog.left(others, 1);
             code := tsql.unescaped_unit(pg_catalog.ascii(mark));
-            pair := CASE WHEN code > 65535 THEN ARRAY[55296 + ((code - 65536) >> 10), 56320 + ((code - 65536) & 1023)] ELSE ARRAY[code] END;
-            units := pg_catalog.replace(units, mark || '\000', (SELECT string_agg(encode(tsql.little_endian(unit), 'escape'), '') FROM unnest(pair) AS unit));
+            units := pg_catalog.replace(units, mark || '\000', encode(CASE WHEN code < 65536 THEN tsql.little_endian(code)
+                ELSE tsql.little_endian(55296 + ((code - 65536) >> 10)) || tsql.little_endian(56320 + ((code - 65536) & 1023)) END, 'escape'));
             others := pg_catalog.replace(others, mark, '');
         END LOOP;
     END IF;

@@ -52,6 +52,8 @@ class Template:
             made.max_recursion,
             made.of_catalog,
             made.column_collations,
+            made.sent_sql,
+            made.unit_columns,
         )
 
 
@@ -79,8 +81,9 @@ def template_of(translated: Translated, places: Sequence[int | VariableParameter
     if len(kept) == len(places):
         return Template(translated, tuple(places))
     numbers = {str(old): new for new, old in enumerate(kept, 1)}
-    sql = _PLACE.sub(lambda found: f"${numbers[found[1]]}" if found[1] else found[0], translated.sql)
-    return Template(replace(translated, sql=sql), tuple(places[number - 1] for number in kept))
+    texts = (translated.sql, translated.sent_sql)
+    sql, sent_sql = (_PLACE.sub(lambda at: f"${numbers[at[1]]}" if at[1] else at[0], text) for text in texts)
+    return Template(replace(translated, sql=sql, sent_sql=sent_sql), tuple(places[number - 1] for number in kept))
 
 
 _PLACE: Final = re.compile(r"""'[^']*'|"[^"]*"|\$(\d+)""")

@@ -21,7 +21,7 @@ from sqlserver_emulator.engine.translate.changes.updates import translate_delete
 from sqlserver_emulator.engine.translate.expressions.clauses import is_wrapped_query
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.expressions.expression_translator import ExpressionTranslator
-from sqlserver_emulator.engine.translate.expressions.rows import finished
+from sqlserver_emulator.engine.translate.expressions.rows import finished, sent_as_texts
 from sqlserver_emulator.engine.translate.expressions.scope import Scope, SourceColumn
 from sqlserver_emulator.engine.translate.lexical import dialect
 from sqlserver_emulator.engine.translate.queries.masked_results import masked, masked_value
@@ -82,6 +82,7 @@ def translate_statement(text: str, emission: Emission) -> Translated:
         return translate_assignment(tree, queries)
     if isinstance(tree, (exp.Select, *SetOperation)):
         query = masked(queries.subquery(tree, None))
+        sent_sql, unit_columns = sent_as_texts(query)
         return Translated(
             Command.SELECT,
             query.sql,
@@ -92,6 +93,8 @@ def translate_statement(text: str, emission: Emission) -> Translated:
             read_only=emission.read_only,
             max_recursion=emission.max_recursion,
             of_catalog=emission.table_kinds == {SYSTEM},
+            sent_sql=sent_sql,
+            unit_columns=unit_columns,
         )
     raise dialect.syntax_error(word)
 

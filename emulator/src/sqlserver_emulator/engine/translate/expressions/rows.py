@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.translate.values.collating import grouped_type, i
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.values.type_rules import is_text, storage_type, unify
 from sqlserver_emulator.engine.translate.values.value import Value, VariantValue
+from sqlserver_emulator.types import NVARCHAR_MAX
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Query:
     values: list[Value] = field(default_factory=list)
     has_depth: bool = False
     """It reads a recursive table within the recursion, whose hidden column it passes on as its last one."""
+    around: tuple[str, str] | None = None
+    """What is before SELECT and after its list, where the list may have other expressions (``sent_as_texts``)."""
 
 
 def finished(value: Value) -> str:
@@ -64,6 +67,16 @@ def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[Source
 def projected(columns: Sequence[SourceColumn], values: Sequence[Value]) -> str:
     """A select list."""
     return ", ".join(f"{finished(value)} AS {column.sql}" for column, value in zip(columns, values, strict=True))
+
+
+def sent_as_texts(query: Query) -> tuple[str, frozenset[int]]:
+    """Return the query with texts for columns that are their code units, and these columns; '' where it has none."""
+    texts = {i: value.units_of for i, value in enumerate(query.values) if value.units_of}
+    if not texts or query.around is None:
+        return "", frozenset()
+    values = [Value(f"{texts[i]}::text", NVARCHAR_MAX) if i in texts else v for i, v in enumerate(query.values)]
+    before, after = query.around
+    return f"{before}SELECT {projected(query.columns, values)}{after}", frozenset(texts)
 
 
 def distinct_query(with_: str, columns: list[SourceColumn], values: list[Value], rest: str) -> Query:

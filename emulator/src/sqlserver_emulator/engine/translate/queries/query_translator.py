@@ -167,6 +167,8 @@ class QueryTranslator:
         if order:
             query = self._rows(with_, columns, values, rest + order, is_distinct=is_distinct)
         query.has_depth = bool(depth)
+        # With GROUP BY and DISTINCT the rest refers to the expressions of the list.
+        query.around = None if compares else (with_, rest + order)
         return query
 
     def _rows(
@@ -274,6 +276,7 @@ class QueryTranslator:
             # The position, not the expression: PostgreSQL would compute an expression a second time.
             else:
                 sql = str(position + 1)
+                value.units_of = ""  # It is ordered by its bytes.
             items.append(order_item(sql, bool(item.args.get("desc")), nullable=value.nullable))
         return f" ORDER BY {', '.join(items)}"
 

@@ -56,7 +56,8 @@ def convert(value: Value, to: TsqlType, mode: str = EXPLICIT, style: str | None 
         return Value(f"{value.sql}::{storage_type(to)}", to)
     _refuse_large_types(value, to, mode)
     sql = _CONVERTERS[family(to)](value, to, mode, style)
-    return Value(sql, to, nullable=value.nullable or mode == TRY)
+    units_of = as_text(value) if to.name == "varbinary" and _is_units(value, mode, style) else ""
+    return Value(sql, to, nullable=value.nullable or mode == TRY, units_of=units_of)
 
 
 def _refuse_large_types(value: Value, to: TsqlType, mode: str) -> None:
@@ -299,18 +300,24 @@ _BYTES_OF = {
 
 
 def _text_to_binary(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
+    if _is_units(value, mode, style):
+        return f"tsql.to_utf16({as_text(value)})"
     if mode in (EXPLICIT, TRY):
-        is_national = _text_name(value)[0] == "n"
-        if is_national and not style:
-            return (
-                f"tsql.to_utf16({as_text(value)})"  # without a call in between: it is called for each value of a read
-            )
         function = "tsql.try_text_to_binary" if mode == TRY else "tsql.text_to_binary"
-        return f"{function}({as_text(value)}, {style or 0}, {str(is_national).lower()})"
+        return f"{function}({as_text(value)}, {style or 0}, {str(_is_national_text(value)).lower()})"
     if isinstance(value, LiteralValue):
         raise _refuse(value, to)
     # Drivers bind a NULL of unknown type as varchar(1): the value decides.
     return f"tsql.refuse_text_to_binary({value.sql}, {_text_name(value)!r}, {str(to)!r})"
+
+
+def _is_units(value: Value, mode: str, style: str | None) -> bool:
+    """Whether the value becomes the code units of a string."""
+    return mode in (EXPLICIT, TRY) and not style and _is_textual(value) and _is_national_text(value)
+
+
+def _is_national_text(value: Value) -> bool:
+    return _text_name(value)[0] == "n"
 
 
 def _binary_length(to: TsqlType) -> int:

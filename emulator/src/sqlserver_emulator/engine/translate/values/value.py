@@ -27,9 +27,10 @@ class Value:
     direct: a plain column of a table, whose declared type the engine finds by itself. constant: a literal or a
     variable, which PostgreSQL knows before it reads a row. mask: the masking function that the client sees it through.
     collated: the collation of a string; the translator of expressions sets it where it is not that of a column.
+    units_of: the text of which a varbinary has the code units, as far as its length goes; '' for other values.
     """
 
-    __slots__ = ("_sql", "_type", "collated", "constant", "direct", "is_null", "kind", "mask", "nullable")
+    __slots__ = ("_sql", "_type", "collated", "constant", "direct", "is_null", "kind", "mask", "nullable", "units_of")
 
     def __init__(
         self,
@@ -43,8 +44,10 @@ class Value:
         constant: bool = False,
         mask: str = "",
         collated: Collated | None = None,
+        units_of: str = "",
     ) -> None:
         self._sql = sql
+        self.units_of = units_of
         self.mask = mask
         self._type = type
         # A type that is given as a function says nothing of the family, so callers pass ``kind`` then.
