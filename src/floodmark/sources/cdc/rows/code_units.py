@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,24 +89,31 @@ def decode_array(array: pa.Array) -> pa.Array:
         texts = pa.array([_decoded(value) for value in array.to_pylist()], pa.large_binary()).view(pa.large_string())
     else:
         octets = np.frombuffer(units.tobytes().decode("utf-16-le").encode(), np.uint8)
-        texts = _build(octets, np.concatenate([[0], np.cumsum(_octets_of(units))])[places])
+        texts = _build(octets, _octets_before(units)[places].astype(np.int64))
     return pc.if_else(array.is_valid(), texts, None) if array.null_count else texts
 
 
 def _has_half(units: npt.NDArray[np.uint16], places: npt.NDArray[np.int64]) -> bool:
     """Return whether a value has half of a surrogate pair. Two values that meet must not make a pair."""
+    if not np.any((units & 0xF800) == 0xD800):
+        return False
     kinds = units & 0xFC00
     lows = np.flatnonzero(kinds == 0xDC00)
-    return not np.array_equal(np.flatnonzero(kinds == 0xD800) + 1, lows) or bool(np.isin(lows, places).any())
+    begins = places[np.searchsorted(places, lows)]
+    return not np.array_equal(np.flatnonzero(kinds == 0xD800) + 1, lows) or bool(np.any(begins == lows))
 
 
-def _octets_of(units: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
-    """Return the bytes in UTF-8 of each unit; a pair has four."""
-    octets = np.ones(len(units), np.int64)
+def _octets_before(units: npt.NDArray[np.uint16]) -> npt.NDArray[Any]:
+    """Return the number of bytes in UTF-8 before each unit, and before the end; a pair has four."""
+    octets = np.ones(len(units), np.uint8)
     octets += units >= _TWO_BYTES
     octets += units >= _THREE_BYTES
     octets -= (units & 0xF800) == 0xD800
-    return octets
+    # A sum in int32 is ten times as fast as one in int64.
+    is_short = 3 * len(units) <= np.iinfo(np.int32).max
+    sums = np.zeros(len(units) + 1, np.int32 if is_short else np.int64)
+    np.cumsum(octets, out=sums[1:])
+    return sums
 
 
 def _build(octets: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> pa.Array:
