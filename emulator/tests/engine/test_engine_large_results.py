@@ -6,9 +6,15 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 
+import adbc_driver_manager
+import adbc_driver_postgresql
 import pytest
 
 from engine_client import Client
+from sqlserver_emulator.assembly.factory import Engine
+from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
+from sqlserver_emulator.engine.connection.reader import ArrowReader
+from sqlserver_emulator.events import Column
 from sqlserver_emulator.types import TsqlType
 
 ROWS = 20_000
@@ -116,3 +122,39 @@ def test_cancel_ends_a_long_statement(client: Client, connect: Callable[..., Cli
     assert list(events) is not None
     thread.join()
     assert client.value("SELECT COUNT(*) FROM dbo.big") == ROWS
+
+
+def test_connections_of_all_sessions_share_the_types_and_nothing_else(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def noting(uri: str) -> adbc_driver_manager.AdbcDatabase:
+        opened.append(uri)
+        return connect_database(uri)
+
+    connect_database = adbc_driver_postgresql.connect
+    monkeypatch.setattr(adbc_driver_postgresql, "connect", noting)
+    database = ArrowDatabase(engine.conninfo)
+    first, second = ArrowReader(database), ArrowReader(database)
+    columns = (Column("c", TsqlType("nvarchar", 20)),)
+    sql = "SELECT current_setting('emulator.database', true)::varchar(20)"
+    found = []
+    for reader, name in ((first, "one"), (second, "two"), (first, "one")):
+        (rows,) = reader.read(sql, [], columns, {"emulator.database": name})
+        found += [rows.batch.column(0).to_pylist()]  # type: ignore[attr-defined]
+    first.close()
+    second.close()
+    assert found == [["one"], ["two"], ["one"]]
+    assert opened == [engine.conninfo]
+
+
+def test_column_of_a_type_that_was_made_later_is_read_as_arrow(client: Client, connect: Callable[..., Client]) -> None:
+    assert client.run("SELECT id FROM dbo.big").results[0].arrow_batches > 0
+    client.run("CREATE TYPE dbo.Label FROM nvarchar(20)")
+    client.run("CREATE TABLE dbo.later (id int NOT NULL, label dbo.Label NULL, at datetime2(7) NULL)")
+    client.run("INSERT INTO dbo.later SELECT id, CONCAT(N'n', id), '2024-01-01' FROM dbo.big")
+    for reader in (client, connect()):
+        (result,) = reader.run("SELECT id, label FROM dbo.later").results
+        assert result.arrow_batches > 0
+        assert sorted(result.rows)[-1] == (ROWS - 1, f"n{ROWS - 1}")

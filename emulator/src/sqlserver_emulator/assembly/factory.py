@@ -24,6 +24,7 @@ from sqlserver_emulator.engine.access.open_sessions import OpenSessions
 from sqlserver_emulator.engine.access.security import check_login
 from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
+from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
 from sqlserver_emulator.engine.connection.snapshot import SnapshotConnection
 from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
@@ -66,6 +67,7 @@ class Engine:
             opened.callback(postgres.stop)
             self.conninfo = cluster.conninfo(postgres)
             """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
+            self._arrow = ArrowDatabase(self.conninfo)
             self._owner = OwnerConnection(self.conninfo)
             opened.callback(self._owner.close)
             self.clock = EngineClock(self._owner.fetch)
@@ -136,7 +138,7 @@ class Engine:
         self.clock.follow(connection)
         access = SessionAccess(
             connection,
-            self.conninfo,
+            self._arrow,
             self._catalog,
             login=login,
             own_types=self._owner.own_types,

@@ -12,6 +12,7 @@ from sqlserver_emulator.engine.access.open_sessions import OpenSessions
 from sqlserver_emulator.engine.access.security import SessionSecurity
 from sqlserver_emulator.engine.access.table_variables import TableVariables
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog, SharedCatalog
+from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.reader import ArrowReader
 from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.engine.names import qualified
@@ -26,7 +27,7 @@ class SessionAccess:
     def __init__(
         self,
         connection: TransactionalConnection,
-        conninfo: str,
+        arrow: ArrowDatabase,
         shared: SharedCatalog,
         *,
         login: str,
@@ -35,7 +36,7 @@ class SessionAccess:
         session_id: int,
     ) -> None:
         self.connection = connection
-        self.arrow = ArrowReader(conninfo)
+        self.arrow = ArrowReader(arrow)
         self.own_types = own_types
         self._sessions = sessions
         self._session_id = session_id

@@ -16,11 +16,11 @@ from typing import Any
 
 import adbc_driver_manager
 import adbc_driver_postgresql
-import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 from adbc_driver_manager._reader import AdbcRecordBatchReader
 
+from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.engine.values import bind
@@ -82,13 +82,13 @@ def fits_arrow(columns: Sequence[Column]) -> bool:
 
 
 class ArrowReader:
-    """The session's second connection, opened when it is first needed (that takes 0.1 s) and kept."""
+    """The session's second connection, opened when it is first needed and kept."""
 
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
+    def __init__(self, database: ArrowDatabase) -> None:
+        self._database = database
         self._connection: Any = None
         self._applied: dict[str, str] = {}
-        self._cursor: Any = None
+        self._statement: Any = None
 
     def read(
         self, sql: str, values: Sequence[object], columns: Sequence[Column], context: Mapping[str, str]
@@ -96,47 +96,47 @@ class ArrowReader:
         """The rows of a SELECT. ``context``: the session's role and settings. Raises StatementFailedError."""
         try:
             self._apply(context)
-            with self._connection.cursor() as cursor:
-                self._cursor = cursor
-                cursor.adbc_statement.set_options(
+            with adbc_driver_manager.AdbcStatement(self._connection) as statement:
+                self._statement = statement
+                statement.set_options(
                     **{adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
                 )
                 # COPY takes no parameters either.
-                cursor.execute(_with_scaled_integers(bind.inline(sql, values), columns))
-                for batch in _batches(cursor):
+                statement.set_sql_query(_with_scaled_integers(bind.inline(sql, values), columns))
+                for batch in _batches(statement):
                     yield RowsArrow(_as_declared(batch, columns))
         except (adbc_driver_manager.Error, pa.ArrowException) as error:
             raise _failure(error) from error
         finally:
-            self._cursor = None
+            self._statement = None
 
     def cancel(self) -> None:
         """From any thread."""
         # Read once: the reading thread may clear it between the check and the call.
-        cursor = self._cursor
-        if cursor is not None:
-            cursor.adbc_cancel()
+        statement = self._statement
+        if statement is not None:
+            statement.cancel()
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._database.disconnect(self._connection)
 
     def _apply(self, context: Mapping[str, str]) -> None:
         if self._connection is None:
-            self._connection = adbc.connect(self._uri, autocommit=True)
+            self._connection = self._database.connect()
         # The role and settings of the session have to hold here too, or rights and functions would answer differently.
         changed = {name: value for name, value in context.items() if self._applied.get(name) != value}
         if changed:
             calls = (f"set_config({quote_literal(n)}, {quote_literal(v)}, false)" for n, v in changed.items())
-            with self._connection.cursor() as cursor:
-                cursor.execute("SELECT " + ", ".join(calls))
-                cursor.fetchall()
+            with adbc_driver_manager.AdbcStatement(self._connection) as statement:
+                statement.set_sql_query("SELECT " + ", ".join(calls))
+                statement.execute_update()
             self._applied.update(changed)
 
 
-def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
-    """The driver's reader that keeps the fields of an error; ``fetch_record_batch`` gives one that loses them."""
-    stream = cursor.fetch_arrow()
+def _batches(statement: Any) -> Iterator[pa.RecordBatch]:
+    """The driver's reader that keeps the fields of an error; pyarrow's loses them."""
+    stream, _rows = statement.execute_query()
     with AdbcRecordBatchReader._import_from_c(stream.address) as reader:
         yield from reader
 
