@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.emulator import source_connection
 from benchmarks.measuring import Report
@@ -46,13 +47,10 @@ def _count_statements(stack: Stack) -> int:
         sent.append(text)
         return original(session, text, *rest)
 
-    driver.SourceSession.fetch_sets = counting
-    try:
+    with patch.object(driver.SourceSession, "fetch_sets", counting):
         SqlServerSource(source_connection(stack, shop.DATABASE)).read_snapshot(
             [TableName("dbo", name) for name in shop.TABLES]
         )
-    finally:
-        driver.SourceSession.fetch_sets = original
     return len(sent)
 
 

@@ -28,6 +28,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.sink import staging_batch, staging_schema
+from floodmark.postgres.warehouse.unstorable import TextCheck
 from floodmark.sources.cdc.rows import statements
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.spark.net import collapse_changes
@@ -164,7 +165,9 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     columns = value_columns(table.feed.table, table.temporal)
     warehouse = warehouse_connection(stack)
     reader = CdcReader(table, source, plan.end)
-    batches = [staging_batch(batch, columns, 0) for batch in collapse_changes(reader.read(interval), reader.shape)]
+    check = TextCheck(table, columns)
+    changes = collapse_changes(reader.read(interval), reader.shape)
+    batches = [staging_batch(*check.apply(batch), columns, 0) for batch in changes]
     schema = staging_schema(table, columns)
     with stack.connect_warehouse() as connection:
         _create_floor_tables(connection, table.target, schema)
@@ -189,7 +192,7 @@ def _create_floor_tables(connection: psycopg.Connection, target: TableName, sche
     connection.execute("CREATE SCHEMA floor")
     connection.execute(f"CREATE TABLE floor.target AS SELECT * FROM {target.schema}.{target.name}")
     connection.execute('ALTER TABLE floor.target ADD PRIMARY KEY ("ID")')
-    own = {"__lsn": "bytea", "__op": "smallint", "__part": "integer"}
+    own = {"__lsn": "bytea", "__op": "smallint", "__part": "integer", "__unstorable": "text"}
     names = [f'"{name}"' for name in schema.names if name not in own and not name.startswith("__keep_")]
     connection.execute(f"CREATE UNLOGGED TABLE floor.staged AS SELECT {', '.join(names)} FROM floor.target LIMIT 0")
     for name in schema.names:
