@@ -42,9 +42,9 @@ def test_refused_functions_and_variables_are_refused(client: SqlClient) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "EXEC msdb.dbo.sp_help_job",
+        "EXEC msdb.dbo.sp_help_jobstep",
         "EXEC master..xp_servicecontrol 'querystate', 'MSSQLSERVER'",
-        "SELECT * FROM msdb.dbo.sysjobhistory",
+        "SELECT * FROM msdb.dbo.sysalerts",
         "SELECT * FROM sys.dm_exec_sql_text(0x00)",
         "SELECT 1 FROM sys.objects WHERE CONTAINS(name, 'a')",
         "SELECT * FROM sys.objects o CROSS APPLY o.name.nodes('/a') AS n(c)",

@@ -6,6 +6,7 @@ start, so that a fix reaches old folders). Both may be repeated.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from importlib.resources import files
 
@@ -28,7 +29,17 @@ SCALAR_FUNCTIONS: dict[str, TsqlType] = {
 """Scalar functions of schema sys and what they return."""
 
 _AGENT_DATABASE = "msdb"
-_AGENT_VIEWS = ("sysjobs", "sysjobactivity")
+_AGENT_VIEWS = (
+    "sysjobs",
+    "sysjobactivity",
+    "sysjobhistory",
+    "sysjobsteps",
+    "sysjobservers",
+    "syssessions",
+    "syscategories",
+    "sysschedules",
+    "sysjobschedules",
+)
 _VIEWS = ("dm_cdc_log_scan_sessions", "dm_cdc_errors")
 # Not after a second colon: `::text` is a cast.
 _PLACEHOLDER = re.compile(r"(?<!:):(sys|cdc|dbo|database_id|'database')")
@@ -68,12 +79,27 @@ def install_database(run: Run, database_id: int, database: str) -> None:
 
 
 def _install_agent_views(run: Run, database_id: int) -> None:
-    dbo = postgres_schema(_AGENT_DATABASE, "dbo")
-    for statement in _script("msdb.sql").split("--;\n"):
+    """Make the views again only where a version of the emulator changed them: rights on them are users' own."""
+    dbo, script = postgres_schema(_AGENT_DATABASE, "dbo"), _script("msdb.sql")
+    digest = hashlib.sha256(script.encode()).hexdigest()
+    if run("SELECT 1 FROM emulator.settings WHERE name = 'agent views' AND value = $1::text", (digest,)):
+        return
+    for view in _AGENT_VIEWS:
+        _drop_agent_view(run, view)
+    for statement in script.split("--;\n"):
         run(statement.replace(":dbo", quote(dbo)), ())
     for view in _AGENT_VIEWS:
-        run(f"GRANT SELECT ON {qualified(dbo, view)} TO PUBLIC", ())
         run(_REGISTER_VIEW, (database_id, "dbo", view, False))
+    run(_SET_DIGEST, (digest,))
+
+
+def _drop_agent_view(run: Run, view: str) -> None:
+    run(f"DROP VIEW IF EXISTS {qualified(postgres_schema(_AGENT_DATABASE, 'dbo'), view)}", ())
+    run(
+        "DELETE FROM emulator.objects o USING emulator.databases d WHERE d.database_id = o.database_id"
+        " AND d.name = $1::varchar AND o.name = $2::varchar",
+        (_AGENT_DATABASE, view),
+    )
 
 
 # docs/reference/sqlserver_cdc.md, "Metadata tables": `msdb.dbo.cdc_jobs` exists only while a database has CDC.
@@ -88,19 +114,16 @@ def show_job_table(run: Run) -> None:
 
 def hide_job_table(run: Run) -> None:
     """Drop msdb.dbo.cdc_jobs: no database has CDC now."""
-    dbo = postgres_schema(_AGENT_DATABASE, "dbo")
-    run(f"DROP VIEW IF EXISTS {qualified(dbo, 'cdc_jobs')}", ())
-    run(
-        "DELETE FROM emulator.objects o USING emulator.databases d WHERE d.database_id = o.database_id"
-        " AND d.name = $1::varchar AND o.name = 'cdc_jobs'",
-        (_AGENT_DATABASE,),
-    )
+    _drop_agent_view(run, "cdc_jobs")
 
 
 def _script(name: str) -> str:
     return files(__package__).joinpath(f"sql/{name}").read_text(encoding="utf-8")
 
 
+_SET_DIGEST = """
+INSERT INTO emulator.settings VALUES ('agent views', $1::text) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 _REGISTER_VIEW = """
 SELECT emulator.register_relation($1::int, $2::text, $3::text, 'V', $4::boolean)
 WHERE NOT EXISTS (SELECT 1 FROM emulator.objects o JOIN emulator.schemas s USING (database_id, schema_id)

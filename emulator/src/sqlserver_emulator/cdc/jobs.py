@@ -191,6 +191,7 @@ def request_stop(run: Run, job: Job, login: str) -> str:
         raise AgentError(
             f"Request to stop job {job.name} (from User {login}) refused because the job is not currently running."
         )
+    run("UPDATE emulator.job_runs SET stopped_by = 'User ' || $2::varchar WHERE job_id = $1::uuid", (job.job_id, login))
     notify_agent(run)
     return f"Job '{job.name}' stopped successfully."
 
@@ -225,9 +226,9 @@ FROM emulator.cdc_job_activity WHERE job_id = $1::uuid
 """
 # The condition on the conflicting row makes one of two requests at the same time fail, as it returns no row.
 _REQUEST_START = """
-INSERT INTO emulator.cdc_job_activity AS a (job_id, is_requested, requested_by, run_requested_date)
-VALUES ($1::uuid, true, $2::varchar, emulator_cdc.now())
-ON CONFLICT (job_id) DO UPDATE SET is_requested = true, requested_by = excluded.requested_by,
+INSERT INTO emulator.cdc_job_activity AS a (job_id, session_id, is_requested, requested_by, run_requested_date)
+SELECT $1::uuid, max(session_id), true, $2::varchar, emulator_cdc.now() FROM emulator.agent_sessions
+ON CONFLICT (job_id) DO UPDATE SET is_requested = true, requested_by = excluded.requested_by, requested_source = 4,
     run_requested_date = excluded.run_requested_date, start_execution_date = NULL, stop_execution_date = NULL
 WHERE NOT a.is_requested
 RETURNING 1

@@ -46,6 +46,9 @@ _TEXTS = {
     "table %s.",
     22920: "The named capture instance %s does not exist for database %s.",
     22921: "Unable to generate scripts for all capture instances that the caller is authorized to access.",
+    22924: "Could not clean up change tables for database '%s'. A failure occurred when attempting to clean up the "
+    "database change tables based upon the current retention time. Refer to previous errors in the current session to "
+    "identify the cause and correct any associated problems.",
     22925: "The number of columns captured by capture instance '%s' exceeds the maximum allowed number: %s.",
     22926: "Could not create a capture instance because the capture instance name '%s' already exists in the "
     "current database. Specify an explicit unique name for the parameter @capture_instance.",

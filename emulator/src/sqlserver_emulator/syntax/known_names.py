@@ -56,8 +56,8 @@ PROCEDURES: Final = word_set(
     sp_grant_login_to_proxy sp_grant_publication_access sp_grantdbaccess sp_grantlogin sp_help_agent_default
     sp_help_agent_parameter sp_help_agent_profile sp_help_alert sp_help_category sp_help_downloadlist
     sp_help_fulltext_catalogs sp_help_fulltext_catalogs_cursor sp_help_fulltext_columns
-    sp_help_fulltext_system_components sp_help_fulltext_tables sp_help_job sp_help_jobactivity sp_help_jobcount
-    sp_help_jobhistory sp_help_jobs_in_schedule sp_help_jobschedule sp_help_jobserver sp_help_jobstep
+    sp_help_fulltext_system_components sp_help_fulltext_tables sp_help_jobcount
+    sp_help_jobs_in_schedule sp_help_jobschedule sp_help_jobserver sp_help_jobstep
     sp_help_jobsteplog sp_help_log_shipping_monitor sp_help_notification sp_help_operator sp_help_proxy
     sp_help_publication_access sp_help_schedule sp_help_spatial_geography_histogram sp_help_spatial_geography_index
     sp_help_spatial_geometry_histogram sp_help_spatial_geometry_index sp_help_targetserver sp_helparticle
@@ -87,7 +87,7 @@ PROCEDURES: Final = word_set(
     sp_script_synctran_commands sp_scriptdynamicupdproc sp_send_dbmail sp_sequence_get_range sp_server_diagnostics
     sp_server_info sp_serveroption sp_setapprole sp_setdefaultdatatypemapping sp_setnetname sp_setreplfailovermode
     sp_settriggerorder sp_showpendingchanges sp_showrowreplicainfo sp_spaceused sp_special_columns
-    sp_special_columns_90 sp_start_job sp_startpublication_snapshot sp_statistics_rowset sp_stop_job
+    sp_special_columns_90 sp_startpublication_snapshot sp_statistics_rowset
     sp_subscription_cleanup sp_syspolicy_add_policy_category sp_syspolicy_configure
     sp_syspolicy_delete_policy_category sp_syspolicy_purge_health_state sp_syspolicy_purge_history
     sp_syspolicy_rename_policy sp_syspolicy_repair_policy_automation sp_syspolicy_set_config_enabled
@@ -187,12 +187,12 @@ VIEWS: Final = word_set(
     server_sql_modules server_trigger_events server_triggers service_broker_endpoints
     service_contract_message_usages service_contract_usages service_contracts service_message_types
     service_queue_usages soap_endpoints spatial_index_tessellations spatial_reference_systems sql_dependencies
-    suspect_pages sysalerts sysaltfiles syscacheobjects syscategories syscharsets sysconfigures syscscontainers
-    syscurconfigs sysdepends sysdevices sysdownloadlist sysfulltextcatalogs sysjobactivity sysjobhistory
-    sysjobschedules sysjobsteps sysjobstepslogs syslanguages syslockinfo sysmail_allitems sysmail_event_log
+    suspect_pages sysalerts sysaltfiles syscacheobjects syscharsets sysconfigures syscscontainers
+    syscurconfigs sysdepends sysdevices sysdownloadlist sysfulltextcatalogs
+    sysjobs_view sysjobstepslogs syslanguages syslockinfo sysmail_allitems sysmail_event_log
     sysmail_mailitems sysmail_profile sysmail_sentitems sysmessages sysnotifications sysobjvalues sysopentapes
     sysoperators sysoriginatingservers sysperfinfo syspolicy_conditions syspolicy_policies sysprotects sysproxies
-    sysreferences sysremotelogins sysschedules syssessions syssubsystems systargetservers
+    sysreferences sysremotelogins syssubsystems systargetservers
     system_components_surface_area_configuration system_internals_allocation_units system_internals_partitions
     system_parameters system_sql_modules sysutility_ucp_configuration table_privileges tcp_endpoints
     trace_categories trace_columns trace_event_bindings trace_events trace_subclass_values traces transmission_queue

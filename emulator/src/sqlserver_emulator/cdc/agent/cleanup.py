@@ -46,17 +46,21 @@ def raise_low_end(run: Run, database: CdcDatabase, object_id: int, mark: bytes |
     return bytes(mark)
 
 
-def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> None:
-    """Run the cleanup job: remove what is older than the newest entry by more than the retention."""
+def clean_database(run: Run, database: CdcDatabase, retention_minutes: int, *, threshold: int, atomic: Atomic) -> bytes:
+    """Run the cleanup job: remove what is older than the newest entry by more than the retention.
+
+    Returns the mark below which changes went, empty where there is none.
+    """
     try:
         with atomic():
             mark, ids = _raise_low_ends(run, database, retention_minutes)
     except CdcDisabledError:
-        return  # with all that there was to clean
+        return b""  # with all that there was to clean
     for object_id in ids:
         delete_changes(run, object_id, mark, threshold)
     if ids:
         trim_timeline(run, database, threshold)
+    return mark
 
 
 def _raise_low_ends(run: Run, database: CdcDatabase, retention_minutes: int) -> tuple[bytes, list[int]]:

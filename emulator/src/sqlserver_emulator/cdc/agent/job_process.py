@@ -16,6 +16,8 @@ from typing import IO
 
 from sqlserver_emulator.cdc.jobs import Job
 
+GIVEN_UP = 2
+"""Exit code of a capture job that failed in each of its attempts."""
 _POLL_SECONDS = 0.1
 
 

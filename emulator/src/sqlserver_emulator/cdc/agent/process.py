@@ -23,6 +23,8 @@ from typing import Any
 
 import psycopg
 
+from sqlserver_emulator.cdc.agent.history import note_failure
+from sqlserver_emulator.cdc.agent.job_process import GIVEN_UP
 from sqlserver_emulator.cdc.instances import CdcDisabledError
 from sqlserver_emulator.cdc.jobs import CAPTURE, JobSettings, find_job
 from sqlserver_emulator.cdc.log.reader import LogReaderError
@@ -38,7 +40,8 @@ _INPUT_BYTES = 4096
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job. Return 0 when it was asked to stop or, not continuous, is done; 1 when the server is gone."""
+    """Run the job. Return 0 when it was asked to stop or, not continuous, is done; 1 when the server is gone; GIVEN_UP
+    when it failed too often."""
     parser = argparse.ArgumentParser(prog="sqlserver_emulator.cdc.agent.process", description=__doc__)
     parser.add_argument("--conninfo", required=True, help="libpq connection string of the emulator's PostgreSQL")
     parser.add_argument("--database-id", required=True, type=int)
@@ -77,15 +80,13 @@ class CaptureJob:
                     return 0
             except (ScanStoppedError, CdcDisabledError):
                 return 0
-            except LogReaderError as error:
-                # Busy is no failure: the job before this one is just ending, or a scan by hand has the log.
-                if not error.busy:
-                    self._note_error(error)
-                self._wait(_BUSY_RETRY_SECONDS if error.busy else _ERROR_RETRY_SECONDS)
             except psycopg.Error as error:
-                if not self._note_error(error):
-                    return 1
-                self._wait(_ERROR_RETRY_SECONDS)
+                # Busy is no failure: the job before this one is just ending, or a scan by hand has the log.
+                is_busy = isinstance(error, LogReaderError) and error.busy
+                code = 0 if is_busy else self._note_error(error)
+                if code:
+                    return code
+                self._wait(_BUSY_RETRY_SECONDS if is_busy else _ERROR_RETRY_SECONDS)
         return 0
 
     def _open(self) -> Capture:
@@ -133,17 +134,20 @@ class CaptureJob:
             job = find_job(runner(connection), self._database_id, CAPTURE)
         return job.settings if job else None
 
-    def _note_error(self, error: psycopg.Error) -> bool:
-        """Show the error in sys.dm_cdc_errors; False when the server can no longer be reached."""
+    def _note_error(self, error: psycopg.Error) -> int:
+        """Show the error in sys.dm_cdc_errors and in the job's history; return the code to end with, 0 to go on."""
         print(f"capture job of database {self._database_id}: {error}", file=sys.stderr, flush=True)
+        errors = scan_failures(error)
         try:
             with connect(self._conninfo) as connection:
-                record_errors(runner(connection), self._database_id, scan_failures(error))
+                run = runner(connection)
+                record_errors(run, self._database_id, errors)
+                job = find_job(run, self._database_id, CAPTURE)
+                return 0 if job is None or note_failure(run, job, errors) else GIVEN_UP
         except psycopg.OperationalError:
-            return False
+            return 1
         except psycopg.errors.ForeignKeyViolation:
-            return True  # CDC was disabled meanwhile
-        return True
+            return 0  # CDC was disabled meanwhile
 
     def _is_stopped(self) -> bool:
         return self._wait(0)

@@ -18,11 +18,22 @@ from typing import Protocol
 import psycopg
 
 from sqlserver_emulator.cdc.agent.cleanup import clean_database
-from sqlserver_emulator.cdc.agent.job_process import JobProcess
+from sqlserver_emulator.cdc.agent.history import (
+    RunStatus,
+    StepEnd,
+    begin_run,
+    cleaned,
+    end_all_runs,
+    end_run,
+    failed_step,
+    note_failure,
+)
+from sqlserver_emulator.cdc.agent.job_process import GIVEN_UP, JobProcess
 from sqlserver_emulator.cdc.enabling.guard import GUARD
 from sqlserver_emulator.cdc.instances import read_database
 from sqlserver_emulator.cdc.jobs import AGENT_LOCK, CAPTURE, CHANNEL, CLEANUP, Job, find_job, list_jobs
 from sqlserver_emulator.cdc.log.slots import drop_abandoned, keep_spare
+from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan.scan_errors import LOG_SCAN_FAILED
 from sqlserver_emulator.cdc.scan.scan_sessions import forget_sessions, record_errors
@@ -82,6 +93,8 @@ class CaptureSupervisor:
         self._run("SELECT pg_advisory_lock($1::bigint)", (AGENT_LOCK,))
         self._run(f"LISTEN {CHANNEL}", ())
         keep_spare(self._run)
+        self._run("DELETE FROM emulator.job_runs", ())  # a crash left them
+        self._run("INSERT INTO emulator.agent_sessions (agent_start_date) VALUES (emulator_cdc.now())", ())
         self._run(_AGENT_STARTS, (CAPTURE,))
         self._thread = threading.Thread(target=self._supervise, name="cdc-agent", daemon=True)
         self._thread.start()
@@ -94,6 +107,7 @@ class CaptureSupervisor:
             thread.join()
             self._running.clear()
             with contextlib.suppress(psycopg.OperationalError):
+                end_all_runs(self._run)
                 self._run(_AGENT_ENDS, ())
                 # PostgreSQL would let go of it some moments after the connection is closed.
                 self._run("SELECT pg_advisory_unlock($1::bigint)", (AGENT_LOCK,))
@@ -184,11 +198,8 @@ class CaptureSupervisor:
             # process.
             settings = capture_settings(self._faults.of_capture(job.database_id))
             self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, settings)
-        self._run(
-            "UPDATE emulator.cdc_job_activity SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL"
-            " WHERE job_id = $1::uuid",
-            (job.job_id,),
-        )
+        self._run(_CAPTURE_STARTS, (job.job_id,))
+        begin_run(self._run, job)
 
     def _check_running(self, job_id: str, wanted: dict[str, Job]) -> None:
         running = self._running[job_id]
@@ -198,15 +209,19 @@ class CaptureSupervisor:
         if code is None:
             return
         self._running.pop(job_id).forget()
-        # Ended by itself: a job that is not continuous has done its work; one that failed is started again.
-        is_done = code == 0 and job_id in wanted and not running.stopping
-        if code != 0:
+        is_crash = code not in (0, GIVEN_UP) and not running.stopping
+        if is_crash and note_failure(self._run, running.job, [_PROCESS_ENDED]):
             self._restart_at[job_id] = time.monotonic() + _RESTART_SECONDS
+            return
+        # Ended by itself: a job that is not continuous has done its work; one that failed too often stays down.
+        is_done = not running.stopping and wanted.pop(job_id, None) is not None
         self._run(
             "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now(),"
             " is_requested = is_requested AND NOT $2::boolean WHERE job_id = $1::uuid",
             (job_id, is_done),
         )
+        # Last: a reader who sees the row may start the job again.
+        end_run(self._run, running.job, StepEnd(RunStatus.CANCELLED if running.stopping else RunStatus.SUCCEEDED))
 
     def _fail(self, job: Job, message: str) -> None:
         """Kill the job for a fault, as if the log could not be read; it waits until the fault is cleared."""
@@ -215,8 +230,11 @@ class CaptureSupervisor:
             running.process.kill()
             running.process.wait()
             running.forget()
+        errors = [SqlServerError(LOG_SCAN_FAILED, message)]
+        begin_run(self._run, job)
         self._run(_JOB_FAILED, (job.job_id,))
-        record_errors(self._run, job.database_id, [SqlServerError(LOG_SCAN_FAILED, message)])
+        record_errors(self._run, job.database_id, errors)
+        end_run(self._run, job, failed_step(RunStatus.FAILED, errors))
         self._failed[job.job_id] = job.database_id
 
     def _restart_failed(self) -> None:
@@ -241,11 +259,14 @@ class CaptureSupervisor:
     # -- cleanup and upkeep -----------------------------------------------------------------------------------------
 
     def _start_daily_cleanup(self) -> None:
-        if self._clock.now() < self._next_cleanup:
+        now, due = self._clock.now(), self._next_cleanup
+        # The next one is never a day away: the clock may have been set back.
+        self._next_cleanup = next_cleanup_after(now)
+        if now < due:
             return
-        self._next_cleanup = next_cleanup_after(self._clock.now())
         for job in list_jobs(self._run):
             if job.job_type == CLEANUP:
+                self._run(_CLEANUP_IS_DUE, (job.job_id,))
                 self._start_cleanup(job)
 
     def _start_cleanup(self, job: Job) -> None:
@@ -253,6 +274,7 @@ class CaptureSupervisor:
         if found is not None and found.is_alive():
             return
         self._run(_CLEANUP_STARTS, (job.job_id,))
+        begin_run(self._run, job)
         thread = threading.Thread(target=self._clean, args=(job,), name=f"cdc-cleanup-{job.database_id}", daemon=True)
         self._cleanups[job.job_id] = thread
         thread.start()
@@ -260,7 +282,8 @@ class CaptureSupervisor:
     def _clean(self, job: Job) -> None:
         try:
             with connect(self._conninfo) as connection:
-                run_cleanup_job(connection, job)
+                while not run_cleanup_job(connection, job) and not self._ended.wait(_RESTART_SECONDS):
+                    continue
         except psycopg.Error as error:
             print(f"cleanup job {job.name}: {error}", file=sys.stderr, flush=True)
 
@@ -271,20 +294,29 @@ class CaptureSupervisor:
             keep_spare(self._run)
 
 
-def run_cleanup_job(connection: SqlConnection, job: Job) -> None:
-    """Run a cleanup job once, to its end; ``connection`` is in autocommit, so each batch of deletes commits."""
+def run_cleanup_job(connection: SqlConnection, job: Job) -> bool:
+    """Run a cleanup job once; ``connection`` is in autocommit, so each batch of deletes commits.
+
+    Returns whether it has ended: False after a failure that leaves it attempts.
+    """
     run = runner(connection)
+    database, settings = read_database(run, job.database_id), job.settings
+    mark = b""
     try:
-        database = read_database(run, job.database_id)
         if database is not None:
-            clean_database(
-                run, database, job.settings.retention, threshold=job.settings.threshold, atomic=connection.transaction
+            mark = clean_database(
+                run, database, settings.retention, threshold=settings.threshold, atomic=connection.transaction
             )
-    finally:
-        run(
-            "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now() WHERE job_id = $1::uuid",
-            (job.job_id,),
-        )
+    except psycopg.Error as error:
+        print(f"cleanup job {job.name}: {error}", file=sys.stderr, flush=True)
+        if note_failure(run, job, [cdc_error(22924, database.name if database else "")]):
+            return False
+    run(
+        "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now() WHERE job_id = $1::uuid",
+        (job.job_id,),
+    )
+    end_run(run, job, cleaned(mark))
+    return True
 
 
 def capture_settings(faults: CaptureFaults) -> dict[str, object]:
@@ -299,25 +331,38 @@ def next_cleanup_after(now: datetime) -> datetime:
     return today if now < today else today + timedelta(days=1)
 
 
+_PROCESS_ENDED = SqlServerError(LOG_SCAN_FAILED, "The process of the capture job ended.")
+# A run whose process is started again goes on since its start.
+_CAPTURE_STARTS = """
+UPDATE emulator.cdc_job_activity a SET start_execution_date = emulator_cdc.now(), stop_execution_date = NULL
+WHERE job_id = $1::uuid AND NOT EXISTS (
+    SELECT FROM emulator.job_runs r WHERE r.job_id = a.job_id AND a.start_execution_date IS NOT NULL)
+"""
 _AGENT_STARTS = """
-INSERT INTO emulator.cdc_job_activity (job_id, session_id, is_requested, requested_by, run_requested_date)
-SELECT j.job_id, s.session_id, j.job_type = $1::varchar, 'sa',
+INSERT INTO emulator.cdc_job_activity (job_id, session_id, is_requested, requested_by, requested_source,
+    run_requested_date)
+SELECT j.job_id, s.session_id, j.job_type = $1::varchar, 'sa', 3,
     CASE WHEN j.job_type = $1::varchar THEN emulator_cdc.now() END
-FROM emulator.cdc_jobs j,
-     (SELECT coalesce(max(session_id), 0) + 1 AS session_id FROM emulator.cdc_job_activity) AS s
+FROM emulator.cdc_jobs j, (SELECT max(session_id) AS session_id FROM emulator.agent_sessions) AS s
 ON CONFLICT (job_id) DO UPDATE SET session_id = excluded.session_id, is_requested = excluded.is_requested,
-    requested_by = excluded.requested_by, run_requested_date = excluded.run_requested_date,
-    start_execution_date = NULL, stop_execution_date = NULL
+    requested_by = excluded.requested_by, requested_source = excluded.requested_source,
+    run_requested_date = excluded.run_requested_date, start_execution_date = NULL, stop_execution_date = NULL
 """
 _AGENT_ENDS = """
 UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now()
 WHERE start_execution_date IS NOT NULL AND stop_execution_date IS NULL
 """
+_CLEANUP_IS_DUE = """
+INSERT INTO emulator.cdc_job_activity AS a (job_id, session_id, is_requested, requested_by, requested_source,
+    run_requested_date)
+SELECT $1::uuid, max(session_id), false, 'sa', 1, emulator_cdc.now() FROM emulator.agent_sessions
+ON CONFLICT (job_id) DO UPDATE SET requested_by = excluded.requested_by, requested_source = excluded.requested_source,
+    run_requested_date = excluded.run_requested_date
+WHERE NOT EXISTS (SELECT FROM emulator.job_runs r WHERE r.job_id = a.job_id)
+"""
 _CLEANUP_STARTS = """
-INSERT INTO emulator.cdc_job_activity (job_id, is_requested, requested_by, start_execution_date)
-VALUES ($1::uuid, false, 'sa', emulator_cdc.now())
-ON CONFLICT (job_id) DO UPDATE SET is_requested = false, start_execution_date = excluded.start_execution_date,
-    stop_execution_date = NULL
+UPDATE emulator.cdc_job_activity SET is_requested = false, start_execution_date = emulator_cdc.now(),
+    stop_execution_date = NULL WHERE job_id = $1::uuid
 """
 _JOB_FAILED = """
 UPDATE emulator.cdc_job_activity SET is_requested = false, stop_execution_date = emulator_cdc.now(),

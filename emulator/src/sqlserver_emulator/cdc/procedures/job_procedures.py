@@ -104,7 +104,7 @@ def _add_job(call: ProcedureCall) -> Iterator[Event]:
     with call.engine.atomic():
         job = add_job(run, database.database_id, database.name, kind, settings)
     if call.arguments["@start_job"]:
-        yield from _ask_agent(call, job, request_start)
+        yield from ask_agent(call, job, request_start)
 
 
 def _change_job(call: ProcedureCall) -> Iterator[Event]:
@@ -138,16 +138,16 @@ def _drop_job(call: ProcedureCall) -> Iterator[Event]:
 def _start_job(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     job = _own_job(call, require_cdc(call))
-    yield from _ask_agent(call, job, request_start)
+    yield from ask_agent(call, job, request_start)
 
 
 def _stop_job(call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     job = _own_job(call, require_cdc(call))
-    yield from _ask_agent(call, job, request_stop)
+    yield from ask_agent(call, job, request_stop)
 
 
-def _ask_agent(call: ProcedureCall, job: Job, request: Callable[[Run, Job, str], str]) -> Iterator[Event]:
+def ask_agent(call: ProcedureCall, job: Job, request: Callable[[Run, Job, str], str]) -> Iterator[Event]:
     """Pass a request to the Agent, which is no part of the engine: no CATCH sees its refusal, only the client does."""
     try:
         yield printed(request(sql_of(call), job, call.engine.login))

@@ -1,7 +1,10 @@
-"""Every ``sys.sp_cdc_*`` procedure there is, by name, and ``sp_configure``, on which net changes' masks depend."""
+"""Every ``sys.sp_cdc_*`` procedure there is, by name, those of SQL Server Agent, and ``sp_configure``, on which net
+changes' masks depend."""
 
 from __future__ import annotations
 
+from sqlserver_emulator.cdc.procedures.agent_jobs import AGENT_JOBS
+from sqlserver_emulator.cdc.procedures.agent_reports import AGENT_REPORTS
 from sqlserver_emulator.cdc.procedures.configuration import SP_CONFIGURE
 from sqlserver_emulator.cdc.procedures.job_procedures import JOB_PROCEDURES
 from sqlserver_emulator.cdc.procedures.manual_procedures import MANUAL_PROCEDURES
@@ -12,5 +15,14 @@ from sqlserver_emulator.contract import ProcedureRegistry
 
 PROCEDURES: ProcedureRegistry = {
     procedure.name: procedure
-    for procedure in (*TABLE_PROCEDURES, *REPORTS, *JOB_PROCEDURES, *MANUAL_PROCEDURES, GENERATE_WRAPPER, SP_CONFIGURE)
+    for procedure in (
+        *TABLE_PROCEDURES,
+        *REPORTS,
+        *JOB_PROCEDURES,
+        *MANUAL_PROCEDURES,
+        *AGENT_JOBS,
+        *AGENT_REPORTS,
+        GENERATE_WRAPPER,
+        SP_CONFIGURE,
+    )
 }

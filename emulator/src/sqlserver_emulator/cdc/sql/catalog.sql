@@ -58,6 +58,72 @@ CREATE TABLE IF NOT EXISTS emulator.cdc_job_activity (
     stop_execution_date timestamp(3)
 );
 
+-- Who asked for the run, as sysjobactivity shows it: 1 a schedule, 3 the start of the agent, 4 a login.
+ALTER TABLE emulator.cdc_job_activity ADD COLUMN IF NOT EXISTS requested_source smallint NOT NULL DEFAULT 4;
+
+CREATE UNIQUE INDEX IF NOT EXISTS cdc_jobs_job_id ON emulator.cdc_jobs (job_id);
+ALTER TABLE emulator.cdc_jobs ADD COLUMN IF NOT EXISTS schedule_id int GENERATED ALWAYS AS IDENTITY;
+
+CREATE TABLE IF NOT EXISTS emulator.agent_sessions (
+    session_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    agent_start_date timestamp(3) NOT NULL
+);
+
+-- The runs that go on. attempt_at: when the last step began, or began again; retry_at: a failure before then belongs to
+-- the attempt that has been recorded.
+CREATE TABLE IF NOT EXISTS emulator.job_runs (
+    job_id uuid PRIMARY KEY REFERENCES emulator.cdc_jobs (job_id) ON DELETE CASCADE,
+    invoked_by varchar(300) NOT NULL,
+    stopped_by varchar(300),
+    started_at timestamp(3) NOT NULL,
+    attempt_at timestamp(3) NOT NULL,
+    retries int NOT NULL DEFAULT 0,
+    retry_at timestamp(3)
+);
+
+CREATE TABLE IF NOT EXISTS emulator.job_history (
+    instance_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id uuid NOT NULL REFERENCES emulator.cdc_jobs (job_id) ON DELETE CASCADE,
+    step_id int NOT NULL,
+    step_name varchar(128) NOT NULL,
+    sql_message_id int NOT NULL,
+    sql_severity int NOT NULL,
+    message varchar(4000) NOT NULL,
+    run_status int NOT NULL,
+    run_date int NOT NULL,
+    run_time int NOT NULL,
+    run_duration int NOT NULL,
+    retries_attempted int NOT NULL
+);
+
+CREATE OR REPLACE VIEW emulator.job_steps AS
+    SELECT j.job_id, s.*, s.step_id = max(s.step_id) OVER (PARTITION BY j.job_id) AS is_last
+    FROM emulator.cdc_jobs j JOIN (VALUES
+        ('capture', 1, 'Starting Change Data Capture Collection Agent', 'RAISERROR(22801, 10, -1)', 3, 3),
+        ('capture', 2, 'Change Data Capture Collection Agent', 'sys.sp_MScdc_capture_job', 1, 2),
+        ('cleanup', 1, 'Change Data Capture Cleanup Agent', 'sys.sp_MScdc_cleanup_job', 1, 2)
+    ) AS s (job_type, step_id, step_name, command, on_success_action, on_fail_action) USING (job_type);
+
+CREATE OR REPLACE FUNCTION emulator.agent_date(moment timestamp) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(to_char(moment, 'YYYYMMDD')::int, 0)
+$$;
+
+CREATE OR REPLACE FUNCTION emulator.agent_time(moment timestamp) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(to_char(moment, 'HH24MISS')::int, 0)
+$$;
+
+-- HHMMSS as a number; the hours may be more than 24.
+CREATE OR REPLACE FUNCTION emulator.agent_duration(lasted interval) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT (s / 3600 * 10000 + s % 3600 / 60 * 100 + s % 60)::int
+    FROM (SELECT greatest(floor(extract(epoch FROM lasted)), 0)::bigint AS s) AS seconds
+$$;
+
+-- When the agent runs a job by its schedule next: cleanup at two in the morning, capture when the agent starts.
+CREATE OR REPLACE FUNCTION emulator.next_scheduled_run(job_type varchar) RETURNS timestamp LANGUAGE sql STABLE AS $$
+    SELECT CASE job_type WHEN 'cleanup'
+        THEN date_trunc('day', emulator.now() - interval '2 h') + interval '26 h' END
+$$;
+
 CREATE UNLOGGED TABLE IF NOT EXISTS emulator.cdc_log_scan_sessions (
     database_id int NOT NULL REFERENCES emulator.cdc_databases ON DELETE CASCADE,
     session_id int NOT NULL,
