@@ -14,6 +14,8 @@ _HASH_CHARACTERS = 8
 RANGE_SUFFIX = "~range"
 LENGTH_SUFFIX = "~length"
 """Ends of the names of CHECK constraints that stand for limits of a T-SQL type."""
+IDENTITY_SUFFIX = "~identity"
+"""End of the name of a sequence that a decimal identity column owns."""
 BLANKS_PREFIX = "~blanks."
 """Before the oid of a unique index: the name of the second one, to which blanks at the end of a string do not count."""
 

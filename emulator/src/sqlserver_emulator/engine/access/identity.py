@@ -10,8 +10,10 @@ from typing import Protocol
 
 from sqlserver_emulator.engine.names import qualified, quote, quote_literal
 from sqlserver_emulator.engine.translation import CatalogObject, Translated
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
+_LARGEST = 2**63 - 1
+_BIGINT_DIGITS = 18
 _OVERRIDING = "OVERRIDING SYSTEM VALUE"
 _LAST_ROWVERSION = """
 SELECT int8send(pg_sequence_last_value(d.rowversion_sequence::regclass)) FROM emulator.databases d
@@ -108,7 +110,16 @@ class IdentityValues:
     def _current_value(self, table: CatalogObject | None) -> object:
         if table is None:
             return None
-        return self._access.fetch(f"SELECT currval({_sequence(table)})")[0][0]
+        value = self._access.fetch(f"SELECT currval({_sequence(table)})")[0][0]
+        if is_beyond_bigint(table, value):
+            raise NotSupportedByEmulatorError("identity values beyond bigint")
+        return value
+
+
+def is_beyond_bigint(table: CatalogObject, value: object) -> bool:
+    """Whether the counter of a decimal identity is at its end: PostgreSQL's sequences are bigint."""
+    type_ = next(column.type for column in table.columns if column.identity)
+    return type_.precision > _BIGINT_DIGITS and abs(int(str(value))) >= _LARGEST
 
 
 def _identity_column(table: CatalogObject) -> str:
@@ -125,9 +136,11 @@ def _advance_sql(table: CatalogObject) -> str:
     column = quote(_identity_column(table))
     name = qualified(table.postgres_schema, table.postgres_name)
     return (
-        # The sequence may be ahead of the table already (rows were deleted), so the higher of the two counts.
-        f"SELECT setval(s.name, CASE WHEN q.seqincrement > 0 THEN greatest(t.high, coalesce(l.last, t.high))"
-        f" ELSE least(t.low, coalesce(l.last, t.low)) END::bigint)"
+        # The sequence may be ahead of the table already (rows were deleted), so the higher of the two counts. A decimal
+        # beyond bigint leaves the sequence at its end.
+        f"SELECT setval(s.name, least(greatest(CASE WHEN q.seqincrement > 0"
+        f" THEN greatest(t.high, coalesce(l.last, t.high)) ELSE least(t.low, coalesce(l.last, t.low)) END,"
+        f" q.seqmin), q.seqmax)::bigint)"
         f" FROM (SELECT max({column}) AS high, min({column}) AS low FROM {name}) t,"
         f" LATERAL (SELECT {_sequence(table)}::regclass AS name) s"
         f" JOIN pg_sequence q ON q.seqrelid = s.name, LATERAL (SELECT pg_sequence_last_value(s.name) AS last) l"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
-from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX
+from sqlserver_emulator.engine.names import IDENTITY_SUFFIX, LENGTH_SUFFIX, RANGE_SUFFIX
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError, read_only_database
 
 _LOG = logging.getLogger(__name__)
@@ -26,6 +26,15 @@ _KEY_DETAIL = re.compile(r"^Key \(.*?\)=(\(.*\)) (?:already exists|is duplicated
 _NULL_IN_KEY = re.compile(r"(?<=[( ])null(?=[,)])")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _RELATION_MISSING = re.compile(r'^relation "(.*)" does not exist$')
+_SEQUENCE_LIMIT = re.compile(r'sequence "(.*)" \((-?\d+)\)$')
+# As PostgreSQL names the sequence of an identity column.
+_OF_IDENTITY = re.compile(r"_seq\d*$")
+_BIGINT_LIMIT = 2**63 - 1
+_IDENTITY_TYPES = {
+    limit + below: name
+    for name, limit in (("tinyint", 255), ("smallint", 2**15 - 1), ("int", 2**31 - 1), ("bigint", _BIGINT_LIMIT))
+    for below in (0, 1)
+}
 _VERBS = {"INSERT": "INSERT", "UPDATE": "UPDATE", "DELETE": "DELETE", "MERGE": "MERGE"}
 
 
@@ -265,6 +274,23 @@ def _generated_always(failure: StatementFailedError, context: ErrorContext, verb
     return SqlServerError(544, f"Cannot insert explicit value for identity column '{column}'.")
 
 
+def _exhausted(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    """A sequence object at its end, or an identity column: the limit in the message shows its type."""
+    found = _SEQUENCE_LIMIT.search(failure.message)
+    name, limit = (found[1], abs(int(found[2]))) if found else ("", 0)
+    is_decimal = name.endswith(IDENTITY_SUFFIX)
+    is_identity = is_decimal or (_OF_IDENTITY.search(name) is not None and context.object_name(name) is None)
+    if not is_identity:
+        message = (
+            "The sequence object has reached its minimum or maximum value. Restart the sequence object to allow new"
+        )
+        return SqlServerError(11728, f"{message} values to be generated.")
+    if is_decimal and limit >= _BIGINT_LIMIT:
+        return NotSupportedByEmulatorError("identity values beyond bigint")
+    type_name = "numeric" if is_decimal else _IDENTITY_TYPES.get(limit, "int")
+    return SqlServerError(8115, f"Arithmetic overflow error converting IDENTITY to data type {type_name}.")
+
+
 def _fixed(number: int, message: str, severity: int = 16, state: int = 1) -> _Handler:
     def handle(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
         return SqlServerError(number, message, severity=severity, state=state)
@@ -284,11 +310,7 @@ _HANDLERS: dict[str, _Handler] = {
     "42P01": _missing_relation,
     "42703": _missing_column,
     VALUE_TOO_LONG: _fixed(8152, "String or binary data would be truncated.", state=30),
-    "2200H": _fixed(
-        11728,
-        "The sequence object has reached its minimum or maximum value. Restart the sequence object to allow new values"
-        " to be generated.",
-    ),
+    "2200H": _exhausted,
     "44000": _fixed(
         550,
         "The attempted insert or update failed because the target view either specifies WITH CHECK OPTION or spans a"

@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.alter_column import change_column
 from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
+from sqlserver_emulator.engine.ddl.tables.counters import attach_counters, create_counters
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
 from sqlserver_emulator.engine.ddl.tables.masking import check_mask, set_mask
 from sqlserver_emulator.engine.ddl.tables.remove import drop_columns, drop_constraints
@@ -116,7 +117,9 @@ def _add_column(scope: DdlScope, table: CatalogObject, planned: PlannedColumn) -
     if planned.column.type.name == "rowversion":
         _add_rowversion(scope, table, planned, target)
         return
+    create_counters(scope, [planned], is_temporary=False)
     scope.run(f"ALTER TABLE {target} ADD COLUMN {planned.sql}")
+    attach_counters(scope, [planned], target)
 
 
 def _add_rowversion(scope: DdlScope, table: CatalogObject, planned: PlannedColumn, target: str) -> None:

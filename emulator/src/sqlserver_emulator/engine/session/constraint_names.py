@@ -18,7 +18,7 @@ _RELATION = """
 SELECT s.name, o.name FROM emulator.objects o
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator.databases d ON d.database_id = o.database_id
-WHERE d.name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V')
+WHERE d.name = $1 AND o.postgres_name = $2 AND o.type IN ('U', 'V', 'SO')
 ORDER BY (s.name = 'dbo') DESC, o.is_system LIMIT 1
 """
 _INDEX = """

@@ -80,7 +80,11 @@ LANGUAGE sql STABLE AS $$
     JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
     WHERE c.object_id = tsql.object_id($1, NULL, $2) AND c.identity_seed IS NOT NULL $$;
 CREATE OR REPLACE FUNCTION tsql.ident_current(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
-    SELECT coalesce(pg_sequence_last_value(i.sequence)::numeric, i.seed) FROM tsql.identity_column($1, $2) i $$;
+    SELECT CASE WHEN abs(i.last) = 9223372036854775807 AND i.is_decimal
+        THEN tsql.fail(49999, 'sqlserver_emulator does not support identity values beyond bigint. See docs/emulator.md.', i.last::text)::numeric
+        ELSE coalesce(i.last, i.seed) END
+    FROM (SELECT pg_sequence_last_value(c.sequence)::numeric AS last, c.seed, c.sequence::text LIKE '%~identity"' AS is_decimal
+          FROM tsql.identity_column($1, $2) c) i $$;
 CREATE OR REPLACE FUNCTION tsql.ident_seed(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
     SELECT i.seed FROM tsql.identity_column($1, $2) i $$;
 CREATE OR REPLACE FUNCTION tsql.ident_incr(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$

@@ -15,6 +15,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
 from sqlserver_emulator.engine.ddl.scope import TEMPORARY, DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.constraints import add_constraint, add_default
+from sqlserver_emulator.engine.ddl.tables.counters import attach_counters, create_counters
 from sqlserver_emulator.engine.ddl.tables.filters import refuse_bound
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
 from sqlserver_emulator.engine.ddl.tables.masking import check_mask
@@ -70,8 +71,11 @@ def _create_in_postgres(scope: DdlScope, home: SchemaEntry, table: CatalogObject
     target = qualified(home.postgres_name, table.postgres_name)
     if scope.fetch("SELECT 1 WHERE to_regclass($1) IS NOT NULL", [target]):
         raise SqlServerError(2714, f"There is already an object named '{table.name}' in the database.", state=6)
-    kind = "TEMPORARY TABLE" if home.postgres_name == TEMPORARY else "TABLE"
+    is_temporary = home.postgres_name == TEMPORARY
+    create_counters(scope, planned, is_temporary=is_temporary)
+    kind = "TEMPORARY TABLE" if is_temporary else "TABLE"
     scope.run(f"CREATE {kind} {target} ({', '.join(p.sql for p in planned)})")
+    attach_counters(scope, planned, target)
     return rows.object_id_of(scope, target)
 
 
