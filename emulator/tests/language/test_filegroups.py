@@ -68,7 +68,7 @@ def test_files_come_and_go(client: SqlClient) -> None:
         ("ALTER DATABASE CURRENT REMOVE FILEGROUP absent", 5014),
         ("ALTER DATABASE CURRENT REMOVE FILEGROUP archive", 5042),
         ("ALTER DATABASE CURRENT MODIFY FILEGROUP [PRIMARY] NAME = x", 5012),
-        ("ALTER DATABASE CURRENT ADD FILE (NAME = x, FILENAME = 'x') TO FILEGROUP absent", 5014),
+        ("ALTER DATABASE CURRENT ADD FILE (NAME = x, FILENAME = 'x') TO FILEGROUP absent", 1921),
         ("ALTER DATABASE CURRENT ADD FILE (NAME = archive_1, FILENAME = 'x')", 1828),
         ("ALTER DATABASE CURRENT ADD FILE (NAME = x, FILENAME = '/data/archive_1.ndf')", 5170),
         ("ALTER DATABASE CURRENT ADD FILE (NAME = x)", 1036),
@@ -91,6 +91,24 @@ def test_files_come_and_go(client: SqlClient) -> None:
 def test_what_is_not_there_or_taken_is_refused(client: SqlClient, statement: str, number: int) -> None:
     client.run("IF OBJECT_ID('placed') IS NULL CREATE TABLE placed (a int)")
     assert client.error(statement)[0] == number
+
+
+@pytest.mark.parametrize(
+    ("change", "raised"),
+    [
+        ("REMOVE FILE absent", (5009, 16, 9, "One or more files listed in the statement could not be found or could")),
+        ("MODIFY FILEGROUP absent DEFAULT", (5014, 16, 2, "The filegroup 'absent' does not exist in database '")),
+        ("ADD FILE (NAME = x, FILENAME = 'x') TO FILEGROUP absent", (1921, 16, 4, "Invalid filegroup 'absent' spe")),
+        ("MODIFY FILEGROUP Archive NAME = [primary]", (5035, 16, 2, "Filegroup 'primary' already exists in this da")),
+    ],
+)
+def test_error_has_the_severity_state_and_text_that_are_published(
+    client: SqlClient, change: str, raised: tuple[object, ...]
+) -> None:
+    caught = "SELECT ERROR_NUMBER(), ERROR_SEVERITY(), ERROR_STATE(), ERROR_MESSAGE()"
+    batch = f"BEGIN TRY ALTER DATABASE CURRENT {change} END TRY BEGIN CATCH {caught} END CATCH"
+    ((*numbers, text),) = client.rows(batch)
+    assert (*numbers, text[: len(str(raised[-1]))]) == raised
 
 
 def test_tables_and_indexes_may_be_on_a_filegroup(client: SqlClient) -> None:

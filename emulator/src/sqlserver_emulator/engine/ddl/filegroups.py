@@ -109,7 +109,7 @@ def _space_id(scope: DdlScope, database: str, name: str) -> int | None:
 def _existing_space(scope: DdlScope, database: str, name: str) -> int:
     space = _space_id(scope, database, name)
     if space is None:
-        raise SqlServerError(5014, f"The filegroup '{name}' does not exist in database '{database}'.")
+        raise SqlServerError(5014, f"The filegroup '{name}' does not exist in database '{database}'.", state=2)
     return space
 
 
@@ -119,10 +119,14 @@ def _add_filegroup(scope: DdlScope, cursor: Cursor, database: str) -> None:
     _add_space(scope, database, name)
 
 
+def _name_taken(name: str, state: int = 1) -> SqlServerError:
+    message = f"Filegroup '{name}' already exists in this database. Specify a different name or remove the"
+    return SqlServerError(5035, f"{message} conflicting filegroup if it is empty.", state=state)
+
+
 def _add_space(scope: DdlScope, database: str, name: str) -> int:
     if _space_id(scope, database, name) is not None:
-        message = f"Filegroup '{name}' already exists in this database. Specify a different name or remove the"
-        raise SqlServerError(5035, f"{message} conflicting filegroup if it is empty.")
+        raise _name_taken(name)
     return int(scope.fetch(_ADD_SPACE, [database, name])[0][0])
 
 
@@ -141,6 +145,8 @@ def _modify_filegroup(scope: DdlScope, cursor: Cursor, database: str) -> None:
         if space == _PRIMARY_ID:
             raise SqlServerError(5012, "The name of the primary filegroup cannot be changed.")
         new_name = cursor.take_identifier()
+        if _space_id(scope, database, new_name) not in (None, space):
+            raise _name_taken(new_name, state=2)
         scope.fetch(f"UPDATE emulator.filegroups g SET name = $3 FROM{_OF_SPACE}", [database, space, new_name])
     elif cursor.accept("DEFAULT"):
         if not scope.fetch(f"{_FILE} AND f.data_space_id = $2::int", [database, space]):
@@ -162,7 +168,10 @@ def _make_default(scope: DdlScope, database: str, space: int) -> None:
 def _add_data_files(scope: DdlScope, cursor: Cursor, database: str) -> None:
     files = take_files(cursor)
     name = cursor.take_identifier() if cursor.accept("TO", "FILEGROUP") else PRIMARY
-    _add_files(scope, database, _existing_space(scope, database, name), files)
+    space = _space_id(scope, database, name)
+    if space is None:
+        raise SqlServerError(1921, f"Invalid filegroup '{name}' specified.", state=4)
+    _add_files(scope, database, space, files)
 
 
 def _add_log_files(scope: DdlScope, cursor: Cursor, database: str) -> None:
@@ -195,7 +204,7 @@ def _remove_file(scope: DdlScope, cursor: Cursor, database: str) -> None:
     found = scope.fetch(f"{_FILE} AND lower(f.name) = lower($2)", [database, name])
     if not found:
         raise SqlServerError(
-            5009, "One or more files listed in the statement could not be found or could not be initialized.", state=8
+            5009, "One or more files listed in the statement could not be found or could not be initialized.", state=9
         )
     file_id, space = found[0]
     if file_id in _FIRST_FILES.values():
