@@ -165,7 +165,7 @@ def test_a_table_is_reflected_as_it_was_made(engine: sa.Engine) -> None:
         "INTEGER",
     ]
     assert columns["Salary"]["default"] == "((100))"
-    assert columns["Doubled"]["computed"] == {"sqltext": "([Id] * 2)", "persisted": False}
+    assert columns["Doubled"]["computed"] == {"sqltext": "([Id]*(2))", "persisted": False}
 
 
 def test_identity_keys_and_constraints_are_reflected(engine: sa.Engine) -> None:

@@ -104,7 +104,7 @@ def test_constraints_are_listed(client: Client) -> None:
         ("uq_customer", "UQ"),
     ]
     assert client.rows("SELECT seed_value, increment_value, last_value FROM sys.identity_columns") == [(10, 5, 15)]
-    assert client.rows("SELECT definition, is_persisted FROM sys.computed_columns") == [("(amount * 2)", 1)]
+    assert client.rows("SELECT definition, is_persisted FROM sys.computed_columns") == [("([amount]*(2))", 1)]
     assert client.rows(
         "SELECT delete_referential_action_desc, update_referential_action_desc FROM sys.foreign_keys"
     ) == [("CASCADE", "NO_ACTION")]

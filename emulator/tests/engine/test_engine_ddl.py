@@ -69,7 +69,7 @@ def test_create_table_reads_everything_a_declaration_may_say(client: Client) -> 
         ("IX_Changed", "NONCLUSTERED", 0, 0),
     ]
     assert client.rows(f"SELECT definition FROM sys.check_constraints WHERE parent_object_id = {table}") == [
-        ("([Amount] >= (0))",)
+        ("([Amount]>=(0))",)
     ]
     assert client.rows(
         "SELECT c.name, d.name, d.definition FROM sys.default_constraints d JOIN sys.columns c ON "

@@ -46,7 +46,7 @@ def test_sp_help_of_a_table_tells_its_columns_identity_indexes_and_constraints(d
     assert place == [("PRIMARY",)]
     assert [row[0] for row in indexes] == ["IX_note", "PK_heads", "UQ_code"]
     assert [(row[0], row[1], row[6]) for row in constraints] == [
-        ("CHECK Table Level ", "CK_n", "(n > 0)"),
+        ("CHECK Table Level ", "CK_n", "([n]>(0))"),
         ("DEFAULT on column n", "DF_n", "((1))"),
         ("PRIMARY KEY (clustered)", "PK_heads", "id"),
         ("UNIQUE (non-clustered)", "UQ_code", "code"),

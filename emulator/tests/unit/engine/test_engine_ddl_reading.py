@@ -20,7 +20,7 @@ from sqlserver_emulator.engine.ddl.reading.read_alter import (
     read_alter_table,
 )
 from sqlserver_emulator.engine.ddl.reading.read_table import read_create_table
-from sqlserver_emulator.engine.ddl.reading.taking import default_definition, parenthesised, take_name
+from sqlserver_emulator.engine.ddl.reading.taking import take_name
 from sqlserver_emulator.engine.ddl.tables.select_into import find_into
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
@@ -109,10 +109,6 @@ def test_alter_table_is_read() -> None:
     assert read_alter_table(Cursor("WITH NOCHECK CHECK CONSTRAINT ALL"), _type) == ConstraintSwitch((), True, False)
 
 
-def test_expressions_are_put_in_parentheses_once() -> None:
-    assert [parenthesised(text) for text in ("1", "(1)", "((1))", "(1)+(2)")] == ["(1)", "(1)", "((1))", "((1)+(2))"]
-
-
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
@@ -126,21 +122,3 @@ def test_expressions_are_put_in_parentheses_once() -> None:
 )
 def test_select_into_is_told_from_other_intos(statement: str, found: bool) -> None:
     assert (find_into(statement) is not None) is found
-
-
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("0", "((0))"),
-        ("((0))", "((0))"),
-        ("- 1.5", "((-1.5))"),
-        ("'x'", "('x')"),
-        ("(N'x')", "(N'x')"),
-        ("GETDATE()", "(getdate())"),
-        ("CURRENT_TIMESTAMP", "(getdate())"),
-        ("(1) + (2)", "((1) + (2))"),
-        ("NULL", "(NULL)"),
-    ],
-)
-def test_default_is_shown_as_the_catalog_keeps_it(written: str, shown: str) -> None:
-    assert default_definition(written) == shown

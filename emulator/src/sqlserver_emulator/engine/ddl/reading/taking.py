@@ -8,22 +8,16 @@ from collections.abc import Callable, Container
 from sqlserver_emulator.engine.ddl.reading.declarations import DataSpace, IndexColumn, ObjectName
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.syntax.lexer import (
-    DECIMAL,
-    FLOAT,
     IDENTIFIERS,
-    INTEGER,
-    MONEY,
     NSTRING,
     STRING,
     VARIABLE,
     Token,
     identifier_value,
     string_value,
-    tokenize,
 )
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
-_NUMBERS = (INTEGER, DECIMAL, FLOAT, MONEY)
 _REFUSED_OPTIONS = {
     "MEMORY_OPTIMIZED": "memory-optimized tables",
     "SYSTEM_VERSIONING": "SYSTEM_VERSIONING (temporal tables)",
@@ -120,42 +114,6 @@ def take_expression(cursor: Cursor, stop: Container[str]) -> str:
     if cursor.at == start:
         raise cursor.syntax_error()
     return cursor.between(start, cursor.at)
-
-
-def parenthesised(text: str) -> str:
-    """An expression as the catalog shows it: in parentheses, once."""
-    text = text.strip()
-    return text if _is_parenthesised(text) else f"({text})"
-
-
-def default_definition(text: str) -> str:
-    """A default as the catalog shows it: ((0)) for a number, (getdate()) or ('x') for anything else."""
-    text = text.strip()
-    # The server shows a default in the same form however many parentheses were written.
-    while _is_parenthesised(text):
-        text = text[1:-1].strip()
-    tokens = tokenize(text)
-    if [token.word for token in tokens[1:]] == ["(", ")"]:
-        text = tokens[0].text.lower() + "()"
-    elif text.upper() == "CURRENT_TIMESTAMP":
-        text = "getdate()"
-    signs = 1 if tokens[0].word in ("-", "+") else 0
-    is_number = len(tokens) == signs + 1 and tokens[signs].kind in _NUMBERS
-    if is_number:
-        text = "".join(token.text for token in tokens if token.word != "+")
-    return f"(({text}))" if is_number else f"({text})"
-
-
-def _is_parenthesised(text: str) -> bool:
-    """Whether the first parenthesis is the last one's partner."""
-    if not text.startswith("("):
-        return False
-    depth = 0
-    for token in tokenize(text):
-        depth += (token.word == "(") - (token.word == ")")
-        if depth == 0:
-            return token.end == len(text)
-    return False
 
 
 def take_mask(cursor: Cursor) -> str:

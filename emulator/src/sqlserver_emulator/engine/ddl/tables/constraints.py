@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlserver_emulator.engine.ddl.reading.canonical import canonical
 from sqlserver_emulator.engine.ddl.reading.declarations import (
     CheckDeclaration,
     Constraint,
@@ -12,7 +13,6 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
     IndexColumn,
     KeyDeclaration,
 )
-from sqlserver_emulator.engine.ddl.reading.taking import default_definition, parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tables.blank_keys import guard_key
@@ -141,7 +141,7 @@ def _add_check(scope: DdlScope, home: SchemaEntry, table: CatalogObject, check: 
     scope.fetch(
         "INSERT INTO emulator.check_constraints"
         " VALUES ($1::int, $2::int, $3::int, $4, $5::boolean, false, $6::boolean)",
-        [object_id, table.object_id, column_id, parenthesised(check.condition), not check.name, not check.validate],
+        [object_id, table.object_id, column_id, canonical(check.condition), not check.name, not check.validate],
     )
 
 
@@ -251,7 +251,7 @@ def add_default(
     object_id = _next_id(scope)
     name = default.name or generated_name("DF", table, object_id, column.name)
     rows.insert_object(scope, home, name, "D", object_id=object_id, parent=table.object_id)
-    definition = default_definition(default.expression)
+    definition = canonical(default.expression)
     scope.fetch(
         "INSERT INTO emulator.default_constraints VALUES ($1::int, $2::int, $3::int, $4, $5::boolean)",
         [object_id, table.object_id, column.column_id, definition, not default.name],

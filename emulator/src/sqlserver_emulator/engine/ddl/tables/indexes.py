@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.engine.ddl.reading.canonical import canonical
 from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn, IndexDeclaration, ObjectName
-from sqlserver_emulator.engine.ddl.reading.taking import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tables.blank_keys import compared_sql, drop_guard, guard_key
@@ -49,7 +49,7 @@ def create_index(scope: DdlScope, table: CatalogObject, index: IndexDeclaration)
             included=index.included,
             clustered=index.clustered,
             unique=index.unique,
-            filter_definition=parenthesised(index.filter) if index.filter else None,
+            filter_definition=canonical(index.filter, keeps_lists=True) if index.filter else None,
         )
 
 

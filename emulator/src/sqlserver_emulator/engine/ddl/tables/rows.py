@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sqlserver_emulator.engine.ddl.reading.canonical import canonical
 from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn
-from sqlserver_emulator.engine.ddl.reading.taking import parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope, SchemaEntry
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn
 from sqlserver_emulator.engine.names import quote_literal
@@ -65,9 +65,7 @@ def insert_columns(scope: DdlScope, object_id: int, columns: Sequence[PlannedCol
             "user_type_id": planned.declaration.alias_type_id,
             "identity_seed": planned.declaration.identity[0] if planned.declaration.identity else None,
             "identity_increment": planned.declaration.identity[1] if planned.declaration.identity else None,
-            "computed_definition": parenthesised(planned.declaration.computed)
-            if planned.declaration.computed
-            else None,
+            "computed_definition": canonical(planned.declaration.computed) if planned.declaration.computed else None,
             "is_persisted": planned.declaration.persisted,
             "is_rowguidcol": planned.declaration.rowguidcol,
             "masking_function": planned.declaration.mask,
