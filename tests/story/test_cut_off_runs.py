@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import psutil
@@ -89,5 +90,5 @@ def _kill_the_java_below(process: subprocess.Popen[str]) -> None:
                     return
             except (psutil.Error, ProcessLookupError):
                 continue
-        process.poll()
+        threading.Event().wait(0.1)
     raise AssertionError("no JVM was seen")

@@ -46,7 +46,8 @@ def run_with_kill_while_reading(rig: TortureRig, cluster: SparkCluster) -> str:
     """The statements that read a table wait, so that a worker dies in the middle of one."""
     control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'OrderLines'")
     process = rig.start("run", "shop")
-    wait_until(lambda: cluster.kill_reader(rig.source.port), _LIMIT_SECONDS)
+    # Each try reads the connections of all processes of the cluster, which takes from the processor what they need.
+    wait_until(lambda: cluster.kill_reader(rig.source.port), _LIMIT_SECONDS, pause_seconds=0.3)
     control(rig, "EXEC emulator.clear_faults")
     return succeeds(process)
 
@@ -57,7 +58,7 @@ def run_with_kill_after_staging(rig: TortureRig, cluster: SparkCluster) -> str:
         holder.execute("LOCK TABLE shop.orders IN SHARE MODE")
         process = rig.start("run", "shop")
         with psycopg.connect(rig.warehouse.conninfo(), autocommit=True) as observer:
-            wait_until(lambda: observer.execute(_MERGE_WAITS).fetchone() is not None, _LIMIT_SECONDS)
+            wait_until(lambda: observer.execute(_MERGE_WAITS).fetchone() is not None, _LIMIT_SECONDS, pause_seconds=0.3)
         assert cluster.kill_executor()
         holder.rollback()
     return succeeds(process)

@@ -111,9 +111,9 @@ def shape(rows: list[Row], *columns: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def wait_until(condition: Callable[[], bool], limit_seconds: float = 90.0) -> None:
-    """Fails when the condition has not come true in time."""
+def wait_until(condition: Callable[[], bool], limit_seconds: float = 90.0, *, pause_seconds: float = 0.02) -> None:
+    """Fails when the condition has not come true in time. pause_seconds: longer for a condition that costs much."""
     deadline = time.monotonic() + limit_seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
-        threading.Event().wait(0.02)
+        threading.Event().wait(pause_seconds)
