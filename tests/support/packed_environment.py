@@ -38,7 +38,8 @@ def pack_environment(folder: Path) -> Path:
     shutil.copytree(Path(floodmark.__file__).parent, packages / "floodmark", ignore=shutil.ignore_patterns("*.pyc"))
     # Spark unpacks .tar by itself and then refuses links that lead out, such as that to the interpreter.
     archive = folder / "packed.tar.gz"
-    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+    # Uncompressed all the same: it is unpacked next door, and once for every driver and executor.
+    with tarfile.open(archive, "w:gz", compresslevel=0) as packed:
         packed.add(environment, ".")
     shutil.rmtree(environment)
     return archive
