@@ -1,7 +1,11 @@
-"""Real rows under a stream of changes, through a real Airflow scheduler, compared row by row at the end."""
+"""Real rows under a stream of changes, by runs of the command, compared row by row at the end.
+
+The same steps as tasks of a real Airflow, with Spark and Great Expectations, are in ``test_main_job``.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
@@ -10,8 +14,8 @@ import pymssql
 import pytest
 import yaml
 
+from command_line import FLOODMARK
 from floodmark_laptop.comparison import compare
-from floodmark_laptop.main_job import run_window
 from floodmark_laptop.stack import Stack
 
 _CHANGES = 50_000
@@ -30,18 +34,15 @@ def test_real_rows_end_equal_after_first_load_and_windows_under_50000_changes(st
         stack_dir, print, database=adventureworks.DATABASE, connection_id="aw_mssql", config_file=config
     ) as stack:
         _load_source(stack, tables)
-        stack.start_airflow()
-        stack.airflow.wait_for_dag("cdc_aw")
-        stack.airflow.unpause("cdc_aw")
         changes = _Changes(stack, tables)
         changes.start()
-        run_window(stack, "first load", "cdc_aw")
-        for number in range(_WINDOWS_UNDER_LOAD):
-            run_window(stack, f"window {number + 1}", "cdc_aw")
+        _run(stack)
+        for _ in range(_WINDOWS_UNDER_LOAD):
+            _run(stack)
         changes.finish()
         assert changes.stream.changes >= _CHANGES
         _wait_for_capture(stack)
-        run_window(stack, "last window", "cdc_aw")
+        _run(stack)
         results = compare(stack, "aw")
         assert len(results) == len(tables)
         assert [(c.table, c.differences) for c in results if not c.equal] == []
@@ -67,6 +68,18 @@ def _load_source(stack: Stack, tables: list[adventureworks.Table]) -> None:
         cursor = connection.cursor()
         cursor.execute("CREATE TABLE dbo.Marker (ID int NOT NULL PRIMARY KEY)")
         cursor.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'Marker', @role_name = NULL")
+
+
+def _run(stack: Stack) -> None:
+    done = subprocess.run(
+        [FLOODMARK, "run", "aw"],
+        env=stack.airflow.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def _wait_for_capture(stack: Stack) -> None:
