@@ -27,7 +27,7 @@ def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(st
         assert "JAVA_HOME" not in os.environ
     state = stack_dir / "state"
     done = subprocess.run(
-        [sys.executable, "-m", "floodmark_laptop", "run", "--windows", "1"],
+        [sys.executable, "-m", "floodmark_laptop", "run", "--windows", "0"],
         env={**os.environ, "FLOODMARK_STATE": str(state)},
         capture_output=True,
         text=True,
