@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import asked, emulator, idle, source, window
+from benchmarks import asked, emulator, idle, many_tables, source, window
 from benchmarks.measuring import Report
 from floodmark_laptop.stack import Stack
 
@@ -32,6 +32,7 @@ def main() -> None:
             emulator.measure(stack, report)
             source.measure(stack.source, psutil.Process(stack.emulator.process.pid), report, source.Sizes())
             window.measure(stack, report, folder)
+            many_tables.measure(stack, report, folder)
             asked.measure(stack, report)
             idle.measure(stack, report)
     finally:

@@ -88,8 +88,10 @@ def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: L
     """Return the count of a run with a window, and the changes that were read."""
     with counted() as asked:
         plan = _plan(after, SqlServerSource(source).read_snapshot(names))
-        intervals = parts.plan_parts(plan, CORES, source)
-        read = sum(_read(plan, table, intervals[table.source], source) for table in plan.tables if not table.quiet)
+        planned = parts.plan_parts(plan, CORES, source)
+        read = sum(
+            _read(plan, table, planned[table.source].intervals, source) for table in plan.tables if not table.quiet
+        )
         SqlServerSource(source).read_snapshot(names, None, [plan.to_lsn])
     return asked, read
 
