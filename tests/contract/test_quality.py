@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import psycopg
 import pytest
@@ -136,9 +137,10 @@ def test_a_window_that_is_merged_as_counted_passes(
     quality_of(warehouse, docs).check_window(with_rules(plan, NOT_NEGATIVE), counts())
     index = (docs / "index.html").read_text(encoding="utf-8")
     assert index.count(">passed<") == 4
-    pages = re.findall(r'href="([^"]+)"', index)
-    assert len(pages) == 4
-    assert all((docs / page.replace("%20", " ")).is_file() for page in pages)
+    [page] = set(re.findall(r'href="([^"]+)"', index))
+    text = (docs / unquote(page)).read_text(encoding="utf-8")
+    assert "staging holds the 10 rows" in text
+    assert "(rule amount_not_negative, on failure quarantine)" in text
 
 
 def test_the_report_holds_no_password(warehouse: WarehouseConnection, plan: WindowPlan, docs: Path) -> None:
@@ -277,11 +279,43 @@ def test_late_rows_are_reported_and_do_not_stop_the_run(
 def test_the_report_keeps_as_many_windows_as_it_was_told(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
-    quality = quality_of(warehouse, docs, kept_windows=2)
-    for _ in range(3):
+    quality = quality_of(warehouse, docs, GreatExpectationsQuality, kept_windows=3)
+    quality.check_window(plan, counts(quarantined_orders=1))
+    pages = links(docs)
+    assert len(pages) == 4
+    results = set((docs / ".stores" / "validation_results").rglob("*.json"))
+    assert len(results) == 4
+    for kept in (5, 6):
         quality.check_window(plan, counts())
-    assert (docs / "index.html").read_text(encoding="utf-8").count("<h2>") == 2
-    assert len(list((docs / "validations").rglob("*.html"))) == 2 * 4
+        assert len(links(docs)) == kept
+    quality.check_window(plan, counts())
+    assert len(links(docs)) == 3
+    assert (docs / "index.html").read_text(encoding="utf-8").count("<h2>") == 3
+    assert not [path for path in (*pages, *results) if path.exists()]
+    assert len(list((docs / ".stores" / "windows").iterdir())) == 3
+
+
+def links(docs: Path) -> set[Path]:
+    """The pages that the front page links to. All of them exist."""
+    index = (docs / "index.html").read_text(encoding="utf-8")
+    found = {docs / unquote(page) for page in re.findall(r'href="([^"]+)"', index)}
+    assert all(page.is_file() for page in found)
+    return found
+
+
+def test_great_expectations_runs_only_for_a_window_with_findings(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise AssertionError("Great Expectations is not needed")
+
+    monkeypatch.setattr(GreatExpectationsQuality, "_open_context", refuse)
+    quality = quality_of(warehouse, docs)
+    braces = Rule("braces", "CAST(amount AS text) NOT LIKE '{%:a%}'", OnFailure.STOP)
+    quality.check_window(with_rules(plan, NOT_NEGATIVE, braces), counts())
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
+    with pytest.raises(AssertionError, match="is not needed"):
+        quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
 
 
 def test_a_warehouse_that_does_not_answer_is_a_transient_error(plan: WindowPlan, docs: Path, tmp_path: Path) -> None:

@@ -153,7 +153,10 @@ class MemoryWarehouse:
             self._merged[plan.window_id] = MergedWindow(plan.attempt, rows, counts)
             return counts
 
-    def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
+    def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
+        return [self._open_table(plan, index) for index in range(len(plan.tables))]
+
+    def _open_table(self, plan: WindowPlan, index: int) -> CheckedRows:
         table, place = plan.tables[index], _place(plan, index)
         with self._lock:
             merged = self._merged.get(plan.window_id)

@@ -1,18 +1,23 @@
 """The folder of the data docs: the results and pages of Great Expectations, how long they are kept, the front page.
 
-``<docs_dir>/index.html`` is ours (``report``); Great Expectations makes the pages of suites and results. Results are
-kept as JSON below ``.stores``, so that the front page shows earlier windows too.
+``<docs_dir>/index.html`` and the pages of windows without findings are ours (``report``); Great Expectations makes the
+pages of suites and results of the others. The results of each window are kept as JSON below ``.stores``, so that the
+front page shows earlier windows too.
 """
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floodmark.quality.report import CheckedBatch, render_index
+from floodmark.core.window.plan import WindowPlan
+from floodmark.quality.report import CheckedBatch, from_json, render_index, render_passed, to_json
+from floodmark.quality.suites import Batch
 
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
@@ -20,16 +25,19 @@ if TYPE_CHECKING:
 
 _SITE = "floodmark"
 _STORES = ".stores"
+_RESULTS = "validation_results"
+_RECORDS = "windows"
+_PASSED = "passed"
 _STYLES = Path(__file__).parent / "data_docs_styles"
 
 
 def configure_folder(config: DataContextConfig, docs_dir: Path) -> None:
     """Point the stores of suites and results, and the site, to ``docs_dir``."""
-    for store, class_name in (
-        (config.expectations_store_name, "ExpectationsStore"),
-        (config.validation_results_store_name, "ValidationResultsStore"),
+    for store, class_name, folder in (
+        (config.expectations_store_name, "ExpectationsStore", "expectations"),
+        (config.validation_results_store_name, "ValidationResultsStore", _RESULTS),
     ):
-        config.stores[store] = {"class_name": class_name, "store_backend": _backend(docs_dir / _STORES / store)}
+        config.stores[store] = {"class_name": class_name, "store_backend": _backend(docs_dir / _STORES / folder)}
     config.plugins_directory = str(_STYLES)
     config.data_docs_sites = {
         _SITE: {"class_name": "SiteBuilder", "show_how_to_buttons": False, "store_backend": _backend(docs_dir)}
@@ -42,40 +50,77 @@ def _backend(folder: Path) -> dict[str, str]:
 
 
 def run_name(pipeline: str, window_id: int) -> str:
-    """Return the name of a window in results; ``_parse_run_name`` parses it."""
+    """Return the name of a window in results."""
     return f"{pipeline} window {window_id}"
 
 
-def _parse_run_name(name: str) -> tuple[str, int]:
-    pipeline, _, window_id = name.rpartition(" window ")
-    return pipeline, int(window_id)
+def passed(docs_dir: Path, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]) -> list[CheckedBatch]:
+    """Write the page of a window that passed every check, and return its results."""
+    page = Path(_PASSED, f"{run_name(plan.pipeline, plan.window_id)} {_stamp(checked_at)}.html")
+    found = [
+        CheckedBatch(
+            plan.pipeline,
+            plan.window_id,
+            checked_at,
+            batch.name.removeprefix(f"{plan.pipeline}."),
+            len(batch.checks),
+            failures=(),
+            warnings=(),
+            page=str(page),
+        )
+        for batch in batches
+    ]
+    descriptions = {batch.name: [check.description for check in batch.checks] for batch in batches}
+    (docs_dir / _PASSED).mkdir(parents=True, exist_ok=True)
+    (docs_dir / page).write_text(render_passed(plan.pipeline, plan.window_id, checked_at, descriptions), "utf-8")
+    return found
 
 
-def publish(context: EphemeralDataContext, docs_dir: Path, pipeline: str, kept_windows: int) -> None:
-    """Write the pages of the newest check of the pipeline, delete those of old windows, and write the front page."""
-    keys = _forget_old(context, docs_dir, pipeline, kept_windows)
-    newest = max(key.run_id.run_time for key in keys)
-    fresh = [key for key in keys if key.run_id.run_time == newest]
+def build_pages(context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime) -> list[CheckedBatch]:
+    """Write the pages of a window that Great Expectations has checked, and return its results."""
+    store = context.validation_results_store
+    keys = [key for key in store.list_keys() if key.run_id.run_time == checked_at]
     context.build_data_docs(
-        resource_identifiers=[*fresh, *{key.expectation_suite_identifier for key in fresh}], build_index=False
+        resource_identifiers=[*keys, *{key.expectation_suite_identifier for key in keys}], build_index=False
     )
-    store = context.validation_results_store
-    index = render_index(_checked_batch(key, store.get(key)) for key in store.list_keys())
-    partial = docs_dir / ".index.html"
-    partial.write_text(index, encoding="utf-8")
-    partial.replace(docs_dir / "index.html")
+    return [_checked_batch(plan, checked_at, key, store.get(key)) for key in keys]
 
 
-def _forget_old(context: EphemeralDataContext, docs_dir: Path, pipeline: str, kept_windows: int) -> list[Any]:
-    """Delete the old results of the pipeline. Return the keys of the others."""
-    store = context.validation_results_store
-    keys = [key for key in store.list_keys() if _parse_run_name(key.run_id.run_name)[0] == pipeline]
-    kept_times = sorted({key.run_id.run_time for key in keys}, reverse=True)[:kept_windows]
-    for key in keys:
-        if key.run_id.run_time not in kept_times:
-            store.remove_key(key)
-            (docs_dir / _page(key)).unlink(missing_ok=True)
-    return [key for key in keys if key.run_id.run_time in kept_times]
+def publish(docs_dir: Path, checked: Sequence[CheckedBatch], kept_windows: int) -> None:
+    """Record the results of a window, delete those of old windows of its pipeline, and write the front page."""
+    records = docs_dir / _STORES / _RECORDS
+    records.mkdir(parents=True, exist_ok=True)
+    first = checked[0]
+    name = f"{first.pipeline} {_stamp(first.checked_at)}.json"
+    _replace(records / name, json.dumps([to_json(batch) for batch in checked]))
+    windows = {path: _read_record(path) for path in records.glob("*.json")}
+    own = sorted((path for path, batches in windows.items() if batches[0].pipeline == first.pipeline), reverse=True)
+    for path in own[kept_windows:]:
+        for page in {batch.page for batch in windows.pop(path)}:
+            (docs_dir / page).unlink(missing_ok=True)
+            _result_of(docs_dir, page).unlink(missing_ok=True)
+        path.unlink()
+    _replace(docs_dir / "index.html", render_index(batch for batches in windows.values() for batch in batches))
+
+
+def _read_record(path: Path) -> list[CheckedBatch]:
+    return [from_json(batch) for batch in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _replace(path: Path, content: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(content, encoding="utf-8")
+    partial.replace(path)
+
+
+def _stamp(moment: datetime) -> str:
+    """Return a moment as a part of file names, which sort by it."""
+    return f"{moment:%Y%m%dT%H%M%S.%fZ}"
+
+
+def _result_of(docs_dir: Path, page: str) -> Path:
+    """Return the file in which Great Expectations keeps the result that a page shows."""
+    return docs_dir / _STORES / _RESULTS / Path(page).relative_to(Path(page).parts[0]).with_suffix(".json")
 
 
 def _page(key: Any) -> str:
@@ -83,18 +128,17 @@ def _page(key: Any) -> str:
     return "/".join(("validations", *map(str, key.to_tuple()))) + ".html"
 
 
-def _checked_batch(key: Any, result: Any) -> CheckedBatch:
-    pipeline, window_id = _parse_run_name(key.run_id.run_name)
+def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, result: Any) -> CheckedBatch:
     failed = [each for each in result.results if not each.success]
     sentences: dict[str, list[str]] = {"critical": [], "warning": []}
     for each in failed:
         severity = getattr(each.expectation_config.severity, "value", each.expectation_config.severity)
         sentences["warning" if severity == "warning" else "critical"].append(_sentence(each))
     return CheckedBatch(
-        pipeline=pipeline,
-        window_id=window_id,
-        checked_at=key.run_id.run_time,
-        name=key.expectation_suite_identifier.name.removeprefix(f"{pipeline}."),
+        pipeline=plan.pipeline,
+        window_id=plan.window_id,
+        checked_at=checked_at,
+        name=key.expectation_suite_identifier.name.removeprefix(f"{plan.pipeline}."),
         checks=len(result.results),
         failures=tuple(sentences["critical"]),
         warnings=tuple(sentences["warning"]),

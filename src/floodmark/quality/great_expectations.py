@@ -1,8 +1,8 @@
 """The checks of a window by Great Expectations, with its report, the data docs, as a static site.
 
-This module is the only importer of ``great_expectations``: the import takes seconds and is done when a window is
-checked. The context is ephemeral and does not contain the warehouse's password, which is substituted when the engine is
-created. So neither the report nor a printed context shows it.
+This module is the only importer of ``great_expectations``: the import takes seconds and is done when a window does not
+pass all checks at once (``one_pass``). The context is ephemeral and does not contain the warehouse's password, which is
+substituted when the engine is created. So neither the report nor a printed context shows it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from floodmark.core.errors import (
 from floodmark.core.naming import STAGING_SCHEMA
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.quality.data_docs import configure_folder, locked, publish, run_name
+from floodmark.quality.data_docs import build_pages, configure_folder, locked, passed, publish, run_name
+from floodmark.quality.one_pass import all_pass
+from floodmark.quality.report import CheckedBatch
 from floodmark.quality.suites import (
     BATCH,
     Batch,
@@ -50,7 +52,7 @@ _DATASOURCE = "warehouse"
 _URL_NAME = "FLOODMARK_WAREHOUSE_URL"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 DEFAULT_KEPT_WINDOWS = 20
-OpenRows = Callable[[WindowPlan, int, TableCounts], CheckedRows]
+OpenRows = Callable[[WindowPlan, Mapping[TableName, TableCounts]], Sequence[CheckedRows]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +112,30 @@ class GreatExpectationsQuality:
         Raises WarehouseUnavailableError when the warehouse cannot be queried.
         """
         batches = self._build_batches(plan, counts)
+        checked_at = datetime.now(UTC)
+        results: list[FailedCheck | UnansweredCheck] = []
         with locked(self._docs_dir):
-            context = self._open_context()
-            try:
-                results = list(_run_checks(context, plan, batches))
-            finally:
-                context.data_sources.get(_DATASOURCE).get_engine().dispose()
-            publish(context, self._docs_dir, plan.pipeline, self._kept_windows)
+            if all_pass(self._url, batches):
+                checked = passed(self._docs_dir, plan, checked_at, batches)
+            else:
+                results, checked = self._expect(plan, checked_at, batches)
+            publish(self._docs_dir, checked, self._kept_windows)
         return self._judge(plan, sum(len(batch.checks) for batch in batches), results)
+
+    def _expect(
+        self, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]
+    ) -> tuple[list[FailedCheck | UnansweredCheck], list[CheckedBatch]]:
+        """Run every check by Great Expectations, which writes a page for each batch."""
+        context = self._open_context()
+        try:
+            results = list(_run_checks(context, plan, checked_at, batches))
+        finally:
+            context.data_sources.get(_DATASOURCE).get_engine().dispose()
+        return results, build_pages(context, plan, checked_at)
 
     def _build_batches(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> list[Batch]:
         batches = []
-        for index, table in enumerate(plan.tables):
-            rows = self._open_rows(plan, index, counts[table.source])
+        for index, (table, rows) in enumerate(zip(plan.tables, self._open_rows(plan, counts), strict=True)):
             if rows.staged is None:
                 _log.warning("%s: its staged rows are gone; only the target is checked.", table.source)
             batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
@@ -182,7 +195,7 @@ class GreatExpectationsQuality:
 
 
 def _run_checks(
-    context: EphemeralDataContext, plan: WindowPlan, batches: Sequence[Batch]
+    context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]
 ) -> Iterator[FailedCheck | UnansweredCheck]:
     import great_expectations as gx  # noqa: PLC0415
 
@@ -200,7 +213,7 @@ def _run_checks(
     for definition in definitions:
         context.validation_definitions.add(definition)
     checkpoint = context.checkpoints.add(gx.Checkpoint(name=plan.pipeline, validation_definitions=definitions))
-    run = gx.RunIdentifier(run_name=run_name(plan.pipeline, plan.window_id), run_time=datetime.now(UTC))
+    run = gx.RunIdentifier(run_name=run_name(plan.pipeline, plan.window_id), run_time=checked_at)
     result = checkpoint.run(run_id=run)
     by_name = {batch.name: batch for batch in batches}
     for outcome in result.run_results.values():

@@ -1,16 +1,17 @@
 """The front page of the data docs: the checked windows, the findings, and a link to the page of each check.
 
-It is one file without external scripts, fonts or styles, so that it can be read on a closed network. The pages that it
-links to are made by Great Expectations.
+It is one file without external scripts, fonts or styles, so that it can be read on a closed network, as are the pages
+of windows without findings. The pages of the others are made by Great Expectations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from html import escape
 from itertools import groupby
+from typing import Any
 from urllib.parse import quote
 
 _STYLE = """
@@ -54,12 +55,44 @@ def render_index(batches: Iterable[CheckedBatch]) -> str:
     ordered.sort(key=_when, reverse=True)
     sections = "".join(_section(list(group)) for _, group in groupby(ordered, key=_when))
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Floodmark: data quality</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+        f"{_head('Floodmark: data quality')}"
         "<h1>Floodmark: data quality</h1><p>Each window is checked after it is merged and before its watermark moves. "
         "When a check of a table fails, its watermark does not move.</p>"
         f"{sections or '<p>No window has been checked yet.</p>'}</body></html>\n"
     )
+
+
+def render_passed(
+    pipeline: str, window_id: int, checked_at: datetime, descriptions: Mapping[str, Sequence[str]]
+) -> str:
+    """Return the page of a window that passed every check. descriptions: of the checks, by the name of their rows."""
+    title = f"Pipeline {escape(pipeline)}, window {window_id}"
+    sections = "".join(
+        f"<h2>{escape(name)}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in checks)}</ul>"
+        for name, checks in descriptions.items()
+    )
+    return (
+        f"{_head(title)}<h1>{title}</h1><p>Checked at {checked_at:%Y-%m-%d %H:%M:%S} UTC. "
+        f'Every check <span class="passed">passed</span>.</p>{sections}</body></html>\n'
+    )
+
+
+def _head(title: str) -> str:
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+    )
+
+
+def to_json(batch: CheckedBatch) -> dict[str, object]:
+    """Return the result for a file of JSON."""
+    return asdict(batch) | {"checked_at": batch.checked_at.isoformat()}
+
+
+def from_json(found: dict[str, Any]) -> CheckedBatch:
+    """Return the result that ``to_json`` wrote."""
+    lists = {name: tuple(found[name]) for name in ("failures", "warnings")}
+    return CheckedBatch(**{**found, **lists, "checked_at": datetime.fromisoformat(found["checked_at"])})
 
 
 def _when(batch: CheckedBatch) -> tuple[datetime, str, int]:

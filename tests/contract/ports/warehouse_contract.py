@@ -119,7 +119,7 @@ class WarehouseContract:
         rig.run(first_load(), 10, one())
         plan = rig.open(changes(10, 20), to=20)
         rig.stage(plan, [Row(2, INSERT, 15, 5, notes="n")])
-        checked = rig.warehouse.open_rows(plan, 0, rig.merge(plan)[ORDERS])
+        [checked] = rig.warehouse.open_rows(plan, rig.merge(plan))
         assert sorted(rig.rows(checked.target)) == [1, 2]
         assert checked.staged is not None
         assert list(rig.rows(checked.staged)) == [2]
@@ -129,7 +129,7 @@ class WarehouseContract:
         rig.stage(plan, one())
         counts = rig.merge(plan)
         rig.finish(plan)
-        checked = rig.warehouse.open_rows(plan, 0, counts[ORDERS])
+        [checked] = rig.warehouse.open_rows(plan, counts)
         assert (rig.rows(checked.target), checked.staged) == (ONE, None)
 
     def test_publication_may_be_repeated_at_any_time(self, rig: WarehouseRig) -> None:

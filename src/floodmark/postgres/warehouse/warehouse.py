@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from zlib import crc32
 
 import psycopg
@@ -111,16 +111,19 @@ class PostgresWarehouse:
             }
             return mark_merged(session, plan, counts)
 
-    def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
+    def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
         """Return the rows for the checks; without staging where it is empty or dropped.
 
         Staging tables are not logged, so a crash of the warehouse after the merge empties them. Another run that
         finished the window has dropped them. The window must be published in both cases.
         """
-        planned, staging = plan.tables[index], staging_table(plan, index)
-        with open_transaction(self._at, str(planned.source)) as session:
-            is_there = has_rows(session, staging, counts.staged_rows - counts.quarantined_rows)
-        return CheckedRows(planned.target, staging if is_there else None)
+        opened = []
+        with open_transaction(self._at, plan.pipeline) as session:
+            for index, planned in enumerate(plan.tables):
+                staging, rows = staging_table(plan, index), counts[planned.source]
+                is_there = has_rows(session, staging, rows.staged_rows - rows.quarantined_rows)
+                opened.append(CheckedRows(planned.target, staging if is_there else None))
+        return opened
 
     def publish_window(self, plan: WindowPlan) -> None:
         """Do nothing: the merge has published the window."""

@@ -5,7 +5,7 @@ Every method raises from ``core.errors``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -95,8 +95,8 @@ class Merging(Protocol):
         subject of an error about one table is the name of the source table; the window may be merged without it.
         """
 
-    def open_rows(self, plan: WindowPlan, index: int, counts: TableCounts) -> CheckedRows:
-        """Return the rows of table ``index`` of a merged window for the checks. counts: those of its merge."""
+    def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
+        """Return the rows of each table of a merged window for the checks. counts: those of its merge, by source."""
 
     def publish_window(self, plan: WindowPlan) -> None:
         """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``)."""
