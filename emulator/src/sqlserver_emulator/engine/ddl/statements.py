@@ -62,6 +62,8 @@ def _drop_table(scope: DdlScope, cursor: Cursor) -> Command:
 
 def _truncate_table(scope: DdlScope, cursor: Cursor) -> Command:
     name = take_name(cursor)
+    if cursor.accept("WITH", "(", "PARTITIONS"):
+        raise NotSupportedByEmulatorError("TRUNCATE TABLE … WITH (PARTITIONS …)")
     expect_end(cursor)
     tables.truncate_table(scope, name)
     return Command.NONE

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.syntax.lexer import NAME, Token
-from sqlserver_emulator.syntax.parsing import assignment, bulk, cursors, execute, settings, simple
+from sqlserver_emulator.syntax.parsing import administration, assignment, bulk, cursors, execute, settings, simple
 from sqlserver_emulator.syntax.parsing.boundaries import SqlScan, is_module
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.syntax.parsing.expressions import take_condition
@@ -57,7 +57,9 @@ def take_batch(cursor: Cursor) -> Batch:
     """Everything from the cursor to the end of the text."""
     statements: list[Statement] = []
     _skip_semicolons(cursor)
-    if _at_bare_call(cursor):
+    if (refused := administration.take_unsupported(cursor)) is not None:
+        statements.append(refused)
+    elif _at_bare_call(cursor):
         statements.append(execute.take_bare_call(cursor))
     while True:
         _skip_semicolons(cursor)
@@ -83,6 +85,9 @@ def _at_trigger_switch(cursor: Cursor) -> bool:
 
 def take_statement(cursor: Cursor) -> list[Statement]:
     """The statement at the cursor; an empty list for a label."""
+    refused = administration.take_unsupported(cursor)
+    if refused is not None:
+        return [refused]
     handler = _HANDLERS.get(cursor.word)
     if handler:
         return [handler(cursor)]
@@ -142,7 +147,6 @@ def _take_sql(cursor: Cursor) -> Statement:
 _REFUSED: Final = {
     "BACKUP": "BACKUP",
     "BULK": "BULK INSERT",
-    "DBCC": "DBCC",
     "EXEC": "EXECUTE AS",
     "EXECUTE": "EXECUTE AS",
     "KILL": "KILL",
@@ -218,6 +222,12 @@ def _take_reconfigure(cursor: Cursor) -> Statement:
     return Sql(line, "RECONFIGURE", "RECONFIGURE", tuple(cursor.tokens[start : start + 1]))
 
 
+def _take_alter(cursor: Cursor) -> Statement:
+    if cursor.word_after() == "DATABASE" and cursor.word_after(2) == "SCOPED":
+        return administration.take_scoped_configuration(cursor)
+    return _take_sql(cursor)
+
+
 def _take_insert(cursor: Cursor) -> Statement:
     return bulk.take_insert_bulk(cursor) if cursor.word_after() == "BULK" else _take_sql(cursor)
 
@@ -290,13 +300,15 @@ def _take_try(cursor: Cursor) -> Statement:
 
 
 _SQL = word_set(
-    """SELECT INSERT UPDATE DELETE MERGE WITH CREATE ALTER DROP TRUNCATE GRANT DENY REVOKE BULK BACKUP RESTORE DBCC
+    """SELECT INSERT UPDATE DELETE MERGE WITH CREATE ALTER DROP TRUNCATE GRANT DENY REVOKE BULK BACKUP RESTORE
     KILL CHECKPOINT RECONFIGURE SHUTDOWN REVERT SETUSER READTEXT WRITETEXT UPDATETEXT ("""
 )
 _Handler = Callable[[Cursor], Statement]
 
 _HANDLERS: Final[dict[str, _Handler]] = {
     **dict.fromkeys(_SQL, _take_sql),
+    "ALTER": _take_alter,
+    "DBCC": administration.take_dbcc,
     "BEGIN": _take_begin,
     "BREAK": simple.take_loop_exit,
     "CLOSE": cursors.take_close,
