@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, cast
 
 from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.engine.applock_procedures import APPLOCK_PROCEDURES
 from sqlserver_emulator.engine.identity_procedures import DBCC_CHECKIDENT
 from sqlserver_emulator.engine.property_procedures import PROPERTY_PROCEDURES
 from sqlserver_emulator.engine.type_procedures import TYPE_PROCEDURES
@@ -105,6 +106,7 @@ PROCEDURES: ProcedureRegistry = {
         SystemProcedure("sp_addrolemember", _MEMBER_PARAMETERS, _add_member),
         SystemProcedure("sp_droprolemember", _MEMBER_PARAMETERS, _drop_member),
         DBCC_CHECKIDENT,
+        *APPLOCK_PROCEDURES,
         *PROPERTY_PROCEDURES,
         *TYPE_PROCEDURES,
     )

@@ -52,7 +52,7 @@ PROCEDURES: Final = word_set(
     sp_flush_ct_internal_table_on_demand sp_flush_log sp_foreignkeys sp_fulltext_catalog sp_fulltext_column
     sp_fulltext_database sp_fulltext_keymappings sp_fulltext_load_thesaurus_file sp_fulltext_pendingchanges
     sp_fulltext_service sp_fulltext_table sp_generate_agent_parameter sp_get_distributor sp_get_query_template
-    sp_getapplock sp_getbindtoken sp_getdefaultdatatypemapping sp_getqueuedrows sp_getsubscriptiondtspackagename
+    sp_getbindtoken sp_getdefaultdatatypemapping sp_getqueuedrows sp_getsubscriptiondtspackagename
     sp_grant_login_to_proxy sp_grant_publication_access sp_grantdbaccess sp_grantlogin sp_help_agent_default
     sp_help_agent_parameter sp_help_agent_profile sp_help_alert sp_help_category sp_help_downloadlist
     sp_help_fulltext_catalogs sp_help_fulltext_catalogs_cursor sp_help_fulltext_columns
@@ -79,7 +79,7 @@ PROCEDURES: Final = word_set(
     sp_query_store_set_hints sp_query_store_unforce_plan sp_rda_deauthorize_db sp_rda_reauthorize_db
     sp_rda_reconcile_batch sp_readerrorlog sp_recompile sp_refresh_parameter_encryption sp_refreshsqlmodule
     sp_refreshsubscriptions sp_refreshview sp_reinitmergesubscription sp_reinitpullsubscription
-    sp_reinitsubscription sp_releaseapplock sp_remoteoption sp_remove_job_from_targets sp_removedbreplication
+    sp_reinitsubscription sp_remoteoption sp_remove_job_from_targets sp_removedbreplication
     sp_renamedb sp_repladdcolumn sp_replcmds sp_replcounters sp_repldone sp_repldropcolumn sp_replflush
     sp_replicationdboption sp_replmonitorhelppublication sp_replmonitorhelpsubscription sp_replqueuemonitor
     sp_replrestart sp_replshowcmds sp_repltrans sp_requestpeerresponse sp_resetstatus sp_resync_targetserver

@@ -77,6 +77,8 @@ class PostgresEngineSession:
         self._catalog = access.catalog
         self._translator = translator
         self._identity = IdentityValues(access)
+        self.has_session_locks = False
+        """Whether sp_getapplock may have left a lock that ends with the session."""
         self._ddl = DdlRunner(access, translator, self._identity)
         self._deferred = DeferredUpdates()
         self._bulk = BulkLoader(self, access, self._identity, self._deferred)
@@ -393,6 +395,9 @@ class PostgresEngineSession:
         self.set_lock_timeout(-1)
         self._identity.forget()
         self.values.forget()
+        if self.has_session_locks:
+            self.has_session_locks = False
+            self.fetch_all("SELECT pg_advisory_unlock_all()")
 
     def close(self) -> None:
         self._queries.give_up()

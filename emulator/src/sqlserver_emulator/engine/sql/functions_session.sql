@@ -98,3 +98,44 @@ CREATE OR REPLACE FUNCTION tsql.max_recursion() RETURNS int LANGUAGE sql STABLE 
 CREATE OR REPLACE FUNCTION tsql.recursion_exhausted() RETURNS int LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
     SELECT tsql.fail(530, 'The statement terminated. The maximum recursion %s has been exhausted before statement completion.',
                      tsql.max_recursion()::text)::int $$;
+
+-- sp_getapplock: 0 or 1 when the lock was granted, at once or after a wait; -1 after the timeout, -3 for a deadlock. The
+-- transaction goes on in each case.
+CREATE OR REPLACE FUNCTION emulator.get_applock(key bigint, is_shared boolean, is_session boolean, milliseconds int) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+    before text := current_setting('lock_timeout');
+BEGIN
+    IF (CASE WHEN is_session AND is_shared THEN pg_try_advisory_lock_shared(key)
+            WHEN is_session THEN pg_try_advisory_lock(key)
+            WHEN is_shared THEN pg_try_advisory_xact_lock_shared(key)
+            ELSE pg_try_advisory_xact_lock(key) END) THEN
+        RETURN 0;
+    ELSIF milliseconds = 0 THEN
+        RETURN -1;
+    END IF;
+    PERFORM set_config('lock_timeout', greatest(milliseconds, 0)::text, true);
+    IF is_session AND is_shared THEN PERFORM pg_advisory_lock_shared(key);
+    ELSIF is_session THEN PERFORM pg_advisory_lock(key);
+    ELSIF is_shared THEN PERFORM pg_advisory_xact_lock_shared(key);
+    ELSE PERFORM pg_advisory_xact_lock(key);
+    END IF;
+    PERFORM set_config('lock_timeout', before, true);
+    RETURN 1;
+EXCEPTION
+    WHEN lock_not_available THEN RETURN -1;
+    WHEN deadlock_detected THEN RETURN -3;
+END $$;
+
+-- sp_releaseapplock: whether the session holds the lock. One that a transaction owns goes with the transaction.
+CREATE OR REPLACE FUNCTION emulator.release_applock(key bigint, is_session boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    held text;
+BEGIN
+    SELECT mode INTO held FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND objsubid = 1
+        AND (classid::bigint << 32) | objid::bigint = key ORDER BY mode LIMIT 1;
+    IF held IS NULL OR NOT is_session THEN
+        RETURN held IS NOT NULL;
+    END IF;
+    RETURN CASE WHEN held = 'ExclusiveLock' THEN pg_advisory_unlock(key) ELSE pg_advisory_unlock_shared(key) END;
+END $$;
