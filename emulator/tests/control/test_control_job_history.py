@@ -70,6 +70,9 @@ def test_run_of_the_capture_job_that_is_stopped_is_cancelled(shop: CdcDatabase) 
     assert activity["job_history_id"] == outcome["instance_id"]
     began = datetime.strptime(f"{outcome['run_date']}{outcome['run_time']:06}", "%Y%m%d%H%M%S")
     assert began == activity["start_execution_date"].replace(microsecond=0)
+    moment = shop.scalar(f"msdb.dbo.agent_datetime({outcome['run_date']}, {outcome['run_time']})")
+    assert moment == began
+    assert shop.scalar("msdb.dbo.agent_datetime(NULL, 5)") is None
 
 
 def test_time_that_a_run_took_is_hours_minutes_and_seconds(shop: CdcDatabase) -> None:

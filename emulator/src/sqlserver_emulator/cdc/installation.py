@@ -68,11 +68,7 @@ def install_database(run: Run, database_id: int, database: str) -> None:
     for statement in _script("database.sql").split("--;\n"):
         run(_PLACEHOLDER.sub(lambda found: values[found[1]], statement), ())
     for name in SCALAR_FUNCTIONS:
-        run(
-            "INSERT INTO emulator.scalar_functions VALUES ($1::int, 'sys', $2::varchar, $3::text)"
-            " ON CONFLICT (database_id, schema, name) DO UPDATE SET postgres_function = EXCLUDED.postgres_function",
-            (database_id, name, qualified(sys_schema, name)),
-        )
+        run(_REGISTER_FUNCTION, (database_id, "sys", name, qualified(sys_schema, name)))
     for view in _VIEWS:
         run(f"GRANT SELECT ON {qualified(sys_schema, view)} TO PUBLIC", ())
         run(_REGISTER_VIEW, (database_id, "sys", view, True))
@@ -80,6 +76,7 @@ def install_database(run: Run, database_id: int, database: str) -> None:
 
 def _install_agent_views(run: Run, database_id: int) -> None:
     """Make the views again only where a version of the emulator changed them: rights on them are users' own."""
+    run(_REGISTER_FUNCTION, (database_id, "dbo", "agent_datetime", "emulator_cdc.agent_datetime"))
     dbo, script = postgres_schema(_AGENT_DATABASE, "dbo"), _script("msdb.sql")
     digest = hashlib.sha256(script.encode()).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'agent views' AND value = $1::text", (digest,)):
@@ -121,6 +118,10 @@ def _script(name: str) -> str:
     return files(__package__).joinpath(f"sql/{name}").read_text(encoding="utf-8")
 
 
+_REGISTER_FUNCTION = """
+INSERT INTO emulator.scalar_functions VALUES ($1::int, $2::varchar, $3::varchar, $4::text)
+ON CONFLICT (database_id, schema, name) DO UPDATE SET postgres_function = excluded.postgres_function
+"""
 _SET_DIGEST = """
 INSERT INTO emulator.settings VALUES ('agent views', $1::text) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """

@@ -288,3 +288,9 @@ CREATE OR REPLACE FUNCTION emulator_cdc.now() RETURNS timestamp(3) LANGUAGE sql 
            + make_interval(secs => round(round(extract(microsecond FROM n) % 1000000 * 3 / 10000) * 10 / 3) / 1000.0)
     FROM (SELECT emulator.now() AS n) AS now
 $$;
+
+-- msdb.dbo.agent_datetime: the numbers YYYYMMDD and HHMMSS of the agent as one datetime.
+CREATE OR REPLACE FUNCTION emulator_cdc.agent_datetime(date int, "time" int) RETURNS timestamp(3)
+LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT make_timestamp(date / 10000, date / 100 % 100, date % 100, "time" / 10000, "time" / 100 % 100, "time" % 100)
+$$;

@@ -58,6 +58,7 @@ _SYSTEM_FUNCTIONS: dict[str, tuple[TsqlType, tuple[TsqlType, ...]]] = {
     "fn_cdc_get_column_ordinal": (INT, (SYSNAME, SYSNAME)),
     "fn_cdc_is_bit_set": (BIT, (INT, _MASK)),
     "fn_cdc_has_column_changed": (BIT, (SYSNAME, SYSNAME, _MASK)),
+    "agent_datetime": (DATETIME, (INT, INT)),
 }
 """Result and parameter types of system functions, which PostgreSQL's types do not show (binary(10) is bytea there)."""
 
