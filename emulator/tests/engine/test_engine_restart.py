@@ -56,6 +56,30 @@ def test_committed_rows_survive_kill_9_of_every_process(open_dir: Path) -> None:
         session.close()
 
 
+def test_folder_of_another_version_gets_the_views_and_functions_of_this_one(open_dir: Path) -> None:
+    """A start runs the scripts again only where they have changed, which it sees by their digests."""
+    folder = open_dir / "upgraded"
+    table = "CREATE TABLE dbo.t (id int PRIMARY KEY, v varchar(9) DEFAULT 'x')"
+    with open_engine(folder, ["Shop"], "secret") as engine:
+        session = engine.open_session(login="sa", password="secret", database="Shop", application="writer")
+        client = Client(session)
+        client.run(f"EXEC sys.sp_cdc_enable_db; {table}; EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")
+        client.run("EXEC sp_addextendedproperty 'note', 'kept', 'SCHEMA', 'dbo', 'TABLE', 't'")
+        client.run("CREATE VIEW dbo.seen AS SELECT id FROM dbo.t")
+        client.run("INSERT dbo.t (id) VALUES (1)")
+        other = "UPDATE emulator.settings SET value = 'other' WHERE name IN ('library', 'agent views') RETURNING 1"
+        owner = engine.engine_session("master")
+        assert len(owner.fetch_all(other)) == 2
+        owner.close()
+        session.close()
+    with open_engine(folder, ["Shop"], "secret") as engine:
+        client = Client(engine.open_session(login="sa", password="secret", database="Shop", application="reader"))
+        assert client.rows("SELECT CAST(value AS varchar(9)) FROM sys.extended_properties") == [("kept",)]
+        assert client.rows("SELECT id FROM dbo.seen") == [(1,)]
+        assert client.value("SELECT COUNT(*) FROM msdb.dbo.sysjobs") == 2
+        client.session.close()
+
+
 def test_a_hundred_databases_may_have_a_capture_job(engine: Engine) -> None:
     session = engine.engine_session("master")
     settings = ("max_replication_slots", "max_wal_senders", "max_active_replication_origins")

@@ -13,7 +13,7 @@ GRANT SELECT ON emulator.extended_properties TO PUBLIC;
 
 -- Everything that may have a property, with the words and names of its levels. class, major_id and minor_id are those of
 -- sys.extended_properties: 0 database, 1 object or column, 2 parameter, 3 schema, 4 principal, 6 type, 7 index.
-DROP VIEW IF EXISTS emulator.property_targets;
+DROP VIEW IF EXISTS emulator.property_targets CASCADE;
 CREATE VIEW emulator.property_targets AS
 WITH objects AS (
     SELECT o.database_id, s.name AS schema_name, o.object_id, o.parent_object_id, o.name, o.type,
