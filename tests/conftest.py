@@ -6,6 +6,7 @@ import pytest
 
 from airflow_home import choose_airflow_home
 from emulator_process import choose_odbc_provider
+from longest_files import place_of
 from without_java import hide_java
 
 hide_java()
@@ -18,5 +19,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stories first: they take the longest, and begun last they would leave the other processes idle."""
-    items.sort(key=lambda item: "story" not in item.path.parts)
+    """Sort the longest files first: begun last, one would leave the other processes idle."""
+    items.sort(key=place_of)
