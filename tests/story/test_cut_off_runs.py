@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 
@@ -13,7 +12,8 @@ import psutil
 import pytest
 
 from cutting_proxy import cutting_proxy
-from mishaps import Mishaps, table
+from mishaps import LIMIT_SECONDS, Mishaps, table
+from torture_command import RunningCommand
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,9 +28,8 @@ def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mis
     config = mishaps.config("killed", table("Killed"))
     process = mishaps.start(config)
     _kill_the_java_below(process)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode != 0, output
-    assert "Traceback (most recent call last)" not in output.splitlines()[-1]
+    assert process.wait(LIMIT_SECONDS) != 0, process.output
+    assert "Traceback (most recent call last)" not in process.output.splitlines()[-1]
     ((opened, state),) = mishaps.windows(config)
     assert state == "planned"
     mishaps.succeeds(config)
@@ -42,8 +41,8 @@ def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
     mishaps.make_table("Twice")
     config = mishaps.config("twice", table("Twice"))
     runs = [mishaps.start(config), mishaps.start(config)]
-    outputs = [run.communicate(timeout=300)[0] for run in runs]
-    assert 0 in [run.returncode for run in runs], outputs
+    statuses = [run.wait(LIMIT_SECONDS) for run in runs]
+    assert 0 in statuses, [run.output for run in runs]
     mishaps.assert_equal(config)
     mishaps.source("UPDATE dbo.Twice SET V = N'later' WHERE ID = 1")
     mishaps.wait_until_captured("Twice", "V = N'later'")
@@ -75,13 +74,13 @@ def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishap
     mishaps.assert_equal(config)
 
 
-def _kill_the_java_below(process: subprocess.Popen[str]) -> None:
+def _kill_the_java_below(process: RunningCommand) -> None:
     """Kill the load's JVM as soon as it is seen, long before the merge.
 
     The JVM that only builds its command line comes first. A kill while that one is ending changes nothing.
     """
     deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.returncode is None and time.monotonic() < deadline:
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
                 words = child.cmdline()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from killing_rig import KillingRig
+from torture_rig import TortureRig
 from torturer import Torture
 
 KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300 + KILLS * (240 if WITH_SPARK else 30))
 
 
 def test_whatever_is_killed_source_and_warehouse_end_equal(open_dir: Path) -> None:
-    rig = KillingRig(open_dir / "killed", SEED, with_spark=WITH_SPARK)
+    rig = TortureRig(open_dir / "killed", SEED, with_spark=WITH_SPARK)
     torture = Torture(rig, SEED, with_spark=WITH_SPARK)
     with rig.running():
         while torture.kills.total() < KILLS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,14 +11,18 @@ from typing import Any
 import psycopg
 import pytest
 
+from begun_command import begin
 from cdc_database import CdcDatabase, cdc_database
-from command_line import command_environment, floodmark
+from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from torture_command import RunningCommand
 
 pytestmark = pytest.mark.timeout(600)
+
+_LIMIT_SECONDS = 300
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -37,20 +40,16 @@ class Runs:
     server: EmbeddedPostgres
     environment: dict[str, str]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> RunningCommand:
         """Replays with Spark; the runs around them are not what this is about."""
-        program = floodmark(with_spark=arguments[0] == "replay")
-        return subprocess.Popen(
-            [*program, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        return begin(arguments, self.environment, with_spark=arguments[0] == "replay")
 
     def call(self, *arguments: str, status: int = 0) -> str:
         return self.end(self.start(*arguments), status)
 
-    def end(self, started: subprocess.Popen[str], status: int = 0) -> str:
-        output, _ = started.communicate()
-        assert started.returncode == status, output
-        return output
+    def end(self, started: RunningCommand, status: int = 0) -> str:
+        assert started.wait(_LIMIT_SECONDS) == status, started.output
+        return started.output
 
     def warehouse(self, statement: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.server.conninfo()) as session:

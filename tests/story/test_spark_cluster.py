@@ -4,7 +4,6 @@ workers killed while they read and after they staged. Source and warehouse end e
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import psycopg
@@ -15,6 +14,7 @@ from floodmark_laptop import shop
 from hidden_folders import can_hide
 from packed_environment import pack_environment
 from spark_cluster import FRUGAL_JAVA, SparkCluster
+from torture_command import RunningCommand
 from torture_rig import TABLES, TortureRig
 
 pytestmark = pytest.mark.timeout(900)
@@ -31,10 +31,9 @@ def connection(cluster: SparkCluster, **conf: str) -> dict[str, str]:
     return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(fields)}
 
 
-def succeeds(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
-    return output
+def succeeds(command: RunningCommand) -> str:
+    assert command.wait(2 * _LIMIT_SECONDS) == 0, command.output
+    return command.output
 
 
 def control(rig: TortureRig, statement: str) -> None:
@@ -45,23 +44,23 @@ def control(rig: TortureRig, statement: str) -> None:
 def run_with_kill_while_reading(rig: TortureRig, cluster: SparkCluster) -> str:
     """The statements that read a table wait, so that a worker dies in the middle of one."""
     control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'OrderLines'")
-    process = rig.start("run", "shop")
+    command = rig.begin("run", "shop")
     # Each try reads the connections of all processes of the cluster, which takes from the processor what they need.
     wait_until(lambda: cluster.kill_reader(rig.source.port), _LIMIT_SECONDS, pause_seconds=0.3)
     control(rig, "EXEC emulator.clear_faults")
-    return succeeds(process)
+    return succeeds(command)
 
 
 def run_with_kill_after_staging(rig: TortureRig, cluster: SparkCluster) -> str:
     """The merge waits for a lock of the target, so that a worker dies when all rows are staged."""
     with psycopg.connect(rig.warehouse.conninfo()) as holder:
         holder.execute("LOCK TABLE shop.orders IN SHARE MODE")
-        process = rig.start("run", "shop")
+        command = rig.begin("run", "shop")
         with psycopg.connect(rig.warehouse.conninfo(), autocommit=True) as observer:
             wait_until(lambda: observer.execute(_MERGE_WAITS).fetchone() is not None, _LIMIT_SECONDS, pause_seconds=0.3)
         assert cluster.kill_executor()
         holder.rollback()
-    return succeeds(process)
+    return succeeds(command)
 
 
 def packed(folder: Path) -> dict[str, str]:
@@ -84,6 +83,6 @@ def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> 
         rig.environment = connection(elsewhere, **packed(open_dir))
         with elsewhere.running():
             rig.end_workload()
-            assert f"on {elsewhere.master} is up" in succeeds(rig.start("run", "shop"))
-        verified = json.loads(succeeds(rig.start("verify", "shop", "--json")))
+            assert f"on {elsewhere.master} is up" in succeeds(rig.begin("run", "shop"))
+        verified = json.loads(succeeds(rig.begin("verify", "shop", "--json")))
         assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in TABLES}

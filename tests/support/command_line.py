@@ -15,12 +15,6 @@ from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 
 FLOODMARK = str(Path(sys.executable).with_name("floodmark"))
-_WITHOUT_SPARK = str(Path(__file__).with_name("floodmark_without_spark.py"))
-
-
-def floodmark(*, with_spark: bool) -> list[str]:
-    """How the command is called. Without Spark it takes seconds instead of half a minute."""
-    return [FLOODMARK] if with_spark else [sys.executable, _WITHOUT_SPARK]
 
 
 def command_environment(source: Emulator, database: str, warehouse: EmbeddedPostgres, config: Path) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""The command of ``floodmark_without_spark``, forked from a process that has imported all of it: half a second of work
-instead of three of imports, so that it can be killed often.
+"""The command ``floodmark``, whose loads run without Spark and whose checks find nothing. It is forked from a process
+that has imported all of it: half a second of work instead of three of imports, so that it can be killed often.
 
 Its load is a process of its own as well, a child of the command, and forked before the command has connected to
 anything: neither shares a connection or a thread with the other.
@@ -45,7 +45,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[For
     process = context.Process(target=_command, args=(arguments, environment, writer), daemon=True)
     with pytest.MonkeyPatch.context() as patch:
         # What the imported look at once, when the first command starts the process from which all are forked.
-        patch.setenv("COLUMNS", environment["COLUMNS"])
+        patch.setenv("COLUMNS", environment.get("COLUMNS", "200"))
         patch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
         process.start()
     writer.close()
@@ -69,13 +69,16 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: C
     from floodmark.spark.launch import command as load_job
     from floodmark.spark.launch import process as load_process
     from floodmark.wiring.pipelines import PipelineWiring
-    from floodmark_without_spark import no_quality
 
     vars(load_job).update(submit_command=_load_command)
-    PipelineWiring.quality = no_quality  # type: ignore[assignment,method-assign]
+    PipelineWiring.quality = _no_quality  # type: ignore[assignment,method-assign]
     vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
     sys.argv = ["floodmark", *arguments]
     cli.main()
+
+
+def _no_quality(_wiring: object) -> SimpleNamespace:
+    return SimpleNamespace(check_window=lambda _plan, _counts: {})
 
 
 def _load_command(_target: Any, window_id: int, config: Any) -> list[str]:

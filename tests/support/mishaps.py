@@ -10,10 +10,13 @@ from typing import Any
 
 import yaml
 
-from command_line import floodmark
+from begun_command import begin
+from command_line import FLOODMARK
 from floodmark_laptop.stack import Stack
+from torture_command import RunningCommand
 
 DATABASE = "Mishaps"
+LIMIT_SECONDS = 300
 
 
 @dataclass
@@ -40,19 +43,13 @@ class Mishaps:
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return path
 
-    def start(self, config: Path, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*floodmark(with_spark=self.with_spark), "run", config.stem, "--config", str(config)],
-            env=self.stack.airflow.environment() | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, config: Path, **environment: str) -> RunningCommand:
+        arguments = ("run", config.stem, "--config", str(config))
+        return begin(arguments, self.stack.airflow.environment() | environment, with_spark=self.with_spark)
 
     def run(self, config: Path, **environment: str) -> tuple[int, str]:
-        process = self.start(config, **environment)
-        output, _ = process.communicate(timeout=300)
-        return process.returncode, output
+        command = self.start(config, **environment)
+        return command.wait(LIMIT_SECONDS), command.output
 
     def fails(self, config: Path, **environment: str) -> str:
         """The output of a run that must fail without a stack trace."""
@@ -94,7 +91,7 @@ class Mishaps:
 
     def assert_equal(self, config: Path) -> None:
         done = subprocess.run(
-            [*floodmark(with_spark=True), "verify", config.stem, "--json", "--config", str(config)],
+            [FLOODMARK, "verify", config.stem, "--json", "--config", str(config)],
             env=self.stack.airflow.environment(),
             capture_output=True,
             text=True,

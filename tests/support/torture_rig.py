@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,12 +12,14 @@ from pathlib import Path
 import psutil
 import pymssql
 
+from begun_command import begin
 from cdc_database import wait_until
-from command_line import command_environment, floodmark
+from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
 from floodmark_laptop.workload import Workload
+from torture_command import RunningCommand
 
 TABLES = ("Customers", "Products", "Orders", "OrderLines", "Payments")
 # Half of the tables lose deleted rows, half keep them; chunks are so small that a first load can be killed between two.
@@ -95,16 +96,9 @@ class TortureRig:
             )
             wait_until(lambda: _has_row(cursor, f"SELECT 1 FROM cdc.dbo_Payments_CT WHERE Note = N'{note}'"))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str) -> RunningCommand:
         """A command, in a session of its own."""
-        return subprocess.Popen(
-            [*floodmark(with_spark=self._with_spark), *arguments],
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        return begin(arguments, self._environment(), with_spark=self._with_spark)
 
     def kill_source(self) -> None:
         """kill -9 of the emulator, its PostgreSQL, and its capture jobs."""

@@ -10,10 +10,9 @@ from typing import Any
 import psutil
 import psycopg
 
-from killing_rig import KillingRig
 from torture_cards import Card, Cards
 from torture_command import RunningCommand, kill
-from torture_rig import TABLES
+from torture_rig import TABLES, TortureRig
 
 # The other one tells the rig how far capture has come, by the instance that it has.
 SWITCHED = ("Customers", "Products", "Orders", "OrderLines")
@@ -28,7 +27,7 @@ EXIT_TRY_AGAIN = 75
 class Torture:
     """kills: of each kind. pending: loads and replays that were not seen to succeed."""
 
-    def __init__(self, rig: KillingRig, seed: int, *, with_spark: bool) -> None:
+    def __init__(self, rig: TortureRig, seed: int, *, with_spark: bool) -> None:
         self._rig = rig
         self._random = random.Random(seed)
         self._spread_seconds = 4.0 if with_spark else 0.4
