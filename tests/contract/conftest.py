@@ -10,6 +10,7 @@ import pytest
 
 from embedded_postgres import EmbeddedPostgres
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.kept_sessions import kept_sessions
 from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -32,11 +33,15 @@ def ledger_template(postgres: EmbeddedPostgres) -> str:
 
 @pytest.fixture
 def database(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iterator[WarehouseConnection]:
-    """A database of the test's own: empty, or with the ledger's tables where the test asks for ``ledger`` too."""
+    """A database of the test's own: empty, or with the ledger's tables where the test asks for ``ledger`` too.
+
+    Sessions with it are kept, as in each step of a run. In a test they last longer, through all that it does.
+    """
     template = request.getfixturevalue("ledger_template") if "ledger" in request.fixturenames else "template1"
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
         session.execute(f"CREATE DATABASE warehouse_test TEMPLATE {template} STRATEGY file_copy")
-        yield WarehouseConnection(str(postgres.socket_dir), 5432, "warehouse_test", "postgres")
+        with kept_sessions():
+            yield WarehouseConnection(str(postgres.socket_dir), 5432, "warehouse_test", "postgres")
         session.execute("DROP DATABASE warehouse_test WITH (FORCE)")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,7 +80,7 @@ class World:
     def wiring(self) -> Any:
         settings = SimpleNamespace(name="shop", sources=(ORDERS,))
         return SimpleNamespace(
-            ledger=SimpleNamespace(windows=self.ledger),
+            ledger=SimpleNamespace(windows=self.ledger, kept_sessions=nullcontext),
             warehouse=SimpleNamespace(windows=lambda: None),
             settings=settings,
         )
@@ -180,7 +180,9 @@ def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
     states = {ORDERS: SimpleNamespace(watermark=lsn(5)), held: SimpleNamespace(watermark=lsn(2))}
     ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [], list_stopped=lambda _: [])
     settings = SimpleNamespace(name="shop", sources=(ORDERS,))
-    wiring = SimpleNamespace(settings=settings, ledger=SimpleNamespace(windows=lambda: ledger))
+    wiring = SimpleNamespace(
+        settings=settings, ledger=SimpleNamespace(windows=lambda: ledger, kept_sessions=nullcontext)
+    )
     for module in (tasks, run):
         monkeypatch.setattr(module, "wire", lambda *_: wiring)
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "no change.", to_lsn=lsn(5)))
@@ -271,7 +273,7 @@ def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pyt
     monkeypatch.setattr(run, "check_window", broken)
     with pytest.raises(AirflowException, match="not tracked"):
         tasks.run_open_window(world.config, "shop", {}, {})
-    ledger = SimpleNamespace(windows=lambda: None)
+    ledger = SimpleNamespace(windows=lambda: None, kept_sessions=nullcontext)
     wiring: Any = SimpleNamespace(ledger=ledger, quality=lambda: None, settings=SimpleNamespace(name="shop"))
     with pytest.raises(AirflowException, match="not tracked"):
         tasks.run_check(wiring, world.config, 7)

@@ -60,14 +60,15 @@ def open_next(app: AppContext, pipeline: str) -> OpenResult:
     Raises ConfigError for a pipeline that is not in the configuration, and what ``open_window`` raises.
     """
     wiring = wire(app.config, pipeline)
-    return open_window(
-        wiring.settings,
-        wiring.source.snapshots(),
-        wiring.ledger.windows(),
-        drift_watch(app, app.config.pipeline(pipeline).source),
-        current_stop(app, pipeline, datetime.now(UTC)),
-        alerts=app.alerts(),
-    )
+    with wiring.ledger.kept_sessions():
+        return open_window(
+            wiring.settings,
+            wiring.source.snapshots(),
+            wiring.ledger.windows(),
+            drift_watch(app, app.config.pipeline(pipeline).source),
+            current_stop(app, pipeline, datetime.now(UTC)),
+            alerts=app.alerts(),
+        )
 
 
 def finish_window(wiring: PipelineWiring, opened: OpenResult, start_load: StartLoad) -> AdvanceResult:
@@ -86,7 +87,8 @@ def check_run(wiring: PipelineWiring, window_id: int) -> None:
 
 def publish_run(wiring: PipelineWiring, window_id: int) -> AdvanceResult:
     """Publish a checked window and move its watermarks. Raises WatermarkConflictError."""
-    return advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
+    with wiring.ledger.kept_sessions():
+        return advance_window(window_id, wiring.ledger.windows(), wiring.warehouse.windows())
 
 
 def stopped_table(wiring: PipelineWiring) -> FloodmarkError | None:
@@ -114,6 +116,12 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
 
     stopped: a table is left out of windows, so that the run will fail.
     """
+    with wire(app.config, pipeline).ledger.kept_sessions():
+        _end_alerts(app, pipeline, stopped=stopped)
+        measure_run(app, pipeline, result)
+
+
+def _end_alerts(app: AppContext, pipeline: str, *, stopped: bool) -> None:
     alerts = app.alerts()
     kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
     if app.config.pipeline(pipeline).max_lag is None:
@@ -127,4 +135,3 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
         update_left_out(wiring.settings, wiring.ledger.windows(), alerts)
     except FloodmarkError as error:
         _LOG.warning("Could not check which alerts about tables of %s last: %s", pipeline, error)
-    measure_run(app, pipeline, result)

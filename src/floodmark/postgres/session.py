@@ -1,7 +1,8 @@
 """Sessions with the warehouse's PostgreSQL, and the one place that translates its errors to those of ``core.errors``.
 
-Sessions are short: a load may take hours, and some firewalls cut a connection that is idle for that long. The ledger
-and the warehouse both use this module; their statements are not its concern.
+Sessions are short: a load may take hours, and some firewalls cut a connection that is idle for that long. Within one
+step they are kept (``kept_sessions``). The ledger and the warehouse both use this module; their statements are not its
+concern.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from floodmark.core.errors import (
     WarehouseAdminError,
     WarehouseUnavailableError,
 )
+from floodmark.postgres.kept_sessions import keep_or_close, take_kept
 
 SUBJECT = "warehouse"
 # PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
@@ -62,25 +64,31 @@ class Reachable(Protocol):
 
 @contextmanager
 def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
-    """Open a connection with one transaction: committed at the end of the block, rolled back when it raises.
+    """Open a session with one transaction: committed at the end of the block, rolled back when it raises.
 
-    Errors of psycopg are raised as errors of ``core.errors`` about ``subject``.
+    Within ``kept_sessions`` it is that of an earlier transaction, where there is one. Errors of psycopg are raised as
+    errors of ``core.errors`` about ``subject``.
     """
-    with _connection(at, subject) as connection:
-        try:
-            connection.execute(_SESSION_SETTINGS)
-            with connection.transaction():
-                yield connection
-        except psycopg.Error as error:
-            raise translate(error, subject) from error
+    conninfo = at.conninfo()
+    connection = _take_alive(conninfo) or _connect(conninfo, subject)
+    try:
+        with connection.transaction():
+            yield connection
+    except psycopg.Error as error:
+        raise translate(error, subject) from error
+    finally:
+        keep_or_close(conninfo, connection)
 
 
 @contextmanager
 def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
-    """Open a connection in autocommit mode, for locks that outlive a transaction. Errors as in ``open_transaction``."""
-    with _connection(at, subject) as connection:
+    """Open a session of its own in autocommit mode, for locks that outlive a transaction.
+
+    Errors as in ``open_transaction``.
+    """
+    # psycopg's own context manager would run a COMMIT on a connection that may be closed already.
+    with closing(_connect(at.conninfo(), subject)) as connection:
         try:
-            connection.execute(_SESSION_SETTINGS)
             yield connection
         except psycopg.Error as error:
             raise translate(error, subject) from error
@@ -95,15 +103,30 @@ def translated(subject: str) -> Iterator[None]:
         raise translate(error, subject) from error
 
 
-@contextmanager
-def _connection(at: Reachable, subject: str) -> Iterator[psycopg.Connection]:
+def _take_alive(conninfo: str) -> psycopg.Connection | None:
+    """Return the kept session, where its server has not ended it meanwhile."""
+    session = take_kept(conninfo)
+    if session is not None:
+        try:
+            session.execute(_SESSION_SETTINGS)
+        except psycopg.Error:
+            session.close()
+            return None
+    return session
+
+
+def _connect(conninfo: str, subject: str) -> psycopg.Connection:
     try:
-        connection = psycopg.connect(at.conninfo(), autocommit=True)
+        # A statement that is prepared by itself would fail after a table has changed its columns.
+        session = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         raise _connect_error(error, subject) from error
-    # psycopg's own context manager would run a COMMIT on a connection that may be closed already.
-    with closing(connection):
-        yield connection
+    try:
+        session.execute(_SESSION_SETTINGS)
+    except psycopg.Error as error:
+        session.close()
+        raise translate(error, subject) from error
+    return session
 
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:

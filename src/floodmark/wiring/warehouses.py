@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import URL
 
@@ -36,6 +37,14 @@ class PostgresLedgerWiring:
     def connection(self) -> WarehouseConnection:
         """Return the connection. Raises ConfigError."""
         return warehouse_connection(self.conn_id)
+
+    @contextmanager
+    def kept_sessions(self) -> Iterator[None]:
+        """Use one session for the transactions of one step, until the block ends."""
+        from floodmark.postgres.kept_sessions import kept_sessions
+
+        with kept_sessions():
+            yield
 
     def windows(self) -> Ledger:
         from floodmark.postgres.ledger.ledger import PostgresLedger
