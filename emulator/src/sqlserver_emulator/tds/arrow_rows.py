@@ -12,7 +12,7 @@ from sqlserver_emulator.tds.arrow_parts import FixedPart, Mask, Part, join_parts
 from sqlserver_emulator.tds.rows import ROW
 from sqlserver_emulator.types import TsqlType
 
-_SLICE_ROWS = 16_384
+_SLICE_ROWS = 4_096
 _SLICE_BYTES = 16 << 20
 
 
