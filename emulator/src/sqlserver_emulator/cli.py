@@ -6,6 +6,7 @@ Owns the process: arguments, the password of ``sa``, signals, the log on stderr,
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    # What every thread does, on standard error: for a process that does not answer, or does not end.
+    faulthandler.register(signal.SIGUSR1)
     # The handlers raise, so that a signal during the start unwinds through every context manager as well.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from embedded_postgres.parent_death import end_with_parent
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+_PRINTING_SECONDS = 1.0
 _PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
 
 
@@ -117,8 +119,13 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.terminate()
     try:
         process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGUSR1)  # it prints what its threads do
+        time.sleep(_PRINTING_SECONDS)
+        raise
     finally:
         process.kill()
+        process.wait()
         if process.stdout is not None:
             process.stdout.close()
     _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,20 @@ def test_control_c_in_a_terminal_ends_it_cleanly(data_dir: Path) -> None:
     _out, err = process.communicate(timeout=STOP_SECONDS)
     assert (process.returncode, err) == (0, "")
     assert psutil.wait_procs(family, timeout=STOP_SECONDS)[1] == []
+
+
+def test_a_signal_makes_it_print_what_its_threads_do(data_dir: Path, tmp_path: Path) -> None:
+    said = tmp_path / "stderr"
+    with said.open("w") as stderr:
+        process, _ = start(data_dir, stderr=stderr)
+        process.send_signal(signal.SIGUSR1)
+        limit = time.monotonic() + STOP_SECONDS
+        while "_supervise" not in said.read_text() and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_SECONDS) == 0
+    assert "_supervise" in said.read_text()
+    process.stdout.close()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
