@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import URL
 
@@ -38,13 +38,11 @@ class PostgresLedgerWiring:
         """Return the connection. Raises ConfigError."""
         return warehouse_connection(self.conn_id)
 
-    @contextmanager
-    def kept_sessions(self) -> Iterator[None]:
+    def kept_sessions(self) -> AbstractContextManager[None]:
         """Use one session for the transactions of one step, until the block ends."""
         from floodmark.postgres.kept_sessions import kept_sessions
 
-        with kept_sessions():
-            yield
+        return kept_sessions()
 
     def windows(self) -> Ledger:
         from floodmark.postgres.ledger.ledger import PostgresLedger
