@@ -23,11 +23,13 @@ from floodmark.spark.stage import StageWriter
 from floodmark.sync.ports.reader import TableReader
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart
+from floodmark.sync.run.refusals import concerns_one_table
 
 MOST_BYTES = 64 << 20
 """The changes of a table that a task holds in memory; LOBs may be of any size."""
 _STATEMENTS_COST = 1_000
 """The cost of a table's statements, in changes."""
+_Row = dict[str, object]
 _RESULTS_SCHEMA = "number int, read_rows long, staged_rows long, receipt string, error string"
 _RESULTS = pa.schema(
     [
@@ -80,25 +82,34 @@ def _stage_groups(
 ) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            for table in groups[number]:
-                yield from _staged(table, most_bytes)
+            yield from map(_to_batch, _stage_group(groups[number], most_bytes))
 
 
-def _staged(table: SmallTable, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    row: dict[str, object] = {"number": table.index, "read_rows": 0, "staged_rows": 0, "receipt": "", "error": ""}
-    try:
-        changes, read_rows = _read(table, most_bytes)
-        if changes is None:
-            return
-        staged = table.writer.sink.write(0, table.writer.net_rows([changes] if changes.num_rows else []))
-    except FloodmarkError as error:
-        row["error"] = format_load_result(LoadResult(0, error=error))
-    except Exception as error:  # noqa: BLE001  (a bug that one table shows must not stop the others)
-        found = FloodmarkBugError(str(table.source), type(error).__name__, "See the log of the job.", format_exc())
-        row["error"] = format_load_result(LoadResult(0, error=found))
-    else:
-        row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
-    yield pa.RecordBatch.from_pylist([row], schema=_RESULTS)
+def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[_Row]:
+    """Stage tables one after the other, up to an error that the next ones would have too, each after its timeouts."""
+    for table in tables:
+        row: _Row = {"number": table.index, "read_rows": 0, "staged_rows": 0, "receipt": "", "error": ""}
+        try:
+            changes, read_rows = _read(table, most_bytes)
+            if changes is None:
+                continue
+            staged = table.writer.sink.write(0, table.writer.net_rows([changes] if changes.num_rows else []))
+            row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
+        except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+            error = found if isinstance(found, FloodmarkError) else _bug(table, found)
+            yield row | {"error": format_load_result(LoadResult(0, error=error))}
+            if not concerns_one_table(error):
+                return
+        else:
+            yield row
+
+
+def _bug(table: SmallTable, found: Exception) -> FloodmarkBugError:
+    return FloodmarkBugError(str(table.source), type(found).__name__, "See the log of the job.", format_exc())
+
+
+def _to_batch(row: _Row) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([row], schema=_RESULTS)
 
 
 def _read(table: SmallTable, most_bytes: int) -> tuple[pa.RecordBatch | None, int]:

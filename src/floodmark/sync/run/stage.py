@@ -31,6 +31,9 @@ def stage_tables(
     slots = slots_of(plan)
     changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES and not table.quiet]
     small = stager.stage_small(plan, {index: warehouse.sink(plan, index) for index in changed})
+    for result in small.values():
+        if isinstance(result, FloodmarkError) and not concerns_one_table(result):
+            raise result
 
     def stage(index: int) -> StagedRows | FloodmarkError:
         try:
