@@ -1,4 +1,4 @@
-"""One window of many small tables beside one of one table with as many changes: the whole load of each.
+"""The load of a window of many small tables, and that of one table with as many changes.
 
 ``python -m benchmarks.many_tables --tables 100 --changes 1000`` tries it alone, and prints the log of each load.
 """
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -29,11 +30,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Loaded:
-    """A window's load. load: without the start of the JVM."""
+    """A window's load."""
 
     tables: int
     changes: int
+    """The changes of each table."""
     load_seconds: float
+    """The time without the start of Java."""
     log: str
 
 
@@ -79,7 +82,7 @@ def load_window(stack: Stack, folder: Path, tables: int, changes: int) -> Loaded
     return Loaded(tables, changes, float(taken[1]), log)
 
 
-def _fill(cursor, name: str, rows: int) -> None:  # type: ignore[no-untyped-def]
+def _fill(cursor: Any, name: str, rows: int) -> None:
     step = min(rows, 1_000)
     values = ", ".join(f"({i}, N'näme {i}', {i}, '2026-03-01T12:00:00')" for i in range(step))
     cursor.execute(f"INSERT INTO dbo.{name} VALUES {values}")

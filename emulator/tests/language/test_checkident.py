@@ -40,11 +40,11 @@ def test_counter_that_is_behind_the_column_is_raised(source: Source) -> None:
     admin = source.admin
     admin.run("CREATE TABLE dbo.behind (id int IDENTITY, v int)", "INSERT dbo.behind VALUES (1), (2), (3)")
     admin.run("DBCC CHECKIDENT (behind, RESEED, 1) WITH NO_INFOMSGS")
-    told = "Checking identity information: current identity value '1', current column value '3'."
+    message = "Checking identity information: current identity value '1', current column value '3'."
     for statement in ("DBCC CHECKIDENT ('[dbo].[behind]', NORESEED)", "DBCC CHECKIDENT (N'behind', RESEED)"):
-        assert [(m.number, m.text) for m in admin.send(statement).messages] == [(7998, told), (2528, _DONE)]
-    told = told.replace("value '1'", "value '3'")
-    assert admin.send("DBCC CHECKIDENT (behind)").messages[0].text == told
+        assert [(m.number, m.text) for m in admin.send(statement).messages] == [(7998, message), (2528, _DONE)]
+    message = message.replace("value '1'", "value '3'")
+    assert admin.send("DBCC CHECKIDENT (behind)").messages[0].text == message
     assert admin.send("DBCC CHECKIDENT (behind) WITH NO_INFOMSGS").messages == []
     admin.run("DECLARE @top int = 50; DBCC CHECKIDENT (behind, RESEED, @top)", "INSERT dbo.behind VALUES (4)")
     assert admin.rows("SELECT MAX(id) FROM dbo.behind") == [(51,)]
