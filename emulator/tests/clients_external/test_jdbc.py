@@ -296,21 +296,21 @@ def test_an_error_has_number_state_line_and_procedure(connection: Any) -> None:
         statement.getMoreResults()
 
     error = error_of(fail)
-    message = error.getSQLServerError()
+    told = error.getSQLServerError()
     assert (error.getErrorCode(), error.getMessage()) == (50000, "mine")
-    assert (message.getLineNumber(), message.getProcedureName()) == (3, "JdbcFails")
-    assert (message.getErrorSeverity(), message.getErrorState()) == (15, 3)
+    assert (told.getLineNumber(), told.getProcedureName()) == (3, "JdbcFails")
+    assert (told.getErrorSeverity(), told.getErrorState()) == (15, 3)
     missing = error_of(lambda: query(connection, "SELECT * FROM dbo.Missing"))
     assert (missing.getErrorCode(), missing.getSQLState()) == (208, "S0002")
 
 
 def test_a_prepared_query_tells_its_columns_before_it_runs(connection: Any, table: str) -> None:
     columns = connection.prepareStatement(f"SELECT Id, Name, Price FROM {table} WHERE Id = ?").getMetaData()
-    message = [
+    told = [
         (columns.getColumnName(i), columns.getColumnTypeName(i), columns.getPrecision(i), columns.getScale(i))
         for i in (1, 2, 3)
     ]
-    assert message == [("Id", "int", 10, 0), ("Name", "nvarchar", 20, 0), ("Price", "decimal", 10, 2)]
+    assert told == [("Id", "int", 10, 0), ("Name", "nvarchar", 20, 0), ("Price", "decimal", 10, 2)]
     assert columns.isAutoIncrement(1)
     assert [columns.isNullable(i) for i in (1, 2, 3)] == [0, 0, 1]
 
@@ -330,8 +330,8 @@ def test_the_catalog_of_a_connection_changes(connection: Any) -> None:
 
 def test_a_prepared_statement_tells_its_parameters_before_it_runs(connection: Any, table: str) -> None:
     insert = connection.prepareStatement(f"INSERT INTO {table} (Name, Price) VALUES (?, ?)")
-    message = insert.getParameterMetaData()
-    kinds = [(message.getParameterTypeName(i), message.getPrecision(i), message.getScale(i)) for i in (1, 2)]
+    told = insert.getParameterMetaData()
+    kinds = [(told.getParameterTypeName(i), told.getPrecision(i), told.getScale(i)) for i in (1, 2)]
     assert kinds == [("nvarchar", 20, 0), ("decimal", 10, 2)]
 
 
