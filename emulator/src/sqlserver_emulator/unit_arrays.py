@@ -32,7 +32,7 @@ def content(array: Any) -> tuple[Numbers, memoryview]:
 
 def encode(offsets: Numbers, data: memoryview) -> tuple[Numbers, bytes]:
     """Return the offsets and the bytes of the code units, little-endian, of texts in UTF-8."""
-    octets = np.frombuffer(data, np.uint8)
+    octets: Numbers = np.frombuffer(data, np.uint8)
     if not len(octets) or octets.max() < _ASCII_END:
         return offsets.astype(np.int64) * 2, octets.astype(_UNITS).tobytes()
     units = np.frombuffer(str(data, "utf-8").encode("utf-16-le"), _UNITS)
