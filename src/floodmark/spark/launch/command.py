@@ -24,13 +24,17 @@ _LOOPBACK_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+JAVA_SETTING = "spark.driver.extraJavaOptions"
+LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m"
+"""The options of a local job's Java.
+
+Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the compiler that
+cost least. A heap that grows only for what lives does not follow the size of the window.
+"""
 _LOCAL_SETTINGS = {
     # One job at a time on this machine: no one opens the UI.
     "spark.ui.enabled": "false",
-    # Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the
-    # compiler that cost least. A heap that grows only for what lives does not follow the size of the window.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    " -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m",
+    JAVA_SETTING: LOCAL_JAVA,
 }
 _CLUSTER_SETTINGS = {
     # A task that fails for its data or its rights fails again: a second try is for lost machines.

