@@ -1,22 +1,44 @@
-"""``make bench``: everything measured in one run, written to ``benchmarks/report.md``."""
+"""``make bench``: everything measured in one run, written to ``benchmarks/report.md``.
+
+``python -m benchmarks window runs`` measures the named sections alone, and prints them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
-from benchmarks import asked, emulator, idle, many_tables, source, window
+from benchmarks import asked, emulator, many_tables, runs, source, window
 from benchmarks.measuring import Report
 from floodmark_laptop.stack import Stack
 
+Section = Callable[[Stack, Report, Path], None]
+_SECTIONS: dict[str, Section] = {
+    "emulator": lambda stack, report, _: emulator.measure(stack, report),
+    "source": lambda stack, report, _: source.measure(
+        stack.source, psutil.Process(stack.emulator.process.pid), report, source.Sizes()
+    ),
+    "window": window.measure,
+    "many_tables": many_tables.measure,
+    "asked": lambda stack, report, _: asked.measure(stack, report),
+    "runs": lambda stack, report, _: runs.measure(stack, report),
+}
+
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(_SECTIONS)}; all by default")
+    chosen = parser.parse_args().sections
+    if unknown := set(chosen) - set(_SECTIONS):
+        parser.error(f"there is no section {', '.join(sorted(unknown))}; there are {', '.join(_SECTIONS)}")
     report = Report()
     report.add("# Benchmarks")
     report.add()
@@ -29,15 +51,12 @@ def main() -> None:
     folder.chmod(0o755)
     try:
         with Stack(folder / "stack", print) as stack:
-            emulator.measure(stack, report)
-            source.measure(stack.source, psutil.Process(stack.emulator.process.pid), report, source.Sizes())
-            window.measure(stack, report, folder)
-            many_tables.measure(stack, report, folder)
-            asked.measure(stack, report)
-            idle.measure(stack, report)
+            for name in chosen or _SECTIONS:
+                _SECTIONS[name](stack, report, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    (Path(__file__).parent / "report.md").write_text("\n".join(report.lines) + "\n", encoding="utf-8")
+    if not chosen:
+        (Path(__file__).parent / "report.md").write_text("\n".join(report.lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

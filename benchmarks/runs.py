@@ -1,8 +1,13 @@
-"""A run with nothing to do: statements at the source, and its time in the scheduler."""
+"""Short runs under Airflow: one with a few hundred changes in five tables, step by step, and one with nothing to do."""
 
 from __future__ import annotations
 
+import json
+import re
+import statistics
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -12,12 +17,23 @@ from floodmark.core.schema import TableName
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver import driver
 from floodmark_laptop import shop
-from floodmark_laptop.main_job import DAG_ID, create_shop, run_window, wait_for_capture
+from floodmark_laptop.main_job import DAG_ID, TASKS, create_shop, run_window, wait_for_capture
 from floodmark_laptop.stack import Stack
+from floodmark_laptop.workload import Workload
+
+RUN_LIMIT = 10.0
+_RUNS = 3
+_TRANSACTIONS = 200
+"""Of a short run: some 500 changes."""
+_SPARK_START = re.compile(r"is up after ([\d.]+) s")
+_LOAD = re.compile(r"The load took ([\d.]+) s")
+
+_WHOLE = "whole"
+Parts = dict[str, float]
+"""Seconds by the part of a run."""
 
 
 def measure(stack: Stack, report: Report) -> None:
-    report.add("## A run with nothing to do")
     stack.use_source_database(shop.DATABASE)
     workload = create_shop(stack)
     stack.start_airflow()
@@ -25,6 +41,67 @@ def measure(stack: Stack, report: Report) -> None:
     wait_for_capture(stack, workload.mark_end())
     stack.airflow.unpause(DAG_ID)
     run_window(stack, "first load")
+    _measure_small(stack, workload, report)
+    _measure_idle(stack, report)
+
+
+def _measure_small(stack: Stack, workload: Workload, report: Report) -> None:
+    report.add(f"## A small run under Airflow: {_TRANSACTIONS} transactions in {len(shop.TABLES)} tables")
+    runs = [_small_run(stack, workload) for _ in range(_RUNS)]
+    whole = [each.pop(_WHOLE) for each in runs]
+    middle = statistics.median_low(whole)
+    rows: list[tuple[object, ...]] = [
+        (f"**whole run**, median of {_RUNS} (at most {RUN_LIMIT:.0f})", f"**{middle:.1f}**"),
+        ("– each of them", ", ".join(f"{each:.1f}" for each in whole)),
+    ]
+    rows += [(f"– {part}", f"{taken:.1f}") for part, taken in runs[whole.index(middle)].items()]
+    report.table(("from the start of open_window to the end of advance", "seconds"), rows)
+
+
+def _small_run(stack: Stack, workload: Workload) -> Parts:
+    for _ in range(_TRANSACTIONS):
+        workload.step()
+    wait_for_capture(stack, workload.mark_end())
+    run_window(stack, "a small run")
+    return _parts(stack, stack.airflow.runs(DAG_ID)[-1]["dag_run_id"])
+
+
+def _parts(stack: Stack, run_id: str) -> Parts:
+    """Return the seconds of a run as a whole, of each task, and between tasks; those of ``load`` further divided."""
+    answer = stack.airflow.call("GET", f"/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances")
+    tasks = {task["task_id"]: task for task in answer["task_instances"]}
+    times = {name: (_moment(tasks[name]["start_date"]), _moment(tasks[name]["end_date"])) for name in TASKS}
+    parts = {_WHOLE: times[TASKS[-1]][1] - times[TASKS[0]][0]}
+    for name, (began, ended) in times.items():
+        if name == "load":
+            start, load = _load_seconds(stack, run_id)
+            parts |= {
+                "load: start of Spark's session": start,
+                "load: read, net, stage, merge": load,
+                "load: task, start of Java, end of Spark": ended - began - start - load,
+            }
+        else:
+            parts[name] = ended - began
+    waits = sum(times[later][0] - times[earlier][1] for earlier, later in pairwise(TASKS))
+    return parts | {"Airflow between the four tasks": waits}
+
+
+def _load_seconds(stack: Stack, run_id: str) -> tuple[float, float]:
+    text = "\n".join(_messages(stack, run_id))
+    start, load = _SPARK_START.search(text), _LOAD.search(text)
+    if start is None or load is None:
+        raise RuntimeError(f"the load did not say how long it took:\n{text[-2000:]}")
+    return float(start[1]), float(load[1])
+
+
+def _messages(stack: Stack, run_id: str) -> Iterator[str]:
+    for path in sorted((stack.airflow.task_log_folder(DAG_ID, run_id) / "task_id=load").glob("*.log")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield str(json.loads(line).get("event", ""))
+
+
+def _measure_idle(stack: Stack, report: Report) -> None:
+    report.add("## A run with nothing to do")
     run_window(stack, "nothing to do")
     last = stack.airflow.runs(DAG_ID)[-1]
     states = stack.airflow.task_states(DAG_ID, last["dag_run_id"])
@@ -55,5 +132,8 @@ def _count_statements(stack: Stack) -> int:
 
 
 def _run_seconds(run: dict[str, Any]) -> float:
-    began, ended = (datetime.fromisoformat(run[key]) for key in ("start_date", "end_date"))
-    return (ended - began).total_seconds()
+    return _moment(run["end_date"]) - _moment(run["start_date"])
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
