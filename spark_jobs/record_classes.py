@@ -1,12 +1,15 @@
-"""spark-submit's entry point that uses the classes of a load: the start of its session, and a job without a shuffle."""
+"""spark-submit's entry point that uses the classes of a load: the start of its session, and jobs of both kinds."""
 
-from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
-from floodmark.spark.data_source import table_rows
 from floodmark.spark.launch.parent_death import end_with_parent
-from floodmark.spark.session import open_spark_session
+from floodmark.spark.net import gather_changes
+from floodmark.spark.packing import PACKED_SCHEMA
+from floodmark.spark.run_tasks import run_tasks
+from floodmark.spark.session import OpeningSession
 
 if __name__ == "__main__":
     end_with_parent()
-    session = open_spark_session("floodmark class archive", table_rows(open_cdc_reader))
-    session.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
-    session.stop()
+    opening = OpeningSession()
+    rows = run_tasks(opening.get(), [(), ()], iter, PACKED_SCHEMA)
+    rows.collect()
+    gather_changes(rows).collect()
+    opening.stop()

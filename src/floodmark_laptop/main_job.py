@@ -103,8 +103,11 @@ def wait_for_capture(stack: Stack, note: str) -> None:
         stack.airflow.wait_for(captured, "the capture job to catch up", _CAPTURE_SECONDS)
 
 
-def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
-    """Trigger the DAG and wait for this run and every earlier one. Raises LaptopError where one failed."""
+def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> str:
+    """Trigger the DAG and wait for this run and every earlier one. Return its id.
+
+    Raises LaptopError where one failed.
+    """
     began = time.monotonic()
     run_id = stack.airflow.trigger(dag_id)
 
@@ -122,6 +125,7 @@ def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> None:
     if states.get(TASKS[0]) == "skipped":
         what = "nothing left to read, the previous scheduled run has read all changes"
     stack.say(f"{title}: {what} ({time.monotonic() - began:.0f} s)")
+    return run_id
 
 
 def _explain_failure(stack: Stack, dag_id: str, run_id: str) -> str:

@@ -17,7 +17,7 @@ from small_source import SmallSource, SmallStager
 from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load, lsn
 
 from cdc_database import wait_until
-from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkBugError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, DataQualityError, SourceUnavailableError, WatermarkConflictError
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
@@ -28,7 +28,6 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.packing import pack_chunk
 from floodmark.spark.stage import StageWriter
 from floodmark.sync.run.first_load import progress_logged, stage_first_load
 from floodmark.sync.run.load import load_window
@@ -75,12 +74,27 @@ def rows_of(keys: list[int]) -> pa.RecordBatch:
     )
 
 
-def write(shop: Shop, plan: WindowPlan, packed: Iterator[pa.RecordBatch]) -> list[int]:
+@dataclass
+class RowsReader:
+    """A reader whose chunks have the given rows, by number. An exception among them is raised."""
+
+    chunks: dict[int, list[pa.RecordBatch | Exception]]
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        for each in self.chunks[chunk.number]:
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+def write(shop: Shop, plan: WindowPlan, chunks: dict[int, list[pa.RecordBatch | Exception]]) -> list[int]:
     """By the writer of the Spark job, without Spark; the rows of each chunk."""
     table = plan.tables[0]
     shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
     writer = StageWriter(shape, table.kind, table.net, plan.to_lsn, shop.warehouse.sink(plan, 0))
-    return [batch["staged_rows"][0].as_py() for batch in writer.write_chunks(packed)]
+    reader: Any = RowsReader(chunks)
+    counts = writer.write_chunks(reader, [LoadChunk(number, None, None) for number in chunks])
+    return [batch["staged_rows"][0].as_py() for batch in counts]
 
 
 def state(shop: Shop, plan: WindowPlan) -> list[int | None]:
@@ -112,7 +126,7 @@ def test_bounds_with_characters_that_postgres_has_not_come_back_as_they_were(sho
 
 def test_rows_of_a_chunk_and_its_state_are_one_transaction(shop: Shop) -> None:
     plan = planned(shop)
-    assert write(shop, plan, iter([*pack_chunk(0, [rows_of([1, 2])]), *pack_chunk(2, [])])) == [2, 0]
+    assert write(shop, plan, {0: [rows_of([1]), rows_of([2])], 2: []}) == [2, 0]
     assert staged(shop, plan) == [(0, 1), (0, 2)]
     assert state(shop, plan) == [2, None, 0]
     assert shop.ledger.read_load_progress(plan.window_id) == {ORDERS: LoadProgress(3, 2, 2)}
@@ -120,21 +134,20 @@ def test_rows_of_a_chunk_and_its_state_are_one_transaction(shop: Shop) -> None:
 
 def test_chunk_whose_rows_break_off_leaves_nothing(shop: Shop) -> None:
     plan = planned(shop)
-    without_end = list(pack_chunk(0, [rows_of([1, 2])]))[:-1]
-    with pytest.raises(RuntimeError, match=FloodmarkBugError.__name__):
-        write(shop, plan, iter(without_end))
+    with pytest.raises(SourceUnavailableError):
+        write(shop, plan, {0: [rows_of([1, 2]), SourceUnavailableError("dbo.Orders", "gone")]})
     assert (staged(shop, plan), state(shop, plan)) == ([], [None, None, None])
 
 
 def test_load_that_was_overtaken_can_stage_no_chunk_and_change_none(shop: Shop) -> None:
     zombie = planned(shop)
     later = next_attempt(shop, zombie)
-    with pytest.raises(RuntimeError, match="attempt 1, and attempt 2 has begun since"):
-        write(shop, zombie, pack_chunk(0, [rows_of([1, 2])]))
+    with pytest.raises(WatermarkConflictError, match="attempt 1, and attempt 2 has begun since"):
+        write(shop, zombie, {0: [rows_of([1, 2])]})
     with pytest.raises(WatermarkConflictError, match="attempt 2 has begun"):
         shop.ledger.reset_chunks(zombie, ORDERS, [0])
     assert (staged(shop, later), state(shop, later)) == ([], [None, None, None])
-    assert write(shop, later, pack_chunk(0, [rows_of([1, 2])])) == [2]
+    assert write(shop, later, {0: [rows_of([1, 2])]}) == [2]
 
 
 def test_later_attempt_waits_for_a_chunk_that_is_about_to_be_committed(shop: Shop) -> None:
@@ -149,7 +162,7 @@ def test_later_attempt_waits_for_a_chunk_that_is_about_to_be_committed(shop: Sho
 def test_chunk_that_two_tasks_of_a_load_stage_is_there_once(shop: Shop) -> None:
     plan = planned(shop)
     for _ in range(2):
-        write(shop, plan, pack_chunk(0, [rows_of([1, 2])]))
+        write(shop, plan, {0: [rows_of([1, 2])]})
     assert staged(shop, plan) == [(0, 1), (0, 2)]
 
 

@@ -1,4 +1,4 @@
-"""Whole loads with Spark: from an emulator through the data source, net changes and COPY into a real PostgreSQL.
+"""Whole loads with Spark: from an emulator through tasks of Spark, net changes and COPY into a real PostgreSQL.
 
 One Spark session for the module: a JVM sees the environment that it was started with, and so only one source.
 """
@@ -27,7 +27,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import TablePlan, WindowPlan, WindowState
+from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -39,13 +39,11 @@ from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import small_tables
-from floodmark.spark.data_source import table_rows
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
 from floodmark.spark.session import open_spark_session
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
-from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
@@ -101,7 +99,7 @@ def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
             " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
             " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
         )
-        session = open_spark_session("tests", table_rows(open_cdc_reader))
+        session = open_spark_session()
         yield session
         session.stop()
 
@@ -115,7 +113,7 @@ class Pipeline:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(spark, open_cdc_reader, plan_cdc_parts)
+        self.stager = SparkStager(lambda: spark, open_cdc_reader, plan_cdc_parts)
 
     def run(self) -> Any:
         """One whole window; its counts."""
@@ -192,11 +190,11 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
     seen: list[int] = []
 
     class CountingStager(SparkStager):
-        def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
-            seen.append(rows.rdd.getNumPartitions())
-            return super().stage_rows(rows, table, writer)
+        def stage_changes(self, packed: DataFrame, writer: StageWriter) -> DataFrame:
+            seen.append(packed.rdd.getNumPartitions())
+            return super().stage_changes(packed, writer)
 
-    pipeline.stager = CountingStager(spark, open_cdc_reader, plan_cdc_parts)
+    pipeline.stager = CountingStager(lambda: spark, open_cdc_reader, plan_cdc_parts)
     assert pipeline.run().inserted_rows == 39
     assert seen == [tasks]
     assert pipeline.verify().equal

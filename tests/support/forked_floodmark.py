@@ -129,9 +129,7 @@ def _load(order: int) -> NoReturn:
         logging.getLogger().handlers.clear()
 
         import load_without_spark
-        from floodmark.spark import job
 
-        vars(job).update(open_spark_session=load_without_spark.no_session, SparkStager=load_without_spark.stager)
-        status = job.main(arguments)
+        status = load_without_spark.main(arguments)
     # What waits for the end of the process from which this one was forked is not ours.
     os._exit(status)

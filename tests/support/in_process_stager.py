@@ -1,17 +1,14 @@
-"""``Stager`` without Spark: the statements, the packing and the COPY of the load job, one part after the other."""
+"""``Stager`` without Spark: the statements and the COPY of the load job, one part after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import WindowPlan
-from floodmark.spark.data_source import PackedReader
-from floodmark.spark.error_transport import TransportedError, recover
 from floodmark.spark.stage import StageWriter
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.stager import StagedRows
@@ -46,25 +43,9 @@ class InProcessStager:
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
         table = plan.tables[index]
-        reader = PackedReader(table, self.open_reader(table, plan.end), parallel_reads, chunks)
-        writer, staged = self._writer(plan, index, sink), []
-        with _recovered():
-            for part in reader.partitions():
-                for counts in writer.write_chunks(reader.read(part)):
-                    staged += [StagedPart(row["part"], row["staged_rows"]) for row in counts.to_pylist()]
-        return staged
+        counts = self._writer(plan, index, sink).write_chunks(self.open_reader(table, plan.end), chunks)
+        return [StagedPart(row["part"], row["staged_rows"]) for batch in counts for row in batch.to_pylist()]
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
         return StageWriter(self.open_reader(table, plan.end).shape, table.kind, table.net, plan.to_lsn, sink)
-
-
-@contextmanager
-def _recovered() -> Iterator[None]:
-    """As ``SparkStager`` does with what its workers raise."""
-    try:
-        yield
-    except TransportedError as error:
-        found = recover(error)
-        assert found is not None
-        raise found from None

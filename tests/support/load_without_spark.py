@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +13,19 @@ from floodmark.sync.ports.reader import OpenReader, PlanParts
 from in_process_stager import InProcessStager
 
 
-def no_session(_name: str, _rows: Any) -> Any:
-    return SimpleNamespace(stop=lambda: None, sparkContext=SimpleNamespace(master="local"))
+def no_session() -> Any:
+    return SimpleNamespace(get=lambda: None, waited_seconds=0.0)
 
 
-def stager(_session: Any, open_reader: OpenReader, _plan_parts: PlanParts) -> InProcessStager:
+def stager(_open_session: Any, open_reader: OpenReader, _plan_parts: PlanParts) -> InProcessStager:
     return InProcessStager(open_reader)
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    vars(job).update(SparkStager=stager)
+    return job.main(no_session(), arguments)
+
+
 if __name__ == "__main__":
-    job.open_spark_session, job.SparkStager = no_session, stager  # type: ignore[assignment,misc]
-    raise SystemExit(job.main())
+    raise SystemExit(main())

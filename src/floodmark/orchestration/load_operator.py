@@ -21,13 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
-from floodmark.spark.launch.command import (
-    application,
-    job_arguments,
-    job_environment,
-    job_settings,
-    working_folder,
-)
+from floodmark.spark.launch.command import application, job_arguments, job_environment, job_settings
 from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
 from floodmark.spark.launch.target import DEFAULT_MASTER, target_of
@@ -56,10 +50,9 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     def submit(self, application: str = "", **arguments: Any) -> str | None:
         """Start the job in a process group of its own, so that ``on_kill`` ends the driver's Python as well as the
         JVM."""
-        with working_folder(self._target) as folder:
-            driver_id: str | None = super().submit(
-                application, process_group=0, preexec_fn=end_with_starter(), errors="replace", cwd=folder, **arguments
-            )
+        driver_id: str | None = super().submit(
+            application, process_group=0, preexec_fn=end_with_starter(), errors="replace", **arguments
+        )
         return driver_id
 
     @property

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pyspark.sql import SparkSession
+
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.hosts import is_loopback
 from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
@@ -24,17 +26,16 @@ from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
 from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark.data_source import table_rows
 from floodmark.spark.error_transport import recover
 from floodmark.spark.launch.target import SparkTarget
-from floodmark.spark.session import open_spark_session
+from floodmark.spark.session import OpeningSession
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.run.load import load_window
 
 _LOG = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(opening: OpeningSession, arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 when the window is merged. An error is logged, and is in the last line for programs."""
     parser = argparse.ArgumentParser(description="Load one window of a pipeline.")
     parser.add_argument("--window-id", type=int, required=True, help="of the ledger; it must have been opened")
@@ -42,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, help="the configuration that the window was opened with")
     options = parser.parse_args(arguments)
     print(STARTED, flush=True)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    result = _result(options.window_id)
+    result = _result(options.window_id, opening)
     if result.error is not None:
         _LOG.error("%s", result.error)
     sys.stdout.flush()
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if result.error is None else 1
 
 
-def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
+def run_load_job(window_id: int, opening: OpeningSession) -> Mapping[TableName, TableCounts]:
     """Load a window and return the rows per table. Source and warehouse come from the environment.
 
     Raises from ``core.errors``.
@@ -61,20 +60,23 @@ def run_load_job(window_id: int) -> Mapping[TableName, TableCounts]:
     source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
-    session = open_spark_session(f"floodmark {subject}", table_rows(open_cdc_reader))
+
+    def open_session() -> SparkSession:
+        session = opening.get()
+        _require_reachable(session.sparkContext.master, {"source": source.host, "warehouse": warehouse.host})
+        return session
+
     began = time.monotonic()
     try:
-        _require_reachable(session.sparkContext.master, {"source": source.host, "warehouse": warehouse.host})
         return load_window(
             window_id,
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             SqlServerSource(source),
-            SparkStager(session, open_cdc_reader, plan_cdc_parts),
+            SparkStager(open_session, open_cdc_reader, plan_cdc_parts),
         )
     finally:
-        _LOG.info("The load took %.1f s.", time.monotonic() - began)
-        session.stop()
+        _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)
 
 
 def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
@@ -90,9 +92,9 @@ def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
             )
 
 
-def _result(window_id: int) -> LoadResult:
+def _result(window_id: int, opening: OpeningSession) -> LoadResult:
     try:
-        counts = run_load_job(window_id)
+        counts = run_load_job(window_id, opening)
     except FloodmarkError as error:
         return LoadResult(window_id, error=error)
     except Exception as error:  # noqa: BLE001  (the edge of the process: the caller must get every error)

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from floodmark.core.errors import FloodmarkBugError
 
 BUCKETS = 128
 PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
@@ -58,54 +55,6 @@ def pack(
             pieces.append((bucket, int(source_rows[bucket]), ordered.slice(begin, ends[bucket] - begin)))
         for first in range(0, len(pieces), _PIECES):
             yield _packed(pieces[first : first + _PIECES])
-
-
-def pack_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows in ``PACKED_SCHEMA`` that need not be brought together by key."""
-    for bucket, rows in enumerate(_collected(batches, _GROUP_BYTES)):
-        yield _packed([(bucket, rows.num_rows, rows)])
-
-
-def pack_chunk(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk of a first load. The bucket is its number; an entry without rows, with the total number, ends it.
-
-    The end must be marked: when a read is aborted, Spark ends the stream for its consumer as if it were complete.
-    """
-    total = 0
-    for rows in _collected(batches, _GROUP_BYTES):
-        total += rows.num_rows
-        yield _packed([(number, rows.num_rows, rows)])
-    end = [pa.array([number], pa.int32()), pa.array([total], pa.int32()), pa.array([b""], pa.binary())]
-    yield pa.RecordBatch.from_arrays(end, schema=_PACKED)
-
-
-class ChunkStream:
-    """The batches of one chunk, for one complete iteration. It raises FloodmarkBugError where the end is missing."""
-
-    def __init__(self, number: int, pieces: Iterator[_Entry]) -> None:
-        self.number = number
-        self._pieces = pieces
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        taken = 0
-        for number, rows, piece in self._pieces:
-            if number != self.number:
-                break
-            if not piece:
-                if rows != taken:
-                    break
-                return
-            taken += rows
-            with pa.ipc.open_stream(piece) as reader:
-                yield from reader
-        raise FloodmarkBugError(f"chunk {self.number}", f"its stream ended after {taken} rows without an end mark.")
-
-
-def unpack_chunks(packed: Iterable[pa.RecordBatch]) -> Iterator[ChunkStream]:
-    """Yield the chunks of a task, one after the other."""
-    entries = _entries(packed)
-    for entry in entries:
-        yield ChunkStream(entry[0], chain([entry], entries))
 
 
 def _entries(packed: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:

@@ -1,7 +1,7 @@
-"""The Spark session of a load, with its workers started and its classes loaded.
+"""The Spark session of a load, which opens in a thread of its own.
 
-Half of the time of a small load is Spark's start: Python processes import modules, Java loads classes and generates
-code. ``open_spark_session`` does this work in parallel, on all cores.
+Half of the time of a small load is Spark's start, in which Java works and Python waits. Meanwhile the driver imports
+its modules, begins the load in the ledger and prepares staging.
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from floodmark.spark.data_source import TableRows
 from floodmark.spark.launch.java import java_environment
-from floodmark.spark.net import gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA
 
 _LOG = logging.getLogger(__name__)
 _SETTINGS = {
@@ -41,29 +36,44 @@ _REPEATED = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.T
 """Loggers that print the stack trace of a failed task. The driver gets it as an exception and logs one message."""
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit sets, whose Java runs already."""
-_WARM_UP_ROWS = (
-    "SELECT CAST(id AS int) AS bucket, 1 AS source_rows, CAST('rows' AS binary) AS rows FROM range(0, 2, 1, 2)"
-)
 
 
-def open_spark_session(application: str, rows: type[TableRows]) -> SparkSession:
-    """Return the session of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
+class OpeningSession:
+    """A Spark session that is being opened."""
 
-    rows: the data source to register.
-    """
+    def __init__(self) -> None:
+        self.waited_seconds = 0.0
+        """The time that calls of ``get`` have waited for the session."""
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        self._session = self._pool.submit(open_spark_session)
+
+    def get(self) -> SparkSession:
+        """Return the session when it is open. Raises the error of its start."""
+        began = time.monotonic()
+        try:
+            return self._session.result()
+        finally:
+            self.waited_seconds += time.monotonic() - began
+
+    def stop(self) -> None:
+        """Stop the session, for a process that then ends. It may not have been opened."""
+        self._pool.shutdown()
+        if self._session.exception() is None:
+            # The stop of Python's part waits a second for a thread that ends with the process.
+            self._session.result().sparkContext._jsc.stop()
+
+
+def open_spark_session() -> SparkSession:
+    """Return the session of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores."""
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
-    builder = SparkSession.builder.appName(application)
+    builder = SparkSession.builder
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     _silence(session, _REPEATED)
-    session.dataSource.register(rows)
-    # On a cluster the executors are still starting, and what warms up there is not what the tasks run on.
-    if session.sparkContext.master.startswith("local"):
-        _warm_up(session)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
         "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
@@ -81,48 +91,3 @@ def _silence(session: SparkSession, loggers: Sequence[str]) -> None:
     log4j = jvm.org.apache.logging.log4j
     for name in loggers:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-
-
-class WarmUp(DataSource):  # type: ignore[misc]
-    """Two rows whose read makes Spark start the workers of Python data sources."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "floodmark_warm_up"
-
-    def schema(self) -> str:
-        return "id bigint"
-
-    def reader(self, schema: object) -> DataSourceReader:
-        return _WarmUpReader()
-
-
-class _WarmUpReader(DataSourceReader):  # type: ignore[misc]
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(0), InputPartition(1)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64())], names=["id"])
-
-
-def _warm_up(session: SparkSession) -> None:
-    """Run small queries. A failure is only logged: the load fails for the same reason and reports it."""
-    with ThreadPoolExecutor() as pool:
-        futures = [pool.submit(task, session) for task in (_warm_up_read, _warm_up_sort)]
-    for error in (future.exception() for future in futures):
-        if error is not None:
-            _LOG.warning("Could not warm up Spark: %s", str(error).partition("\n")[0])
-
-
-def _warm_up_read(session: SparkSession) -> None:
-    session.dataSource.register(WarmUp)
-    session.read.format(WarmUp.name()).load().write.format("noop").mode("overwrite").save()
-
-
-def _warm_up_sort(session: SparkSession) -> None:
-    rows = gather_changes(session.sql(_WARM_UP_ROWS))
-    rows.mapInArrow(_pass_through, PACKED_SCHEMA).write.format("noop").mode("overwrite").save()
-
-
-def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches

@@ -19,6 +19,7 @@ from floodmark.core.interval import Interval
 from floodmark.core.schema import TableName
 from floodmark.core.window.load_result import LoadResult, format_load_result, parse_load_result
 from floodmark.spark.net import drop_superseded_changes
+from floodmark.spark.run_tasks import run_tasks
 from floodmark.spark.stage import StageWriter
 from floodmark.sync.ports.reader import TableReader
 from floodmark.sync.ports.stager import StagedRows
@@ -59,9 +60,8 @@ def stage_small_tables(
     session: SparkSession, tables: Sequence[SmallTable], tasks: int
 ) -> dict[int, StagedRows | FloodmarkError]:
     """Stage tables in so many tasks. Return the result of each by its index; none for a table that is too large."""
-    groups = deal(tables, tasks)
-    frame = session.range(0, len(groups), 1, len(groups))
-    found = frame.mapInArrow(partial(_stage_groups, groups, MOST_BYTES), _RESULTS_SCHEMA).collect()
+    work = partial(_stage_group, most_bytes=MOST_BYTES)
+    found = run_tasks(session, deal(tables, tasks), work, _RESULTS_SCHEMA).collect()
     return {row.number: _result(row.read_rows, row.staged_rows, row.receipt, row.error) for row in found}
 
 
@@ -77,15 +77,7 @@ def deal(tables: Sequence[SmallTable], groups: int) -> list[list[SmallTable]]:
     return dealt
 
 
-def _stage_groups(
-    groups: Sequence[Sequence[SmallTable]], most_bytes: int, numbers: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            yield from map(_to_batch, _stage_group(groups[number], most_bytes))
-
-
-def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[_Row]:
+def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Stage tables one after the other, up to an error that the next ones would have too, each after its timeouts."""
     for table in tables:
         row: _Row = {"number": table.index, "read_rows": 0, "staged_rows": 0, "receipt": "", "error": ""}
@@ -97,11 +89,11 @@ def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[_Row
             row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
         except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
             error = found if isinstance(found, FloodmarkError) else _bug(table, found)
-            yield row | {"error": format_load_result(LoadResult(0, error=error))}
+            yield _to_batch(row | {"error": format_load_result(LoadResult(0, error=error))})
             if not concerns_one_table(error):
                 return
         else:
-            yield row
+            yield _to_batch(row)
 
 
 def _bug(table: SmallTable, found: Exception) -> FloodmarkBugError:

@@ -5,20 +5,22 @@ It runs in Spark's Python workers. The rows never pass through the driver, which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
 
+from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
+from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import LoadKind
 from floodmark.spark.error_transport import transported_errors
 from floodmark.spark.net import collapse_changes
-from floodmark.spark.packing import Unpacked, unpack_chunks
+from floodmark.spark.packing import Unpacked
 from floodmark.spark.rows import adapt_net_changes, stamp_first_load
-from floodmark.sync.ports.reader import RowShape
+from floodmark.sync.ports.reader import RowShape, TableReader
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 COUNTS_SCHEMA = "part int, read_rows long, staged_rows long, receipt string"
@@ -38,7 +40,7 @@ class StageWriter:
     """The LSN of the rows of a first load."""
     sink: StagingSink
 
-    def write_part(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write_packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the part of a task. For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``, over packed batches."""
         context = TaskContext.get()
         part = context.partitionId() if context else 0
@@ -47,12 +49,22 @@ class StageWriter:
             staged = self.sink.write(part, self.net_rows(rows))
         yield _counted(staged, rows.source_rows)
 
-    def write_chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the chunks of a task, each as a part of its number. For ``mapInArrow``, over packed chunks."""
-        with transported_errors():
-            for chunk in unpack_chunks(batches):
-                staged = self.sink.write(chunk.number, self.net_rows(chunk))
-                yield _counted(staged, staged.rows)
+    def write_intervals(
+        self, reader: TableReader, intervals: Sequence[tuple[int, Interval]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read and write changes that need not be brought together by key, each interval as the part of its number."""
+        for number, interval in intervals:
+            yield self._write_rows(number, reader.read(interval))
+
+    def write_chunks(self, reader: TableReader, chunks: Sequence[LoadChunk]) -> Iterator[pa.RecordBatch]:
+        """Read and write chunks of the table itself, each as the part of its number."""
+        for chunk in chunks:
+            yield self._write_rows(chunk.number, reader.read_chunk(chunk))
+
+    def _write_rows(self, part: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        staged = self.sink.write(part, self.net_rows(batch for batch in batches if batch.num_rows))
+        # Each row that was read is staged.
+        return _counted(staged, staged.rows)
 
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""

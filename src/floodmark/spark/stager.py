@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,15 +20,15 @@ from floodmark.core.interval import Interval
 from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.types import list_losses
-from floodmark.core.window.chunks import Bound, LoadChunk, chunk_to_json
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.core.window.plan_json import plan_to_json
-from floodmark.spark import data_source
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.spark.error_transport import recover
-from floodmark.spark.net import gather_changes
+from floodmark.spark.net import drop_superseded_changes, gather_changes
+from floodmark.spark.packing import PACKED_SCHEMA, pack
+from floodmark.spark.run_tasks import deal_in_turn, run_tasks
 from floodmark.spark.small_tables import SmallTable, stage_small_tables
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.reader import OpenReader, PlanParts, TableParts, TableReader
+from floodmark.sync.ports.reader import ChangeReader, OpenReader, PlanParts, TableParts, TableReader
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.run.read_slots import ReadSlots
@@ -45,10 +47,15 @@ class _Reads:
 
 
 class SparkStager:
-    """``sync.ports.stager.Stager``. The session has the data source over the same ``open_reader`` registered."""
+    """``sync.ports.stager.Stager``.
 
-    def __init__(self, session: SparkSession, open_reader: OpenReader, plan_parts: PlanParts) -> None:
-        self._session = session
+    open_session: called when the first task is about to start, and for each after it.
+    """
+
+    def __init__(
+        self, open_session: Callable[[], SparkSession], open_reader: OpenReader, plan_parts: PlanParts
+    ) -> None:
+        self._open_session = open_session
         self._open_reader = open_reader
         self._plan_parts = plan_parts
         self._planning = threading.Lock()
@@ -58,13 +65,16 @@ class SparkStager:
         """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
         table = plan.tables[index]
         with _recovered(str(table.source)):
-            writer = self._writer(plan, index, sink)
+            writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
             reads = self._reads_of(plan)
-            intervals = reads.parts[table.source].intervals
-            with reads.slots.taken(len(intervals)) as tasks:
-                # A task of a coalesced read takes one part after another.
-                rows = self._read(plan, index, intervals=intervals).coalesce(tasks)
-                return self.stage_rows(rows, table, writer)
+            parts = list(enumerate(reads.parts[table.source].intervals))
+            with reads.slots.taken(len(parts)) as tasks:
+                groups = deal_in_turn(parts, tasks)
+                if table.net is NetSource.SERVER:
+                    counts = self._run(groups, partial(writer.write_intervals, reader), COUNTS_SCHEMA)
+                else:
+                    counts = self.stage_changes(self._run(groups, partial(_read_packed, reader), PACKED_SCHEMA), writer)
+                return _staged(counts)
 
     def stage_small(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
@@ -73,9 +83,10 @@ class SparkStager:
         small = [each for index in sinks if (each := self._small_table(plan, index, sinks[index], reads)) is not None]
         if not small:
             return {}
-        wanted = min(len(small), self._session.sparkContext.defaultParallelism)
-        with _recovered(str(plan.pipeline)), reads.slots.taken(wanted) as tasks:
-            return stage_small_tables(self._session, small, tasks)
+        with _recovered(str(plan.pipeline)):
+            wanted = min(len(small), self._cores())
+            with reads.slots.taken(wanted) as tasks:
+                return stage_small_tables(self._open_session(), small, tasks)
 
     def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
         table = plan.tables[index]
@@ -85,13 +96,9 @@ class SparkStager:
         writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
         return SmallTable(index, table.source, parts.intervals[0], parts.changes, reader, writer)
 
-    def stage_rows(self, rows: DataFrame, table: TablePlan, writer: StageWriter) -> StagedRows:
-        """Net and stage rows as ``sqlserver_cdc`` packs them."""
-        if table.kind is LoadKind.CHANGES and table.net is not NetSource.SERVER:
-            rows = gather_changes(rows)
-        counts = rows.mapInArrow(writer.write_part, COUNTS_SCHEMA).collect()
-        parts = [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
-        return StagedRows(sum(row.read_rows for row in counts), sum(part.rows for part in parts), tuple(parts))
+    def stage_changes(self, packed: DataFrame, writer: StageWriter) -> DataFrame:
+        """Net and stage packed changes. Return the counts of each part."""
+        return gather_changes(packed).mapInArrow(writer.write_packed, COUNTS_SCHEMA)
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return self._reader(plan, index).read_chunk_bounds()
@@ -104,18 +111,17 @@ class SparkStager:
     ) -> Sequence[StagedPart]:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
         with _recovered(str(plan.tables[index].source)):
-            writer = self._writer(plan, index, sink)
+            writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
             with self._reads_of(plan).slots.taken(parallel_reads) as tasks:
-                rows = self._read(plan, index, tasks, chunks)
-                counts = rows.mapInArrow(writer.write_chunks, COUNTS_SCHEMA).collect()
-        return [StagedPart(row.part, row.staged_rows, row.receipt) for row in counts]
+                groups = deal_in_turn(chunks, tasks)
+                return _staged(self._run(groups, partial(writer.write_chunks, reader), COUNTS_SCHEMA)).parts
 
     def _reads_of(self, plan: WindowPlan) -> _Reads:
         """Return the reads of a window. The first of its tables plans them, the others wait."""
         with self._planning:
             if self._reads is None or self._reads.plan != plan:
                 most = max(table.max_reads for table in plan.tables)
-                parts = self._plan_parts(plan, min(most, self._session.sparkContext.defaultParallelism))
+                parts = self._plan_parts(plan, min(most, self._cores()))
                 self._reads = _Reads(plan, parts, ReadSlots(most))
             return self._reads
 
@@ -131,25 +137,24 @@ class SparkStager:
             _LOG.info("%s: %s", table.source, shape.remark)
         return StageWriter(shape, table.kind, table.net, plan.to_lsn, sink)
 
-    def _read(
-        self,
-        plan: WindowPlan,
-        index: int,
-        parts: int = 1,
-        chunks: Sequence[LoadChunk] = (),
-        intervals: Sequence[Interval] = (),
-    ) -> DataFrame:
-        # The plan with only this table: the options of a read travel with each of its tasks.
-        narrow = replace(plan, tables=(plan.tables[index],))
-        return (
-            self._session.read.format(data_source.NAME)
-            .option(data_source.PLAN_OPTION, json.dumps(plan_to_json(narrow)))
-            .option(data_source.INDEX_OPTION, 0)
-            .option(data_source.PARTS_OPTION, parts)
-            .option(data_source.INTERVALS_OPTION, data_source.intervals_to_json(intervals))
-            .option(data_source.CHUNKS_OPTION, json.dumps([chunk_to_json(chunk) for chunk in chunks]))
-            .load()
-        )
+    def _run(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any], schema: str) -> DataFrame:
+        return run_tasks(self._open_session(), groups, work, schema)
+
+    def _cores(self) -> int:
+        return int(self._open_session().sparkContext.defaultParallelism)
+
+
+def _read_packed(reader: ChangeReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
+    shape = reader.shape
+    for _, interval in intervals:
+        yield from pack(reader.read(interval), shape.key, partial(drop_superseded_changes, shape=shape))
+
+
+def _staged(counts: DataFrame) -> StagedRows:
+    """Run the tasks. Return the rows of all parts."""
+    rows = counts.collect()
+    parts = [StagedPart(row.part, row.staged_rows, row.receipt) for row in rows]
+    return StagedRows(sum(row.read_rows for row in rows), sum(part.rows for part in parts), tuple(parts))
 
 
 @contextmanager

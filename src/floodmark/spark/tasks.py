@@ -5,8 +5,8 @@
 
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
-from floodmark.spark.data_source import table_rows
+from floodmark.spark.run_tasks import run_tasks
 from floodmark.spark.small_tables import SmallTable
 from floodmark.spark.stage import StageWriter
 
-__all__ = ["PostgresSink", "SmallTable", "StageWriter", "open_cdc_reader", "table_rows"]
+__all__ = ["PostgresSink", "SmallTable", "StageWriter", "open_cdc_reader", "run_tasks"]

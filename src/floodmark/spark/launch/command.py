@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from floodmark import spark
 from floodmark.spark.launch.java import java_environment
@@ -100,20 +98,6 @@ def _installed_spark() -> str | None:
 def submit_command(target: SparkTarget, window_id: int, config: Path) -> list[str]:
     """Return the command line for a caller that starts the job without Airflow."""
     confs = [part for name, value in job_settings(target).items() for part in ("--conf", f"{name}={value}")]
-    return [target.binary, "--master", target.master, *confs, str(application()), *job_arguments(window_id, config)]
-
-
-@contextmanager
-def working_folder(target: SparkTarget) -> Iterator[str | None]:
-    """Yield the folder to start the job in; None for any.
-
-    Spark plans the read of a Python data source on the driver's machine, with the executors' path to Python. Where that
-    is relative, as in an unpacked archive, the folder has a link in its place that leads to the driver's own Python.
-    """
-    python = PurePosixPath(target.conf.get(_PYTHON, "/"))
-    if python.is_absolute() or len(python.parts) == 1:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="floodmark-job-") as folder:
-        Path(folder, python.parts[0]).symlink_to(sys.prefix, target_is_directory=True)
-        yield folder
+    named = ["--name", f"floodmark window {window_id}"]
+    arguments = job_arguments(window_id, config)
+    return [target.binary, "--master", target.master, *named, *confs, str(application()), *arguments]

@@ -22,21 +22,19 @@ def run_load(secrets: Mapping[str, str], target: SparkTarget, window_id: int, co
     environment = os.environ | load_job.job_environment(secrets, target)
     command = load_job.submit_command(target, window_id, config_path)
     output = JobOutput()
-    with load_job.working_folder(target) as folder:
-        try:
-            started = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, resolved before)
-            )
-        except OSError as problem:
-            raise start_failure(window_id, problem) from None
-        with started as job:
-            for line in output.watch(job.stdout or ()):
-                sys.stderr.write(line)
+    try:
+        started = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            preexec_fn=end_with_starter(),  # noqa: PLW1509  (a bare system call, resolved before)
+        )
+    except OSError as problem:
+        raise start_failure(window_id, problem) from None
+    with started as job:
+        for line in output.watch(job.stdout or ()):
+            sys.stderr.write(line)
     output.require_result(window_id, job.returncode)

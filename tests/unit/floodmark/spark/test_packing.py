@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.spark.packing import BUCKETS, Unpacked, key_hashes, pack, pack_in_order
+from floodmark.spark.packing import BUCKETS, Unpacked, key_hashes, pack
 
 EVERY_KEY_TYPE: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int16(), [1, -1, 2]),
@@ -63,11 +63,10 @@ def test_packed_rows_come_back(batches: list[list[tuple[int, str]]]) -> None:
     schema = pa.schema([("k", pa.int32()), ("v", pa.string())])
     rows = [pa.RecordBatch.from_arrays([[k for k, _ in b], [v for _, v in b]], schema=schema) for b in batches]
     expected = [row for batch in batches for row in batch]
-    for packed in (pack(iter(rows), ("k",), lambda r: r), pack_in_order(iter(rows))):
-        unpacked = Unpacked(packed)
-        found = [(row["k"], row["v"]) for batch in unpacked for row in batch.to_pylist()]
-        assert sorted(found) == sorted(expected)
-        assert unpacked.source_rows == len(expected)
+    unpacked = Unpacked(pack(iter(rows), ("k",), lambda r: r))
+    found = [(row["k"], row["v"]) for batch in unpacked for row in batch.to_pylist()]
+    assert sorted(found) == sorted(expected)
+    assert unpacked.source_rows == len(expected)
 
 
 def test_bucket_is_never_divided_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:

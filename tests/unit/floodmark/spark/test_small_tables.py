@@ -53,7 +53,8 @@ def small_table(index: int, error: Exception | None = None, changes: int = 1) ->
     ],
 )
 def test_error_that_all_tables_would_have_ends_the_group(error: FloodmarkError, staged: list[int]) -> None:
-    rows = list(_stage_group([small_table(0), small_table(1, error), small_table(2)], 1))
+    batches = _stage_group([small_table(0), small_table(1, error), small_table(2)], 1)
+    rows = [row for batch in batches for row in batch.to_pylist()]
     assert [row["number"] for row in rows] == staged
     assert [bool(row["error"]) for row in rows] == [number == 1 for number in staged]
     assert rows[0]["receipt"] == "there"

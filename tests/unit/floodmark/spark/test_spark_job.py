@@ -11,6 +11,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import job
 from floodmark.spark.error_transport import recover, transported_errors
+from load_without_spark import no_session
 
 ERROR = CdcNotEnabledError("dbo.Orders", 'error 208: "dbo.Orders" {ä}', "Enable it.")
 
@@ -39,7 +40,7 @@ def test_job_without_a_connection_says_which_variable_and_shows_no_password(
     monkeypatch.delenv(job.SOURCE_VARIABLE, raising=False)
     if value is not None:
         monkeypatch.setenv(job.SOURCE_VARIABLE, value)
-    assert job.main(["--window-id", "7"]) == 1
+    assert job.main(no_session(), ["--window-id", "7"]) == 1
     output = capsys.readouterr().out
     assert output.splitlines()[0] == STARTED
     result = parse_load_result(output.splitlines()[-1])
@@ -58,7 +59,7 @@ def test_job_whose_file_of_authorities_is_missing_names_it(
     warehouse = WarehouseConnection("w", 5432, "dwh", "floodmark", "s3cret").to_json()
     monkeypatch.setenv(LEDGER_VARIABLE, warehouse)
     monkeypatch.setenv(WAREHOUSE_VARIABLE, warehouse)
-    assert job.main(["--window-id", "7"]) == 1
+    assert job.main(no_session(), ["--window-id", "7"]) == 1
     result = parse_load_result(capsys.readouterr().out.splitlines()[-1])
     assert result is not None
     assert type(result.error) is ConfigError

@@ -14,7 +14,6 @@ from floodmark.spark.launch.command import (
     job_environment,
     job_settings,
     submit_command,
-    working_folder,
 )
 from floodmark.spark.launch.recording import record_classes
 from floodmark.spark.launch.target import SparkTarget
@@ -74,17 +73,6 @@ def test_driver_keeps_its_python_where_executors_have_their_own() -> None:
     assert "spark.pyspark.driver.python" not in job_settings(SparkTarget("yarn"))
     chosen = own | {"spark.pyspark.driver.python": "/opt/python"}
     assert job_settings(SparkTarget("yarn", chosen))["spark.pyspark.driver.python"] == "/opt/python"
-
-
-def test_relative_python_leads_to_the_own_one_in_the_folder_of_the_job() -> None:
-    for path in ("./environment/bin/python", "environment/bin/python"):
-        with working_folder(SparkTarget("yarn", {"spark.pyspark.python": path})) as folder:
-            assert folder is not None
-            assert Path(folder, path).resolve() == Path(sys.prefix, "bin/python").resolve()
-        assert not Path(folder).exists()
-    for conf in ({}, {"spark.pyspark.python": "/opt/env/bin/python"}, {"spark.pyspark.python": "python3"}):
-        with working_folder(SparkTarget("yarn", conf)) as folder:
-            assert folder is None
 
 
 def test_java_keeps_its_temporary_files_where_everything_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
