@@ -56,6 +56,15 @@ def test_first_load_and_a_window_are_counted_by_what_became_of_the_rows(shop: Sh
     assert soft_deleted == [{"Amount": Decimal("20.00"), "__op": DELETE, "__window_id": 2}]
 
 
+def test_updated_row_of_a_new_target_stays_on_its_page(shop: Shop) -> None:
+    shop.run(first_load(), 10, [Row(id, INSERT, 10, id) for id in range(1, 501)])
+    pages = 'SELECT "Id", (ctid::text::point)[0] AS page FROM shop.orders WHERE "Id" % 10 = 0 ORDER BY 1'
+    before = shop.rows(pages)
+    assert len({row["page"] for row in before}) > 1
+    shop.run(changes(10, 20), 20, [Row(id, UPDATE, 11, 0, keep=True) for id in range(10, 501, 10)])
+    assert shop.rows(pages) == before
+
+
 def test_row_that_comes_back_counts_as_inserted(shop: Shop) -> None:
     shop.run(first_load(), 10, [Row(1, INSERT, 10)])
     shop.run(changes(10, 20), 20, [Row(1, DELETE, 15)])

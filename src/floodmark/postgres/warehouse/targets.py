@@ -33,6 +33,12 @@ OWN_TYPES = {
     LOADED_AT_COLUMN: "timestamp with time zone",
     DELETED_COLUMN: "boolean",
 }
+FILLED = 80
+"""The share of a page of a new target that inserts fill, in percent.
+
+PostgreSQL writes a new version of each updated row. Where it finds room on the same page, no index gets an entry, and
+the next update takes the place of the old version (a HOT update).
+"""
 LOCK_TIMEOUT = "10s"
 """The lock timeout of ALTER TABLE. A waiting ALTER blocks every later reader of the target, so it gives up and is
 retried."""
@@ -118,7 +124,9 @@ def create_target(table: TablePlan) -> str:
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
     columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.feed.table.key)})")
-    return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + "\n)"
+    return (
+        f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n) WITH (fillfactor = {FILLED})"
+    )
 
 
 def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
