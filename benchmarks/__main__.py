@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import asked, emulator, many_tables, runs, source, window
+from benchmarks import asked, emulator, first_load, many_tables, runs, source, window
 from benchmarks.measuring import Report
 from floodmark_laptop.stack import Stack
 
@@ -27,6 +27,7 @@ _SECTIONS: dict[str, Section] = {
         stack.source, psutil.Process(stack.emulator.process.pid), report, source.Sizes()
     ),
     "window": window.measure,
+    "first_load": first_load.measure,
     "many_tables": many_tables.measure,
     "asked": lambda stack, report, _: asked.measure(stack, report),
     "runs": lambda stack, report, _: runs.measure(stack, report),

@@ -39,7 +39,7 @@ _RATIO_ROWS = 1_000_000
 _WINDOW_ROWS = (100_000, 3_000_000, _RATIO_ROWS)
 """The last is the one that is timed."""
 _TIMED_LOADS = 3
-_FLOOR_TABLE = TableName("floor", "staged")
+FLOOR_TABLE = TableName("floor", "staged")
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,19 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
     for rows in _WINDOW_ROWS:
         database = f"Window{rows}"
         config = _prepare(stack, folder, database, rows)
-        _run(stack, config, rows)  # the first load
+        run(stack, config, rows)  # the first load
         with stack.connect_source(database) as connection:
             wide_table.change_all(connection, rows)
         wait_until_captured(stack, database, 2 * rows, "WHERE __$operation <> 3")
-        figures.append(_run(stack, config, rows))
+        figures.append(run(stack, config, rows))
     # Again for the clock alone: to sample memory costs the load a tenth of its time.
     timed = []
     for number in range(_TIMED_LOADS):
         with stack.connect_source(database) as connection:
             wide_table.change_all(connection, rows)
         wait_until_captured(stack, database, (3 + number) * rows, "WHERE __$operation <> 3")
-        timed.append(_run(stack, config, rows, sample_memory=False))
-    plan = _last_window(stack)
+        timed.append(run(stack, config, rows, sample_memory=False))
+    plan = last_window(stack)
     drained, copied, merged = _floor(stack, plan, f"Window{_RATIO_ROWS}")
     floor = drained + copied + merged
     whole = statistics.median(each.load_seconds for each in timed)
@@ -102,6 +102,11 @@ def _prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
         wide_table.create(connection, tracked=True)
         wide_table.fill(connection, rows)
     wait_until_captured(stack, database, rows, "")
+    return configure(stack, folder, database)
+
+
+def configure(stack: Stack, folder: Path, database: str) -> Path:
+    """Return the configuration of a pipeline with the wide table of a database."""
     stack.use_source_database(database)
     config = folder / f"{database}.yaml"
     table = {"source": "dbo.Wide", "target": f"speed.{database.lower()}"}
@@ -115,7 +120,7 @@ def _prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
     return config
 
 
-def _run(stack: Stack, config: Path, rows: int, *, sample_memory: bool = True) -> LoadFigures:
+def run(stack: Stack, config: Path, rows: int, *, sample_memory: bool = True) -> LoadFigures:
     """One ``floodmark run``; its words tell the seconds."""
     command = [str(Path(sys.executable).parent / "floodmark"), "run", config.stem.lower(), "--config", str(config)]
     words = config.with_suffix(".log")
@@ -145,7 +150,7 @@ def warehouse_connection(stack: Stack) -> WarehouseConnection:
     return WarehouseConnection(**stack.warehouse_address)
 
 
-def _last_window(stack: Stack) -> WindowPlan:
+def last_window(stack: Stack) -> WindowPlan:
     with stack.connect_warehouse() as connection:
         row = connection.execute("SELECT max(window_id) FROM floodmark.windows").fetchone()
     if row is None:
@@ -175,7 +180,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
     def copy() -> None:
         with ArrowSession(warehouse, "floor") as session:
             session.execute("TRUNCATE floor.staged")
-            session.copy(_FLOOR_TABLE, schema, batches)
+            session.copy(FLOOR_TABLE, schema, batches)
             session.commit()
 
     copied = median_seconds(copy)
@@ -187,18 +192,24 @@ def _floor(stack: Stack, plan: WindowPlan, database: str) -> tuple[float, float,
 
 
 def _create_floor_tables(connection: psycopg.Connection, target: TableName, schema: pa.Schema) -> None:
+    create_staged(connection, target, schema)
+    connection.execute(f"CREATE TABLE floor.target AS SELECT * FROM {target.schema}.{target.name}")
+    connection.execute('ALTER TABLE floor.target ADD PRIMARY KEY ("ID")')
+    connection.commit()
+
+
+def create_staged(connection: psycopg.Connection, target: TableName, schema: pa.Schema) -> None:
+    """Create FLOOR_TABLE, with the columns that COPY sends, in a new schema."""
     connection.execute("SET LOCAL ROLE floodmark")  # whom COPY comes as
     connection.execute("DROP SCHEMA IF EXISTS floor CASCADE")
     connection.execute("CREATE SCHEMA floor")
-    connection.execute(f"CREATE TABLE floor.target AS SELECT * FROM {target.schema}.{target.name}")
-    connection.execute('ALTER TABLE floor.target ADD PRIMARY KEY ("ID")')
     own = {"__lsn": "bytea", "__op": "smallint", "__part": "integer", "__unstorable": "text"}
     names = [f'"{name}"' for name in schema.names if name not in own and not name.startswith("__keep_")]
-    connection.execute(f"CREATE UNLOGGED TABLE floor.staged AS SELECT {', '.join(names)} FROM floor.target LIMIT 0")
+    like = f"SELECT {', '.join(names)} FROM {target.schema}.{target.name} LIMIT 0"
+    connection.execute(f"CREATE UNLOGGED TABLE floor.staged AS {like}")
     for name in schema.names:
         if name in own or name.startswith("__keep_"):
             connection.execute(f'ALTER TABLE floor.staged ADD COLUMN "{name}" {own.get(name, "boolean")}')
-    connection.commit()
 
 
 def _merge(connection: psycopg.Connection, columns: list[str]) -> None:
