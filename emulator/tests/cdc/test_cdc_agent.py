@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,3 +77,19 @@ def test_agent_that_was_stopped_is_seen_as_stopped_at_once(engine: Engine, run: 
         assert not is_agent_running(run)
         engine.supervisor.start()
         assert is_agent_running(run)
+
+
+def test_agent_whose_statement_waits_for_a_client_ends(engine: Engine, run: Run) -> None:
+    waits = "SELECT count(*)::int FROM pg_locks WHERE NOT granted AND relation = 'emulator.cdc_job_activity'::regclass"
+    with connect(engine.conninfo) as other:
+        client = runner(other)
+        client("BEGIN", ())
+        client("LOCK TABLE emulator.cdc_job_activity IN ACCESS EXCLUSIVE MODE", ())
+        wait_until(lambda: run(waits, ()) == [(1,)])
+        ended = threading.Thread(target=engine.supervisor.stop, daemon=True)
+        ended.start()
+        ended.join(20)
+        client("ROLLBACK", ())
+    assert not ended.is_alive()
+    assert not is_agent_running(run)
+    engine.supervisor.start()

@@ -46,6 +46,8 @@ _POLL_SECONDS = 0.25
 _RESTART_SECONDS = 1.0
 _UPKEEP_SECONDS = 10.0
 _STOP_SECONDS = 10.0
+_STATEMENT_SECONDS = 1.0
+"""The time that a statement of the agent has to end when the agent stops."""
 _ANSWER_SECONDS = 600.0
 _PAUSE_SECONDS = 0.02
 # docs/reference/sqlserver_cdc.md, "Capture and cleanup jobs".
@@ -104,14 +106,23 @@ class CaptureSupervisor:
         self._ended.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join()
+            self._join(thread)
             self._running.clear()
             with contextlib.suppress(psycopg.OperationalError):
+                self._run(f"SET lock_timeout = '{_STATEMENT_SECONDS}s'", ())
                 end_all_runs(self._run)
                 self._run(_AGENT_ENDS, ())
                 # PostgreSQL would let go of it some moments after the connection is closed.
                 self._run("SELECT pg_advisory_unlock($1::bigint)", (AGENT_LOCK,))
             self._connection.close()
+
+    def _join(self, thread: threading.Thread) -> None:
+        """Wait for the loop. Its statement may wait for a client's lock, or read much of the log: it is cancelled."""
+        thread.join(_STATEMENT_SECONDS)
+        while thread.is_alive():
+            with contextlib.suppress(psycopg.Error):
+                self._connection.cancel_safe(timeout=_STATEMENT_SECONDS)
+            thread.join(_STATEMENT_SECONDS)
 
     def apply_faults(self, database_id: int) -> None:
         """Apply changed faults of the database's capture; return when its job does as they say."""
@@ -164,6 +175,8 @@ class CaptureSupervisor:
         except (psycopg.Error, OSError) as error:
             if self._connection.closed:
                 raise
+            if self._ended.is_set():
+                return
             print(f"the agent will try again: {error}", file=sys.stderr, flush=True)
             self._ended.wait(_RESTART_SECONDS)
 
