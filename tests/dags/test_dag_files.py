@@ -33,6 +33,28 @@ warehouse: {conn_id: w}
 pipelines: {p: {source: s, tables: [{source: dbo.A, target: a.a}]}}
 """
 """A configuration of which every DAG file makes something."""
+TWO_OF_EACH = """
+sources:
+  s1: &source
+    conn_id: c
+    capture: {stops: [{stop: "0 8 * * 1-5", start: "0 18 * * 1-5"}], time_zone: Europe/Berlin}
+    retention: {keep: 3d, on_low: raise_retention}
+  s2: *source
+warehouse: {conn_id: w}
+pipelines:
+  p1: {source: s1, tables: [{source: dbo.A, target: a.a}]}
+  p2: {source: s2, tables: [{source: dbo.B, target: a.b}]}
+"""
+PARSE_FOR_A_TASK = """
+import json
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager
+made = {{"as the DAG processor": sorted(DagBag({folder!r}).dags)}}
+with _airflow_parsing_context_manager(dag_id={dag_id!r}, task_id="t"):
+    made["as a task"] = sorted(DagBag({folder!r}).dags)
+print("RESULT " + json.dumps(made))
+"""
+"""As ``airflow.sdk.execution_time.task_runner`` parses."""
 HEAVY = {
     "adbc_driver_postgresql",
     "floodmark.postgres.ledger.ledger",
@@ -84,6 +106,22 @@ def test_dag_file_makes_one_dag_per_pipeline(dag_process: DagProcess, tmp_path: 
     config.write_text(f"sources: {{s: {{conn_id: c}}}}\nwarehouse: {{conn_id: w}}\npipelines:\n{pipelines}\n")
     result = parse(dag_process, REPOSITORY / "dags" / "cdc.py", FLOODMARK_CONFIG=str(config))
     assert result["dags"] == ["cdc_p1", "cdc_p2"]
+
+
+@pytest.mark.parametrize(
+    "dag_id", ["cdc_p2", "cdc_load_p2", "cdc_drift_s2", "cdc_switch_s2", "cdc_capture_s2", "cdc_retention_s2"]
+)
+def test_process_of_a_task_makes_only_the_dag_of_the_task(dag_process: DagProcess, dag_id: str, tmp_path: Path) -> None:
+    """Airflow parses the file again for each task."""
+    config = tmp_path / "many.yaml"
+    config.write_text(TWO_OF_EACH, encoding="utf-8")
+    code = PARSE_FOR_A_TASK.format(folder=str(REPOSITORY / "dags"), dag_id=dag_id)
+    done = dag_process.run(code, FLOODMARK_CONFIG=str(config))
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout.rpartition("RESULT ")[2])
+    assert made["as a task"] == [dag_id]
+    assert len(made["as the DAG processor"]) == 12
+    assert dag_id in made["as the DAG processor"]
 
 
 def test_a_wrong_configuration_is_one_import_error_that_lists_every_problem(

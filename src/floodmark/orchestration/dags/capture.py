@@ -13,7 +13,7 @@ from floodmark.app import upkeep
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.alerts.runs import CAPTURE_RUN_FAILED
 from floodmark.orchestration.context import app_of
-from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.failure import explained
 
 if TYPE_CHECKING:
@@ -21,19 +21,23 @@ if TYPE_CHECKING:
 
 
 def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per source with ``capture``, by id."""
+    """Return one DAG per source with ``capture``, by id; in the process of a task, that of the task."""
     dags = (
         _build(config, name, source.capture, config_path)
         for name, source in config.sources.items()
-        if source.capture is not None
+        if source.capture is not None and is_needed(_dag_id(name))
     )
     return {dag.dag_id: dag for dag in dags}
+
+
+def _dag_id(source: str) -> str:
+    return f"cdc_capture_{source}"
 
 
 def _build(config: Config, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
     """Build the DAG. A missed run is not repeated: the next one does the same."""
     dag = make_dag(
-        f"cdc_capture_{source}",
+        _dag_id(source),
         source=source,
         tags=("capture",),
         config_path=config_path,

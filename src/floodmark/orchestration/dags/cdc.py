@@ -18,7 +18,7 @@ from floodmark.core.alerts.runs import RUN_FAILED, data_interval
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
 from floodmark.orchestration.callbacks import BACKFILL, deadline_of
-from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.dags.load_chain import chain_load
 from floodmark.orchestration.dags.page import describe_pipeline
 from floodmark.orchestration.failure import explained
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per pipeline of the configuration, by id."""
-    dags = (build_dag(config, name, config_path) for name in config.pipelines)
+    """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
+    dags = (build_dag(config, name, config_path) for name in config.pipelines if is_needed(dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 

@@ -13,7 +13,7 @@ from floodmark.app import drift
 from floodmark.core.alerts.runs import DRIFT_RUN_FAILED, SWITCH_RUN_FAILED
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags import switch as switch_dag
-from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.failure import explained
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ _SWITCH_TASKS = ("switch_instances", "list_questions", "ask")
 
 
 def build_drift_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per source that a pipeline reads, by id."""
+    """Return one DAG per source that a pipeline reads, by id; in the process of a task, that of the task."""
     read = {pipeline.source for pipeline in config.pipelines.values()}
-    dags = (_build(config, name, config_path) for name in config.sources if name in read)
+    dags = (
+        _build(config, name, config_path) for name in config.sources if name in read and is_needed(drift_dag_id(name))
+    )
     return {dag.dag_id: dag for dag in dags}
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, get_parsing_context
 
 from floodmark.orchestration.callbacks import failure_callback
 from floodmark.orchestration.names import OWNER
@@ -17,6 +17,12 @@ RETRY_DELAY = timedelta(seconds=20)
 MAX_RETRY_DELAY = timedelta(minutes=5)
 # Runs before the DAG is first unpaused are never repeated; the date only has to be in the past.
 _START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def is_needed(dag_id: str) -> bool:
+    """Return whether this process needs a DAG. The process of a task parses the DAG file for a single one."""
+    needed = get_parsing_context().dag_id
+    return needed is None or needed == dag_id
 
 
 def make_dag(

@@ -13,7 +13,7 @@ from floodmark.core.alerts.runs import LOAD_RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.cdc import assets_of
-from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.dags.load_chain import chain_load
 from floodmark.orchestration.failure import explained
 from floodmark.orchestration.pools import require_pools
@@ -36,9 +36,13 @@ tables continue. Each run loads one table. A run after a killed one reads only t
 
 
 def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per pipeline of the configuration, by id."""
-    dags = (_build(config, name, config_path) for name in config.pipelines)
+    """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
+    dags = (_build(config, name, config_path) for name in config.pipelines if is_needed(_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
+
+
+def _dag_id(pipeline: str) -> str:
+    return f"cdc_load_{pipeline}"
 
 
 def _build(config: Config, name: str, config_path: Path) -> DAG:
@@ -46,7 +50,7 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
     wiring = wire(config, name)
     tables = [str(table) for table in wiring.settings.sources]
     dag = make_dag(
-        f"cdc_load_{name}",
+        _dag_id(name),
         source=pipeline.source,
         tags=("load",),
         config_path=config_path,

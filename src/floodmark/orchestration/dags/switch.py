@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from floodmark.app import switch
 from floodmark.core.alerts.runs import SWITCH_RUN_FAILED
 from floodmark.orchestration.context import open_app
-from floodmark.orchestration.dags.frame import make_dag
+from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.failure import explained
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ Keep this DAG unpaused: it has no schedule, and a paused DAG asks nothing.
 
 
 def build_switch_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per source that a pipeline reads, by id."""
+    """Return one DAG per source that a pipeline reads, by id; in the process of a task, that of the task."""
     read = {pipeline.source for pipeline in config.pipelines.values()}
-    dags = (_build(name, config_path) for name in config.sources if name in read)
+    dags = (_build(name, config_path) for name in config.sources if name in read and is_needed(switch_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 
