@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -307,6 +308,44 @@ def test_quiet_stretch_moves_watermarks_without_a_window(shop: Shop) -> None:
     assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(20)
     with pytest.raises(WatermarkConflictError, match="no longer"):
         shop.ledger.advance_quiet(PIPELINE, lsn(30), {ORDERS: lsn(10)})
+
+
+@pytest.mark.parametrize("tables", [1, 50])
+def test_run_without_changes_takes_the_same_statements_for_any_number_of_tables(
+    shop: Shop, tables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [TableName("dbo", f"T{number:02d}") for number in range(tables)]
+    loads = [replace(first_load(), source=name, target=TableName("t", name.name)) for name in names]
+    window = shop.ledger.open_window(PIPELINE, lsn(10), loads)
+    shop.ledger.leave_out(window.window_id, names)
+    shop.set_watermark(10)
+    sent: list[object] = []
+    execute = psycopg.Cursor.execute
+
+    def noted(cursor: psycopg.Cursor[Any], statement: Any, *rest: Any, **named: Any) -> psycopg.Cursor[Any]:
+        sent.append(statement)
+        return execute(cursor, statement, *rest, **named)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+    validities = [Validity(name, Verdict.READY, "changes.", "", lsn(10), None, lsn(20)) for name in names]
+    shop.ledger.record_verdicts(PIPELINE, validities)
+    identities = {load.source: load.feed.identity for load in loads}
+    shop.ledger.advance_quiet(PIPELINE, lsn(20), dict.fromkeys(names, lsn(10)), NOON, identities)
+    monkeypatch.undo()
+    assert {state.watermark for state in shop.ledger.read_tables(PIPELINE).values()} == {lsn(20)}
+    with session(shop) as opened:
+        (recorded,) = opened.execute("SELECT count(*) FROM floodmark.verdicts WHERE verdict = 'ready'").fetchone() or ()
+    assert recorded == tables
+    assert len([each for each in sent if "floodmark.tables" in str(each) or "floodmark.verdicts" in str(each)]) == 3
+    assert len(sent) < 12
+
+
+def test_quiet_stretch_names_the_table_that_another_run_has_moved(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    other = TableName("dbo", "Zebra")
+    with pytest.raises(WatermarkConflictError, match=rf"dbo\.Zebra.*no longer {lsn(10)}"):
+        shop.ledger.advance_quiet(PIPELINE, lsn(20), {ORDERS: lsn(10), other: lsn(10)}, NOON)
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
 
 
 def test_quiet_stretch_is_refused_while_a_window_is_unfinished(shop: Shop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import psycopg
@@ -20,3 +21,9 @@ def query(session: psycopg.Connection, statement: str, **parameters: Any) -> lis
 def source_parameters(name: TableName) -> dict[str, str]:
     """Return the parameters of a statement that name a table of the source."""
     return {"source_schema": name.schema, "source_name": name.name}
+
+
+def source_arrays(names: Iterable[TableName]) -> dict[str, list[str]]:
+    """Return the parameters of a statement about many tables of the source, in the order of ``TableName``."""
+    ordered = sorted(names)
+    return {"source_schemas": [name.schema for name in ordered], "source_names": [name.name for name in ordered]}

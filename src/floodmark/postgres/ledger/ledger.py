@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
 from floodmark.core.schema import TableName
@@ -25,6 +25,14 @@ from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_to_json
+from floodmark.postgres.ledger.claims import (
+    claim_table,
+    describe_watermark,
+    lock_watermarks,
+    refuse_left_instances,
+    refuse_loads,
+    refuse_other_lanes,
+)
 from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
 from floodmark.postgres.ledger.opened import one_window, opened_window
@@ -33,7 +41,7 @@ from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.statements import query, source_parameters
+from floodmark.postgres.statements import query, source_arrays, source_parameters
 from floodmark.sync.ports.ledger import OpenedWindow
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
@@ -74,11 +82,10 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
         with open_transaction(self._at, pipeline) as session:
             # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
             for table in sorted(tables, key=lambda table: table.source):
-                _claim_table(session, pipeline, table)
-                if is_replay_lane(lane):
-                    _refuse_loads(session, pipeline, lane, table.source)
-                else:
-                    _refuse_other_lanes(session, pipeline, lane, table.source)
+                claim_table(session, pipeline, table)
+            refuse_left_instances(session, pipeline, {table.source: table.feed.identity for table in tables})
+            refuse = refuse_loads if is_replay_lane(lane) else refuse_other_lanes
+            refuse(session, pipeline, lane, [table.source for table in tables])
             window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
             plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
             query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
@@ -190,100 +197,15 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
         instances: Mapping[TableName, InstanceIdentity] | None = None,
     ) -> None:
         with open_transaction(self._at, pipeline) as session:
-            for source, watermark in sorted(watermarks.items()):
-                moved = session.execute(
-                    read_sql("advance_quiet"),
-                    {
-                        "pipeline": pipeline,
-                        **source_parameters(source),
-                        "watermark": watermark.value,
-                        "to_lsn": to_lsn.value,
-                        "to_lsn_at": to_lsn_at,
-                    },
-                )
-                if moved.rowcount != 1:
-                    raise WatermarkConflictError(
-                        str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
-                    )
-                if instances is not None:
-                    _refuse_left_instance(session, pipeline, source, instances[source])
-                _refuse_other_lanes(session, pipeline, MAIN_LANE, source)
+            lock_watermarks(session, pipeline, watermarks)
+            if instances is not None:
+                refuse_left_instances(session, pipeline, instances)
+            refuse_other_lanes(session, pipeline, MAIN_LANE, watermarks)
             # After the row locks: a window opened before them is visible, one opened later reads these watermarks.
             if unfinished := query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
-
-
-def _claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
-    """Lock the table's row and check that its watermark is still the one of the plan."""
-    named = {"pipeline": pipeline, **source_parameters(table.source)}
-    target = {"target_schema": table.target.schema, "target_name": table.target.name}
-    try:
-        with session.transaction():
-            query(session, "register_table", **named, **target)
-    except psycopg.errors.UniqueViolation:
-        # Of two runs that register the same table at once, one may get this error for the target instead.
-        if not any(row.items() >= target.items() for row in query(session, "lock_table", **named)):
-            raise ConfigError(
-                str(table.source),
-                f"another table already uses the target {table.target}.",
-                "Choose another target.",
-            ) from None
-    row = query(session, "lock_table", **named)[0]
-    if row["watermark"] != _bytes(table.watermark):
-        raise WatermarkConflictError(
-            str(table.source),
-            f"its watermark is {_text(row['watermark'])}, not {table.watermark or 'unset'}.",
-            "Another run moved it; run again.",
-        )
-    if (known := TableName(row["target_schema"], row["target_name"])) != table.target:
-        raise ConfigError(
-            str(table.source),
-            f"its target was {known} and is now {table.target}.",
-            "The target of a loaded table cannot change: restore the name, or configure it as a new table.",
-        )
-    _refuse_left_instance(session, pipeline, table.source, table.feed.identity)
-
-
-def _refuse_left_instance(
-    session: psycopg.Connection, pipeline: str, source: TableName, identity: InstanceIdentity
-) -> None:
-    """Raise WatermarkConflictError if the pipeline has switched to another instance. The table's row is locked."""
-    switched_away = query(
-        session,
-        "switched_away",
-        pipeline=pipeline,
-        instance_name=identity.name,
-        instance_object_id=identity.object_id,
-        instance_created_at=identity.created_at,
-    )
-    if switched_away:
-        raise WatermarkConflictError(
-            str(source),
-            f"it is read from capture instance {switched_away[0]['new_name']} now, not {identity.name}.",
-            "The pipeline switched meanwhile; run again.",
-        )
-
-
-def _refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
-    """Raise WindowBusyError if another lane moves the table's watermark. The table's row is locked.
-
-    Of two windows that move one watermark, the second to finish would fail.
-    """
-    found = query(session, "other_lanes", pipeline=pipeline, lane=lane, **source_parameters(source))
-    if found:
-        where = f" on lane {found[0]['lane']}" if found[0]["lane"] else ""
-        raise WindowBusyError(
-            str(source),
-            f"window {found[0]['window_id']}{where} is unfinished and holds the table.",
-            "It is retried automatically; the table is free when that window has been published.",
-        )
-
-
-def _refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, source: TableName) -> None:
-    """Raise WatermarkConflictError if the table is being reloaded, also if that began after the replay was planned."""
-    for row in query(session, "other_lanes", pipeline=pipeline, lane=lane, **source_parameters(source)):
-        if is_load_lane(row["lane"]):
-            raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
+            moved = source_arrays(watermarks)
+            query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)
 
 
 def _insert_window(
@@ -327,8 +249,8 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
     if not found or found[0]["watermark"] != plan.to_lsn.value:
         raise WatermarkConflictError(
             str(table.source),
-            f"its watermark is {_text(found[0]['watermark'] if found else None)}; window {plan.window_id} was planned "
-            f"on {table.watermark or 'none'}.",
+            f"its watermark is {describe_watermark(found[0]['watermark'] if found else None)}; "
+            f"window {plan.window_id} was planned on {table.watermark or 'none'}.",
             "No watermark was moved. Find out what else writes to the ledger.",
         )
 
@@ -369,7 +291,3 @@ def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, T
 
 def _bytes(lsn: Lsn | None) -> bytes | None:
     return lsn.value if lsn else None
-
-
-def _text(value: bytes | None) -> str:
-    return str(Lsn(value)) if value else "unset"

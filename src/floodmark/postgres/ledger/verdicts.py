@@ -17,7 +17,7 @@ from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.loads import fence
 from floodmark.postgres.ledger.opened import one_window
 from floodmark.postgres.session import Reachable, open_transaction
-from floodmark.postgres.statements import query, source_parameters
+from floodmark.postgres.statements import query, source_arrays, source_parameters
 
 
 class VerdictRecords:
@@ -92,19 +92,20 @@ def _remove_merged(session: psycopg.Connection, plan: WindowPlan, out: Collectio
 
 
 def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Validity]) -> None:
-    for validity in sorted(validities, key=lambda validity: validity.table):
-        query(
-            session,
-            "record_verdict",
-            pipeline=pipeline,
-            **source_parameters(validity.table),
-            verdict=validity.verdict.value,
-            cause=validity.cause,
-            hint=validity.hint,
-            watermark=_bytes(validity.watermark),
-            min_lsn=_bytes(validity.min_lsn),
-            max_lsn=_bytes(validity.max_lsn),
-        )
+    """Record verdicts by one statement: every run has one for each table of its pipeline."""
+    ordered = sorted(validities, key=lambda validity: validity.table)
+    query(
+        session,
+        "record_verdicts",
+        pipeline=pipeline,
+        **source_arrays([each.table for each in ordered]),
+        verdicts=[each.verdict.value for each in ordered],
+        causes=[each.cause for each in ordered],
+        hints=[each.hint for each in ordered],
+        watermarks=[_bytes(each.watermark) for each in ordered],
+        min_lsns=[_bytes(each.min_lsn) for each in ordered],
+        max_lsns=[_bytes(each.max_lsn) for each in ordered],
+    )
 
 
 def _bytes(lsn: Lsn | None) -> bytes | None:

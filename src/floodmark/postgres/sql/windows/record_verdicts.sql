@@ -1,7 +1,8 @@
 INSERT INTO floodmark.verdicts AS known
     (pipeline, source_schema, source_name, verdict, cause, hint, watermark, min_lsn, max_lsn)
-VALUES (%(pipeline)s, %(source_schema)s, %(source_name)s, %(verdict)s, %(cause)s, %(hint)s,
-    %(watermark)s, %(min_lsn)s, %(max_lsn)s)
+SELECT %(pipeline)s, found.*
+FROM unnest(%(source_schemas)s::text[], %(source_names)s::text[], %(verdicts)s::text[], %(causes)s::text[],
+    %(hints)s::text[], %(watermarks)s::bytea[], %(min_lsns)s::bytea[], %(max_lsns)s::bytea[]) AS found
 ON CONFLICT (pipeline, source_schema, source_name) DO UPDATE SET
     verdict = excluded.verdict, cause = excluded.cause, hint = excluded.hint,
     watermark = excluded.watermark, min_lsn = excluded.min_lsn, max_lsn = excluded.max_lsn,
