@@ -52,10 +52,13 @@ LOW = lsn(1)
 @dataclass
 class World:
     """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
-    loading: whether the table is being loaded anew. stopped: what the last look said of it, where a gap stops it."""
+    kind, read_rows: what the window read of the table. loading: whether the table is being loaded anew. stopped: what
+    the last look said of it, where a gap stops it."""
 
     state: WindowState = WindowState.CHECKED
     lane: str = MAIN_LANE
+    kind: LoadKind = LoadKind.CHANGES
+    read_rows: int = 1
     watermark: Lsn = LOW
     ended: list[str] = field(default_factory=list)
     raised: list[Alert] = field(default_factory=list)
@@ -98,7 +101,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     made.config.write_text(CONFIG, encoding="utf-8")
 
     def advanced(window_id: int, *_: Any) -> AdvanceResult:
-        table = PublishedTable(ORDERS, ORDERS, LoadKind.CHANGES, lsn(1), lsn(5), TableCounts())
+        table = PublishedTable(ORDERS, ORDERS, made.kind, lsn(1), lsn(5), TableCounts(made.read_rows))
         return AdvanceResult(window_id, "shop", lsn(5), (table,), is_replay=made.lane != MAIN_LANE)
 
     def measure(*_: Any) -> None:
@@ -111,8 +114,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     alerts = SimpleNamespace(end_alerts=end_alerts, raise_alert=made.raised.append)
     monkeypatch.setattr(run, "advance_window", advanced)
     monkeypatch.setattr(AppContext, "alerts", lambda app: alerts)
-    for module in (tasks, run):
-        monkeypatch.setattr(module, "wire", lambda *_: made.wiring)
+    monkeypatch.setattr(run, "wire", lambda *_: made.wiring)
     for module in (run, measuring):
         monkeypatch.setattr(module, "measure_run", measure)
     return made
@@ -122,6 +124,19 @@ def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(w
     world.advance()
     assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
+
+
+@pytest.mark.parametrize(
+    ("kind", "read_rows", "shown"),
+    [(LoadKind.CHANGES, 0, {}), (LoadKind.FIRST_LOAD, 0, {"watermark": str(lsn(5))})],
+)
+def test_watermark_of_a_table_without_rows_in_the_window_is_not_shown_again(
+    world: World, kind: LoadKind, read_rows: int, shown: dict[str, str]
+) -> None:
+    """Each one is a request to Airflow. A first load is shown also of an empty table."""
+    world.kind, world.read_rows = kind, read_rows
+    world.advance()
+    assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), shown)
 
 
 def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finished(
@@ -157,7 +172,7 @@ def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(worl
 def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
     with pytest.raises(AirflowSkipException, match="all is read"):
-        tasks.run_open_window(world.config, "shop", {}, {})
+        tasks.run_open_window(world.config, "shop")
     assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
 
 
@@ -169,29 +184,8 @@ def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
     for world.loading, expected in ((True, []), (False, ["repair"])):
         world.ended = []
         with pytest.raises(AirflowSkipException):
-            tasks.run_open_window(world.config, "shop", {}, {})
+            tasks.run_open_window(world.config, "shop")
         assert world.ended == ["run_failed", "run_late", *expected, "table_left_out"]
-
-
-def test_watermarks_that_move_without_a_window_are_shown_of_those_tables_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = TableName("dbo", "Held")
-    states = {ORDERS: SimpleNamespace(watermark=lsn(5)), held: SimpleNamespace(watermark=lsn(2))}
-    ledger = SimpleNamespace(read_tables=lambda _: states, list_unfinished=lambda _: [], list_stopped=lambda _: [])
-    settings = SimpleNamespace(name="shop", sources=(ORDERS,))
-    wiring = SimpleNamespace(
-        settings=settings, ledger=SimpleNamespace(windows=lambda: ledger, kept_sessions=nullcontext)
-    )
-    for module in (tasks, run):
-        monkeypatch.setattr(module, "wire", lambda *_: wiring)
-    monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "no change.", to_lsn=lsn(5)))
-    shown: dict[str, str] = {}
-    stores = {name: SimpleNamespace(set=lambda _, value, name=name: shown.update({name: value})) for name in "ab"}
-    assets: Any = {ORDERS: "a", held: "b"}
-    with pytest.raises(AirflowSkipException):
-        tasks.run_open_window(world.config, "shop", assets, stores)
-    assert shown == {"a": str(lsn(5))}
 
 
 def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: World) -> None:
@@ -272,7 +266,7 @@ def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pyt
     monkeypatch.setattr(tasks, "open_next", broken)
     monkeypatch.setattr(run, "check_window", broken)
     with pytest.raises(AirflowException, match="not tracked"):
-        tasks.run_open_window(world.config, "shop", {}, {})
+        tasks.run_open_window(world.config, "shop")
     ledger = SimpleNamespace(windows=lambda: None, kept_sessions=nullcontext)
     wiring: Any = SimpleNamespace(ledger=ledger, quality=lambda: None, settings=SimpleNamespace(name="shop"))
     with pytest.raises(AirflowException, match="not tracked"):

@@ -26,7 +26,6 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import WindowState
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.failure import explained
-from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
     from floodmark.core.window.published import PublishedTable
@@ -36,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 WATERMARK_KEY = "watermark"
 
 
-def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName, Asset], stores: Any) -> int:
+def run_open_window(config_path: Path, pipeline: str) -> int:
     """Return the id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
         # The DAG was built without parsing the rules; an invalid rule must not cost a load.
@@ -49,12 +48,6 @@ def run_open_window(config_path: Path, pipeline: str, assets: Mapping[TableName,
             raise AirflowSkipException(str(error)) from None
     if opened.window_id is None:
         close_run(app, pipeline)
-        if opened.to_lsn is not None:
-            with explained():
-                states = wire(app.config, pipeline).ledger.windows().read_tables(pipeline)
-            # The watermark of a table that is held or reloaded does not move.
-            moved = {table for table, state in states.items() if state.watermark == opened.to_lsn}
-            _show_watermarks({each: assets[each] for each in assets if each in moved}, stores, opened.to_lsn)
         raise AirflowSkipException(opened.reason)
     return opened.window_id
 
@@ -79,7 +72,7 @@ def run_advance(
     events: Any,
     stores: Any,
 ) -> None:
-    """Move the watermarks, then notify Airflow: one asset event and one displayed watermark per table.
+    """Move the watermarks, then notify Airflow: one asset event per table, and a displayed watermark where rows came.
 
     Repeated, for example by a cleared task, it reports what is still true. For a window that is no longer the last one
     it does nothing.
@@ -97,7 +90,9 @@ def run_advance(
     if result.is_replay:
         # No watermark moved, and the lag is unchanged.
         return
-    _show_watermarks({table.source: assets[table.source] for table in published}, stores, result.to_lsn)
+    for table in published:
+        if table.has_rows:
+            _show_watermark(assets[table.source], stores, result.to_lsn)
     if known.state is not WindowState.ADVANCED:
         # A failure after the window was published has not ended because the window's last task runs again.
         with explained():
@@ -129,10 +124,13 @@ def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
     }
 
 
-def _show_watermarks(assets: Mapping[TableName, Asset], stores: Any, watermark: Lsn) -> None:
-    """Set the watermarks that Airflow displays. They are a copy: the ledger is the source of truth."""
-    for asset in assets.values():
-        stores[asset].set(WATERMARK_KEY, str(watermark))
+def _show_watermark(asset: Asset, stores: Any, watermark: Lsn) -> None:
+    """Set the watermark that Airflow displays. It is a copy: the ledger is the source of truth.
+
+    Each call is a request to Airflow's API server. A watermark that moves over a quiet interval is therefore not
+    displayed: a pipeline of 500 tables would make 500 requests in every run, most often with nothing new.
+    """
+    stores[asset].set(WATERMARK_KEY, str(watermark))
 
 
 def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -> int:
@@ -179,7 +177,7 @@ def run_advance_load(
         asset = assets[table.source]
         events[asset].extra = event_extra(window_id, table)
         if plan.moves_watermark(planned):
-            stores[asset].set(WATERMARK_KEY, str(result.to_lsn))
+            _show_watermark(asset, stores, result.to_lsn)
 
 
 def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:

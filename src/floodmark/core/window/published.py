@@ -21,6 +21,11 @@ class PublishedTable:
     to_lsn: Lsn
     counts: TableCounts
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the window brought rows of the table, or loaded all of it."""
+        return self.kind is LoadKind.FIRST_LOAD or self.counts.read_rows > 0
+
 
 @dataclass(frozen=True, slots=True)
 class AdvanceResult:

@@ -76,9 +76,8 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
     """Add the tasks to the DAG. pool: for the task that reads the source."""
     outlets = list(assets.values())
 
-    # As an inlet, an asset lets the task display a watermark without reporting new data.
-    @task(inlets=outlets, doc_md="Return an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
-    def open_window(asset_state_store: Any = None, dag_run: Any = None) -> int:
+    @task(doc_md="Return an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
+    def open_window(dag_run: Any = None) -> int:
         with explained():
             require_pools(wiring.settings.name, dag_run)
         if dag_run.run_type == BACKFILL:
@@ -88,7 +87,7 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
             except AirflowSkipException:
                 tasks.end_backfill(config_path, wiring.settings.name, data_interval(begin, end))
                 raise
-        return tasks.run_open_window(config_path, wiring.settings.name, assets, asset_state_store)
+        return tasks.run_open_window(config_path, wiring.settings.name)
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:
