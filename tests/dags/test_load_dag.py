@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.definitions.param import process_params
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
 from floodmark.app import load
 from floodmark.config.loading import load_config
@@ -72,6 +73,16 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for module in (load, tasks):
         monkeypatch.setattr(module, "load_planner", lambda app, pipeline: Desk())
     return asked
+
+
+def test_tasks_take_the_params_of_the_dag_and_have_no_copies(dag: DAG) -> None:
+    """Airflow validates every copy at each parse of the file: most of the time of a file with many DAGs."""
+    assert not any(task.params for task in dag.tasks)
+    opened = dag.get_task("open_load")
+    given = process_params(dag, opened, {"table": "dbo.Orders"}, suppress_exception=False)
+    assert given == {"table": "dbo.Orders", "where": None}
+    with pytest.raises(ParamValidationError, match="table"):
+        process_params(dag, opened, {"table": "dbo.Unknown"}, suppress_exception=False)
 
 
 def test_run_without_params_ends_as_skipped_when_nothing_is_pending(config_file: Path, planner: list[Any]) -> None:

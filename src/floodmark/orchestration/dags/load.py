@@ -3,7 +3,7 @@ reloads that the operator requests with the params of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,19 +59,24 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
         description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
         doc_md=_PAGE.format(name=name),
         schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
-        params={
-            "table": Param(None, type=["null", "string"], enum=[None, *tables], description="The table to reload."),
-            "where": Param(
-                None,
-                type=["null", "string"],
-                maxLength=4000,
-                description="Only rows for which this T-SQL condition over the table's columns is true.",
-            ),
-        },
     )
     with dag:
         _add_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+    # After the tasks: each would take a copy, and Airflow validates every copy whenever it parses the file.
+    dag.params.update(_params(tables))
     return dag
+
+
+def _params(tables: Sequence[str]) -> dict[str, Param]:
+    return {
+        "table": Param(None, type=["null", "string"], enum=[None, *tables], description="The table to reload."),
+        "where": Param(
+            None,
+            type=["null", "string"],
+            maxLength=4000,
+            description="Only rows for which this T-SQL condition over the table's columns is true.",
+        ),
+    }
 
 
 def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None) -> None:
