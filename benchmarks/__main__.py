@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import asked, emulator, first_load, many_tables, runs, source, window
+from benchmarks import asked, dag_parse, emulator, first_load, idle_tables, many_tables, runs, source, window
 from benchmarks.measuring import Report
 from floodmark_laptop.stack import Stack
 
@@ -31,6 +31,8 @@ _SECTIONS: dict[str, Section] = {
     "many_tables": many_tables.measure,
     "asked": lambda stack, report, _: asked.measure(stack, report),
     "runs": lambda stack, report, _: runs.measure(stack, report),
+    "dag_parse": dag_parse.measure,
+    "idle_tables": idle_tables.measure,
 }
 
 
