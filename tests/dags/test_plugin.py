@@ -34,3 +34,25 @@ def test_plugin_has_a_status_page_and_links_the_data_docs_where_they_are_served(
     assert "APPS ['/floodmark']" in done.stdout
     # Every process of Airflow's loads the plugin.
     assert "HEAVY []" in done.stdout
+
+
+PARSE = """
+import runpy, sys
+from airflow import plugins_manager
+from airflow.sdk import DAG
+plugins_manager._get_plugins()
+print("ERRORS", plugins_manager.get_import_errors())
+before = set(sys.modules)
+for path in {paths!r}:
+    runpy.run_path(path)
+print("NEW", sorted(name for name in set(sys.modules) - before if name.startswith("floodmark")))
+"""
+
+
+def test_plugins_import_what_the_dag_files_need(dag_process: DagProcess) -> None:
+    """Airflow loads them before it forks the processes of tasks and of parses."""
+    code = PARSE.format(paths=[str(path) for path in sorted((REPOSITORY / "dags").glob("*.py"))])
+    done = dag_process.run(code, AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"))
+    assert done.returncode == 0, done.stderr
+    assert "ERRORS {}" in done.stdout
+    assert "NEW []" in done.stdout
