@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down check check-pythons test test-clients torture bench fuzz format
+.PHONY: help setup run up down check check-pythons test test-clients torture bench bench-peers fuzz format
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -57,6 +57,9 @@ torture: setup $(CLASSES)-of-the-wheel ## 200 moments of kill -9, then 40 with S
 
 bench: setup $(CLASSES) ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
+
+bench-peers: setup $(CLASSES) ## Floodmark next to Debezium, which it fetches; needs a JDK
+	@$(PY) -m benchmarks.peers
 
 fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECONDS (60)
 	@$(PY) -c "import atheris" 2>/dev/null || bin/setup --group fuzz

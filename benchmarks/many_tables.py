@@ -55,6 +55,18 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
 
 def load_window(stack: Stack, folder: Path, tables: int, changes: int) -> Loaded:
     """Make a database, load it, change every row once, and load the window."""
+    config, names = prepare(stack, folder, tables, changes)
+    _run(stack, config)  # the first load
+    change_all(stack, config.stem, names)
+    log = _run(stack, config)
+    taken = re.search(r"The load took ([\d.]+) s", log)
+    if taken is None or log.count(f" {changes} staged.") != tables:
+        raise RuntimeError(f"the load did not stage every change:\n{log[-4000:]}")
+    return Loaded(tables, changes, float(taken[1]), log)
+
+
+def prepare(stack: Stack, folder: Path, tables: int, rows: int) -> tuple[Path, list[str]]:
+    """Make a database with tables of so many rows, all captured. Return its configuration and the tables' names."""
     database = f"Many{tables}"
     names = [f"T{number:03d}" for number in range(tables)]
     with stack.connect_source("master") as connection:
@@ -65,21 +77,19 @@ def load_window(stack: Stack, folder: Path, tables: int, changes: int) -> Loaded
         for name in names:
             cursor.execute(f"CREATE TABLE dbo.{name} ({_COLUMNS})")
             cursor.execute(f"EXEC sys.sp_cdc_enable_table N'dbo', N'{name}', @role_name = NULL")
-            _fill(cursor, name, changes)
+            _fill(cursor, name, rows)
         cursor.execute("EXEC emulator.run_capture")
     stack.use_source_database(database)
-    config = _configure(stack, folder, database, names)
-    _run(stack, config)  # the first load
+    return _configure(stack, folder, database, names), names
+
+
+def change_all(stack: Stack, database: str, names: list[str]) -> None:
+    """Update every row once, in one transaction for each table, and wait until the changes are captured."""
     with stack.connect_source(database) as connection:
         cursor = connection.cursor()
         for name in names:
             cursor.execute(f"UPDATE dbo.{name} SET Amount = Amount + 1")
         cursor.execute("EXEC emulator.run_capture")
-    log = _run(stack, config)
-    taken = re.search(r"The load took ([\d.]+) s", log)
-    if taken is None or log.count(f" {changes} staged.") != tables:
-        raise RuntimeError(f"the load did not stage every change:\n{log[-4000:]}")
-    return Loaded(tables, changes, float(taken[1]), log)
 
 
 def _fill(cursor: Any, name: str, rows: int) -> None:

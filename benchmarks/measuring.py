@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psutil
@@ -38,6 +38,17 @@ def seconds(action: Callable[[], object]) -> float:
 
 def median_seconds(action: Callable[[], object], rounds: int = 3) -> float:
     return statistics.median(seconds(action) for _ in range(rounds))
+
+
+def cpu_seconds(root: int) -> float:
+    """Return the processor time of a process and of all that came from it, also of those that have ended."""
+    total = 0.0
+    process = psutil.Process(root)
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended, and its parent has its time
+            times = each.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
     figures = []
     for rows in _WINDOW_ROWS:
         database = f"Window{rows}"
-        config = _prepare(stack, folder, database, rows)
+        config = prepare(stack, folder, database, rows)
         run(stack, config, rows)  # the first load
         with stack.connect_source(database) as connection:
             wide_table.change_all(connection, rows)
@@ -94,7 +94,8 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
     )
 
 
-def _prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
+def prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
+    """Make a database with one table of so many rows, all captured. Return its configuration."""
     with stack.connect_source("master") as connection:
         connection.cursor().execute(f"CREATE DATABASE {database}")
     with stack.connect_source(database) as connection:

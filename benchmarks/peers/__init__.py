@@ -1,0 +1,1 @@
+"""Floodmark next to other readers of the same change tables, in one run: ``make bench-peers``."""
