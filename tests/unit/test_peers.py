@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import debezium_jars
-from benchmarks.peers.compare import Figure
+from benchmarks.peers.compare import Figure, ratios
 from benchmarks.peers.debezium import Debezium, as_properties, jdbc_sink
 from benchmarks.peers.debezium_jars import (
     Installation,
@@ -131,6 +131,15 @@ def test_copied_reader_starts_where_the_first_one_stopped(tmp_path: Path) -> Non
 def test_figure_has_the_rate_and_the_share_of_the_source() -> None:
     figure = Figure("reader", 1_000_000, 20.0, 3.21, 5.0)
     assert figure.row() == ("reader", "20.0", "50,000", "3.2", "5.0 (25 %)")
+
+
+def test_ratios_are_given_with_and_without_the_time_of_the_source() -> None:
+    floodmark, bare, full = (
+        Figure("reader", 100, *times) for times in ((10.0, 1.0, 2.0), (60.0, 1.0, 9.0), (90.0, 1.0, 50.0))
+    )
+    assert [row[1] for row in ratios(floodmark, bare, full)] == ["**9.0**", "6.0", "5.0"]
+    parallel = Figure("reader", 100, 90.0, 1.0, 95.0)
+    assert [row[1] for row in ratios(floodmark, bare, parallel)] == ["**9.0**", "6.0"]
 
 
 def _reader(java: Path, folder: Path) -> Debezium:
