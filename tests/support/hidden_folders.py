@@ -40,7 +40,7 @@ def hidden(folder: Path, environment: Mapping[str, str]) -> tuple[list[str], dic
     words: list[str] = []
     seen = dict(environment)
     for name, value in environment.items():
-        if any(Path(value).is_relative_to(root) for root in _HIDDEN):
+        if any(Path(value).is_relative_to(root) for root in _HIDDEN) and Path(value).exists():
             seen[name] = str(folder / name.lower())
             words += ["keep", value, seen[name]]
     words += [word for root in _HIDDEN if root.exists() for word in ("hide", str(root))]
