@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.emulator import source_connection
-from benchmarks.measuring import Report
+from benchmarks.measuring import Report, create_database
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
@@ -104,7 +104,7 @@ def _read(plan: WindowPlan, table: TablePlan, intervals: Sequence[Interval], sou
 def prepare(stack: Stack, database: str, tables: int) -> list[TableName]:
     """Create a database with tracked tables of one row each. Return their names."""
     with stack.connect_source("master") as connection:
-        connection.cursor().execute(f"CREATE DATABASE {database}")
+        create_database(connection, database)
     names = [TableName("dbo", f"T{number:03d}") for number in range(tables)]
     with stack.connect_source(database) as connection:
         cursor = connection.cursor()

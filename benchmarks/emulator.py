@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks import wide_table
-from benchmarks.measuring import Report, median_seconds, seconds
+from benchmarks.measuring import Report, create_database, median_seconds, seconds
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
 from floodmark_laptop.stack import Stack
@@ -39,7 +39,7 @@ def drain(connection: SqlServerConnection, statement: str, parameters: tuple[obj
 def measure(stack: Stack, report: Report) -> None:
     report.add("## The emulator")
     with stack.connect_source("master") as connection:
-        connection.cursor().execute("CREATE DATABASE Speed")
+        create_database(connection, "Speed")
     with stack.connect_source("Speed") as connection:
         connection.cursor().execute("EXEC sys.sp_cdc_enable_db")
         wide_table.create(connection, tracked=True)

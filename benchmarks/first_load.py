@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection
-from benchmarks.measuring import Report, seconds
+from benchmarks.measuring import Report, create_database, seconds
 from benchmarks.window import FLOOR_TABLE, LoadFigures, configure, create_staged, last_window, run, warehouse_connection
 from floodmark.core.window.chunks import LoadChunk, plan_chunks
 from floodmark.core.window.columns import value_columns
@@ -57,7 +57,7 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
 def _load(stack: Stack, folder: Path, rows: int) -> LoadFigures:
     database = f"First{rows}"
     with stack.connect_source("master") as connection:
-        connection.cursor().execute(f"CREATE DATABASE {database}")
+        create_database(connection, database)
     with stack.connect_source(database) as connection:
         wide_table.create(connection, tracked=False)
         wide_table.fill(connection, rows)

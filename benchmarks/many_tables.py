@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.measuring import Report
+from benchmarks.measuring import Report, create_database
 from floodmark_laptop.stack import Stack
 
 LIMIT = 2.0
@@ -70,7 +70,7 @@ def prepare(stack: Stack, folder: Path, tables: int, rows: int) -> tuple[Path, l
     database = f"Many{tables}"
     names = [f"T{number:03d}" for number in range(tables)]
     with stack.connect_source("master") as connection:
-        connection.cursor().execute(f"CREATE DATABASE {database}")
+        create_database(connection, database)
     with stack.connect_source(database) as connection:
         cursor = connection.cursor()
         cursor.execute("EXEC sys.sp_cdc_enable_db")

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psutil
+import pymssql
 
 
 @dataclass
@@ -28,6 +29,19 @@ class Report:
         for row in rows:
             self.add("| " + " | ".join(str(cell) for cell in row) + " |")
         self.add()
+
+
+def create_database(master: pymssql.Connection, name: str) -> None:
+    """Create a database of the source, in place of those of earlier measurements.
+
+    The emulator has one log for all databases, so that the capture job of each reads what the others write.
+    """
+    cursor = master.cursor()
+    cursor.execute("SELECT QUOTENAME(name) FROM sys.databases WHERE is_cdc_enabled = 1")
+    for (earlier,) in cursor.fetchall():
+        cursor.execute(f"ALTER DATABASE {earlier!s} SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
+        cursor.execute(f"DROP DATABASE {earlier!s}")
+    cursor.execute(f"CREATE DATABASE [{name}]")
 
 
 def seconds(action: Callable[[], object]) -> float:

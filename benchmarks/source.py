@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks import wide_table
 from benchmarks.drivers import CLIENTS, Address, connect_pymssql
-from benchmarks.measuring import Report, seconds
+from benchmarks.measuring import Report, create_database, seconds
 from benchmarks.other_runtimes import read_by_jdbc, read_by_tedious
 from sqlserver_emulator.testing import running_emulator
 
@@ -64,7 +64,7 @@ def measure(address: Address, process: psutil.Process, report: Report, sizes: Si
     """``process``: the emulator's."""
     report.add("## The source, client by client")
     with connect_pymssql(address, "master") as connection:
-        connection.cursor().execute(f"CREATE DATABASE {DATABASE}")
+        create_database(connection, DATABASE)
     with connect_pymssql(address, DATABASE) as connection:
         wide_table.create(connection, tracked=False)
         wide_table.fill(connection, sizes.rows)

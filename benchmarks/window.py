@@ -20,7 +20,7 @@ import yaml
 
 from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection, wait_until_captured
-from benchmarks.measuring import Report, median_seconds, peak_memory, seconds
+from benchmarks.measuring import Report, create_database, median_seconds, peak_memory, seconds
 from floodmark.core.schema import TableName
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import WindowPlan
@@ -97,7 +97,7 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
 def prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
     """Make a database with one table of so many rows, all captured. Return its configuration."""
     with stack.connect_source("master") as connection:
-        connection.cursor().execute(f"CREATE DATABASE {database}")
+        create_database(connection, database)
     with stack.connect_source(database) as connection:
         connection.cursor().execute("EXEC sys.sp_cdc_enable_db")
         wide_table.create(connection, tracked=True)
