@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks import asked, dag_parse, emulator, first_load, idle_tables, many_tables, runs, source, window
-from benchmarks.measuring import Report
+from benchmarks.measuring import Report, temporary_stack
 from floodmark_laptop.stack import Stack
 
 Section = Callable[[Stack, Report, Path], None]
@@ -50,14 +48,9 @@ def main() -> None:
         "and Spark share the machine. Ratios are measured side by side in one run; absolute figures are its own."
     )
     report.add()
-    folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))
-    folder.chmod(0o755)
-    try:
-        with Stack(folder / "stack", print) as stack:
-            for name in chosen or _SECTIONS:
-                _SECTIONS[name](stack, report, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_stack() as (stack, folder):
+        for name in chosen or _SECTIONS:
+            _SECTIONS[name](stack, report, folder)
     if not chosen:
         (Path(__file__).parent / "report.md").write_text("\n".join(report.lines) + "\n", encoding="utf-8")
 

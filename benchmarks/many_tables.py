@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.measuring import Report, create_database
+from benchmarks.measuring import Report, create_database, temporary_stack
 from floodmark_laptop.stack import Stack
 
 LIMIT = 2.0
@@ -130,16 +128,11 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1_000)
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))
-    folder.chmod(0o755)
-    try:
-        with Stack(folder / "stack", print) as stack:
-            for shape in ((options.tables, options.changes), (1, options.tables * options.changes)):
-                found = load_window(stack, folder, *shape)
-                print(found.log)
-                print(f"{found.tables} x {found.changes}: {found.load_seconds:.1f} s", flush=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_stack() as (stack, folder):
+        for shape in ((options.tables, options.changes), (1, options.tables * options.changes)):
+            found = load_window(stack, folder, *shape)
+            print(found.log)
+            print(f"{found.tables} x {found.changes}: {found.load_seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

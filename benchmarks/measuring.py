@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 import pymssql
+
+from floodmark_laptop.stack import Stack
 
 
 @dataclass
@@ -29,6 +34,18 @@ class Report:
         for row in rows:
             self.add("| " + " | ".join(str(cell) for cell in row) + " |")
         self.add()
+
+
+@contextmanager
+def temporary_stack() -> Iterator[tuple[Stack, Path]]:
+    """Start a stack in a folder of its own. Yield both; nothing of them is left."""
+    folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))
+    folder.chmod(0o755)  # PostgreSQL, which may run as another user, has to pass it
+    try:
+        with Stack(folder / "stack", print) as stack:
+            yield stack, folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def create_database(master: pymssql.Connection, name: str) -> None:

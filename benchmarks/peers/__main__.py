@@ -8,16 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shutil
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.measuring import Report
+from benchmarks.measuring import Report, temporary_stack
 from benchmarks.peers import compare
 from benchmarks.peers.debezium_jars import VERSION, MissingPeerError, install
-from floodmark_laptop.stack import Stack
 
 _SHAPES = ((1, 1_000_000), (100, 10_000))
 """Tables, and the changes of each."""
@@ -41,14 +38,9 @@ def main() -> None:
         "`benchmarks/README.md` describes the method."
     )
     report.add()
-    folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))
-    folder.chmod(0o755)
-    try:
-        with Stack(folder / "stack", print) as stack:
-            for shape in ((options.tables, options.changes),) if options.tables else _SHAPES:
-                compare.measure(stack, report, folder, debezium, shape)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_stack() as (stack, folder):
+        for shape in ((options.tables, options.changes),) if options.tables else _SHAPES:
+            compare.measure(stack, report, folder, debezium, shape)
     if not options.tables:
         (Path(__file__).parent / "report.md").write_text("\n".join(report.lines) + "\n", encoding="utf-8")
 
