@@ -54,7 +54,7 @@ with _airflow_parsing_context_manager(dag_id={dag_id!r}, task_id="t"):
     made["as a task"] = sorted(DagBag({folder!r}).dags)
 print("RESULT " + json.dumps(made))
 """
-"""As ``airflow.sdk.execution_time.task_runner`` parses."""
+"""It prints all DAGs of a folder, and those that a task has (``airflow.sdk.execution_time.task_runner``)."""
 HEAVY = {
     "adbc_driver_postgresql",
     "floodmark.postgres.ledger.ledger",

@@ -52,7 +52,7 @@ LOW = lsn(1)
 @dataclass
 class World:
     """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
-    kind, read_rows: what the window read of the table. loading: whether the table is being loaded anew. stopped: what
+    kind, read_rows: what the window read of the table. loading: whether the table is being reloaded. stopped: what
     the last look said of it, where a gap stops it."""
 
     state: WindowState = WindowState.CHECKED
