@@ -1,4 +1,4 @@
-"""First loads of one table beside their floor: drain the same chunks in as many parallel reads, and COPY the rows."""
+"""First loads of one table and their floor: drain the same chunks in as many parallel reads, and COPY the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One window of changes: the whole load beside its floor, and the memory of the Spark process.
+"""One window of changes: the whole load and its floor, and the memory of the Spark process.
 
 The floor is what no pipeline can do without, measured in the same run on the same rows: drain the window's statement
 with mssql-python's Arrow reader and throw the rows away, COPY the same rows by ADBC, and one bare MERGE.
