@@ -116,6 +116,9 @@ class EngineSession(Protocol):
     def use(self, database: str) -> None:
         """Raises 911 when there is no such database."""
 
+    def check_batch(self, text: str) -> None:
+        """Before a batch that has CHANGETABLE runs: its tables that are there are tracked. Raises 22105."""
+
     def execute(self, statement: str, variables: Variables) -> StatementResult:
         """Run one T-SQL statement (SELECT, INSERT, UPDATE, DELETE, MERGE, any DDL, GRANT…), without its semicolon.
 

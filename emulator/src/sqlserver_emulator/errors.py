@@ -30,6 +30,11 @@ def read_only_database(database: str) -> SqlServerError:
     return SqlServerError(3906, f'Failed to update database "{database}" because the database is read-only.')
 
 
+def not_tracked(table: str) -> SqlServerError:
+    """Return the error of CHANGETABLE for a table without Change Tracking, named as the statement does."""
+    return SqlServerError(22105, f"Change tracking is not enabled on table '{table}'.")
+
+
 class ClientFaultError(Exception):
     """The client, not a statement, is why a request ends: it broke the protocol or broke its message off."""
 

@@ -7,13 +7,12 @@ import itertools
 import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pymssql
 
 from cdc_database import CdcDatabase, wait_until
-from emulator_process import Emulator, running_emulator
+from emulator_process import Emulator, kill_family, running_emulator
 
 _SEED = 4711
 _markers = itertools.count(1_000_000_000)
@@ -126,17 +125,9 @@ def test_everything_killed_and_restarted_loses_and_doubles_nothing(open_dir: Pat
             (last,) = database.query("SELECT COALESCE(MAX(id), 0) AS id FROM dbo.t WHERE id < 1000000000")
             with Writer(emulator, last["id"] + 1):
                 threading.Event().wait(random_.uniform(0.5, 2.0))
-                _kill_family(emulator)
+                kill_family(emulator)
     with running_emulator(folder, "--capture-interval", "0.02", databases=("Crash",)) as emulator:
         _assert_captured_exactly_once(_database(emulator))
-
-
-def _kill_family(emulator: Emulator) -> None:
-    family: list[Any] = [emulator.process, *emulator.process.children(recursive=True)]
-    for process in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(family, timeout=30)
 
 
 def test_capture_jobs_end_with_their_server(open_dir: Path) -> None:

@@ -139,6 +139,8 @@ def test_objects_are_mapped_flushed_and_found(engine: sa.Engine) -> None:
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "SNAPSHOT", "SERIALIZABLE", "AUTOCOMMIT"])
 def test_an_isolation_level_may_be_asked_for(engine: sa.Engine, level: str) -> None:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON")
     with engine.connect().execution_options(isolation_level=level) as connection:
         assert connection.get_isolation_level() == (level if level != "AUTOCOMMIT" else "READ COMMITTED")
         assert connection.scalar(sa.select(sa.func.count()).select_from(PEOPLE)) == 0

@@ -64,6 +64,7 @@ def test_reader_waits_for_a_writer_of_the_table(shop: CdcDatabase, reader: CdcDa
 def test_reader_without_shared_locks_waits_for_no_writer(
     shop: CdcDatabase, reader: CdcDatabase, statement: str
 ) -> None:
+    shop.run("ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON")
     shop.run("BEGIN TRAN", "UPDATE dbo.t SET v = 'b'")
     reader.query(statement)
     assert shop.query("SELECT v FROM dbo.t") == [{"v": "b"}], "no one waits for oneself"

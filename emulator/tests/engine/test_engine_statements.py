@@ -199,6 +199,7 @@ def test_select_into_makes_a_table_of_the_querys_types(client: Client) -> None:
 
 def test_snapshot_isolation_sees_one_moment(client: Client, connect: Callable[..., Client]) -> None:
     client.run("CREATE TABLE dbo.moment (id int)")
+    client.run("ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON")
     client.run("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN; SELECT COUNT(*) FROM dbo.moment")
     connect().run("INSERT INTO dbo.moment VALUES (1)")
     assert client.value("SELECT COUNT(*) FROM dbo.moment") == 0

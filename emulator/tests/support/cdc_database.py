@@ -44,13 +44,13 @@ class CdcDatabase:
     def enable(self, table: str, **options: str) -> None:
         """sp_cdc_enable_table of a dbo table; option values are T-SQL text."""
         arguments = "".join(f", @{name} = {value}" for name, value in options.items())
-        self.run(
+        enabling = (
             f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL"
             + arguments
         )
-        if not self.is_job_stopped:
-            self.is_job_stopped = True
-            self.run("EXEC sys.sp_cdc_stop_job")
+        # In one transaction: the Agent starts no process for a job that is stopped already.
+        self.run(enabling if self.is_job_stopped else f"BEGIN TRAN; {enabling}; EXEC sys.sp_cdc_stop_job; COMMIT")
+        self.is_job_stopped = True
         self.scan()
 
     def scan(self) -> None:

@@ -8,18 +8,28 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from embedded_postgres import make_passable_folder
 from sqlserver_emulator import testing
 from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
 
-__all__ = ["MACHINE_AUTHORITIES", "STOP_SECONDS", "Emulator", "choose_odbc_provider", "running_emulator", "trust"]
+__all__ = [
+    "MACHINE_AUTHORITIES",
+    "STOP_SECONDS",
+    "Emulator",
+    "choose_odbc_provider",
+    "kill_family",
+    "running_emulator",
+    "trust",
+]
 
 MACHINE_AUTHORITIES = os.environ.get("SSL_CERT_FILE")
 """The value before ``trust`` changes it: the authorities of a network that has its own."""
@@ -84,3 +94,12 @@ def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] =
         shutil.copytree(_certificates(), data_dir / "tls")
     with testing.running_emulator(data_dir, *arguments, databases=databases) as running:
         yield Emulator(**{each.name: getattr(running, each.name) for each in fields(running)})
+
+
+def kill_family(emulator: Emulator) -> None:
+    """Kill the server and every process that it started, as a machine does that loses its power."""
+    family: list[Any] = [emulator.process, *emulator.process.children(recursive=True)]
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(family, timeout=30)

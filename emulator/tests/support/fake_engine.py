@@ -63,6 +63,9 @@ class FakeEngine:
             raise SqlServerError(911, f"Database '{database}' does not exist.")
         self.database = found
 
+    def check_batch(self, text: str) -> None:
+        return
+
     def execute(self, statement: str, variables: Variables) -> StatementResult:
         self.log.append(statement)
         answer = self.answers.get(statement)

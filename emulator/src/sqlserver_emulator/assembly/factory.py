@@ -14,6 +14,7 @@ from types import TracebackType
 
 from sqlserver_emulator.assembly import cluster
 from sqlserver_emulator.assembly.secondary import Secondary
+from sqlserver_emulator.assembly.tracking_cleanup import TrackingCleanup
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.clock import EngineClock
@@ -80,6 +81,7 @@ class Engine:
             self.supervisor = CaptureSupervisor(self)
             self.supervisor.start()
             opened.callback(self.supervisor.stop)
+            opened.callback(TrackingCleanup(self.conninfo, self.clock).close)
             self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self, self._owner.fetch)}
             self._opened = opened.pop_all()
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.clock import EngineClock, Fetch
 from sqlserver_emulator.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
+from sqlserver_emulator.control.backup_procedures import backup_procedures
 from sqlserver_emulator.control.calls import SCHEMA, control_procedure
 from sqlserver_emulator.control.capture_procedures import CaptureControl
 from sqlserver_emulator.control.clock_procedures import clock_procedures
@@ -46,6 +47,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *clock_procedures(host.clock),
         *CaptureControl(host).procedures(),
         *faults.procedures(),
+        *backup_procedures(host.conninfo),
         *secondary_procedures(host),
         control_procedure("reset", (), reset),
         control_procedure("help", (), show_help),

@@ -31,6 +31,7 @@ LIBRARY = (
     "keys.sql",
     "extended_properties.sql",
     "filegroups.sql",
+    "change_tracking.sql",
 )
 """T-SQL's functions as PostgreSQL functions, in this order."""
 

@@ -9,6 +9,7 @@ from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegis
 from sqlserver_emulator.engine.applock_procedures import APPLOCK_PROCEDURES
 from sqlserver_emulator.engine.identity_procedures import DBCC_CHECKIDENT
 from sqlserver_emulator.engine.property_procedures import PROPERTY_PROCEDURES
+from sqlserver_emulator.engine.tracking_procedures import TRACKING_PROCEDURES
 from sqlserver_emulator.engine.type_procedures import TYPE_PROCEDURES
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Event, Info, ResultStart, Rows, StatementDone
@@ -108,6 +109,7 @@ PROCEDURES: ProcedureRegistry = {
         DBCC_CHECKIDENT,
         *APPLOCK_PROCEDURES,
         *PROPERTY_PROCEDURES,
+        *TRACKING_PROCEDURES,
         *TYPE_PROCEDURES,
     )
 }

@@ -63,6 +63,8 @@ class CatalogObject:
     key_columns: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     """PostgreSQL conditions of its enabled filter predicates, over ``FILTERED_ROW``."""
+    is_tracked: bool = False
+    """Whether Change Tracking is on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,14 @@ class Translated:
     """The same query with texts in ``unit_columns``; '' where it has none."""
     unit_columns: frozenset[int] = frozenset()
     """The result columns that are the code units of a text (``engine.values.units``), by index."""
+
+    tracking_context: ParameterSource | None = None
+    """What WITH CHANGE_TRACKING_CONTEXT names; None: there is no such clause."""
+
+    assigned_ids: tuple[int, ...] = ()
+    """The columns that an UPDATE or MERGE of a tracked table assigns, in the order of the SET list."""
+    databases: frozenset[str] = frozenset()
+    """The databases whose tables and views it names."""
 
     def as_sent(self) -> Translated:
         """Return the query in the form in which its rows are read for a client."""

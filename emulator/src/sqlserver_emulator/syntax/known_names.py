@@ -48,8 +48,8 @@ PROCEDURES: Final = word_set(
     sp_droprole sp_dropserver sp_dropsrvrolemember sp_dropsubscriber sp_dropsubscription sp_dropuser
     sp_dsninfo sp_enum_login_for_proxy sp_enum_proxy_for_subsystem sp_enum_sqlagent_subsystems sp_enumcodepages
     sp_enumcustomresolvers sp_enumeratependingschemachanges sp_execute_external_script sp_execute_remote
-    sp_filestream_force_garbage_collection sp_flush_commit_table sp_flush_commit_table_on_demand
-    sp_flush_ct_internal_table_on_demand sp_flush_log sp_foreignkeys sp_fulltext_catalog sp_fulltext_column
+    sp_filestream_force_garbage_collection sp_flush_commit_table
+    sp_flush_log sp_foreignkeys sp_fulltext_catalog sp_fulltext_column
     sp_fulltext_database sp_fulltext_keymappings sp_fulltext_load_thesaurus_file sp_fulltext_pendingchanges
     sp_fulltext_service sp_fulltext_table sp_generate_agent_parameter sp_get_distributor sp_get_query_template
     sp_getbindtoken sp_getdefaultdatatypemapping sp_getqueuedrows sp_getsubscriptiondtspackagename
@@ -156,7 +156,7 @@ VIEWS: Final = word_set(
     dm_repl_traninfo dm_resource_governor_configuration dm_resource_governor_resource_pools
     dm_resource_governor_workload_groups dm_server_audit_status dm_server_memory_dumps dm_server_registry
     dm_sql_referenced_entities dm_sql_referencing_entities dm_tcp_listener_states
-    dm_tran_active_snapshot_database_transactions dm_tran_active_transactions dm_tran_commit_table
+    dm_tran_active_snapshot_database_transactions dm_tran_active_transactions
     dm_tran_current_snapshot dm_tran_current_transaction dm_tran_database_transactions dm_tran_locks
     dm_tran_persistent_version_store_stats dm_tran_session_transactions dm_tran_top_version_generators
     dm_tran_transactions_snapshot dm_tran_version_store dm_tran_version_store_space_usage dm_xe_map_values
@@ -206,7 +206,6 @@ VIEWS: Final = word_set(
 FUNCTIONS: Final = word_set(
     """ai_generate_embeddings applock_mode applock_test approx_percentile_cont approx_percentile_disc asymkey_id
     asymkeyproperty base64_encode certencoded certid certprivatekey certproperty change_tracking_cleanup_version
-    change_tracking_current_version change_tracking_is_column_in_mask change_tracking_min_valid_version changetable
     containstable current_transaction_id decompress decryptbyasymkey decryptbycert decryptbykey
     decryptbykeyautoasymkey decryptbykeyautocert edge_id_from_parts edit_distance edit_distance_similarity
     encryptbyasymkey encryptbycert encryptbykey eventdata file_idex filegroupproperty filepropertyex filestream

@@ -6,6 +6,7 @@ left to ``sql_runner``, procedure calls to ``calls``, the single-statement verbs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, cast
@@ -48,6 +49,7 @@ _KEEPS_ERROR: Final = (
 
 _CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 
+_CHANGETABLE: Final = re.compile(r"\bCHANGETABLE\s*\(", re.IGNORECASE)
 _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
     "=": int.__eq__,
     "<>": int.__ne__,
@@ -92,6 +94,8 @@ class Runner:
         try:
             try:
                 batch = parse_batch(text, known)
+                if _CHANGETABLE.search(text):
+                    self._state.engine.check_batch(text)
             except SqlServerError as error:
                 yield from self.fail(error, scope, error.line, Origin.COMPILATION)
                 return

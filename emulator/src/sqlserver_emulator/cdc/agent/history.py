@@ -140,14 +140,17 @@ def _forget_old(run: Run, job_id: str) -> None:
     run(_FORGET, (_KEPT_ROWS,))
 
 
-# A run that goes on is kept: its process was started again.
+# A run that goes on is kept: its process was started again. A run begins at the moment that sysjobactivity shows.
 _BEGIN = """
 INSERT INTO emulator.job_runs (job_id, invoked_by, started_at, attempt_at)
 SELECT j.job_id,
        CASE a.requested_source WHEN 1 THEN format('Schedule %s (CDC %s agent schedule.)', j.schedule_id, j.job_type)
             WHEN 3 THEN 'Start Sequence 0' ELSE 'User ' || a.requested_by END,
-       emulator_cdc.now(), emulator_cdc.now()
-FROM emulator.cdc_jobs j JOIN emulator.cdc_job_activity a USING (job_id) WHERE j.job_id = $1::uuid
+       start.at, start.at
+FROM emulator.cdc_jobs j JOIN emulator.cdc_job_activity a USING (job_id), LATERAL (
+    SELECT coalesce(CASE WHEN a.stop_execution_date IS NULL THEN a.start_execution_date END, emulator_cdc.now())
+) AS start (at)
+WHERE j.job_id = $1::uuid
 ON CONFLICT (job_id) DO NOTHING RETURNING 1
 """
 _NOTE_FAILURE = """

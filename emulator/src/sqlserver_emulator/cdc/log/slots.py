@@ -21,6 +21,11 @@ _SPARE_LAG_BYTES = 1 << 20
 _CREATE_TIMEOUT = "10s"
 _LOCK_SPACE = 0x43444331
 """First key of the advisory locks that say "this slot's transaction is still open"."""
+_ABANDONED = """
+    SELECT slot_name::text, split_part(slot_name::text, '_', 3)::int FROM pg_replication_slots s
+    WHERE slot_name::text LIKE $1::text AND NOT active
+      AND NOT EXISTS (SELECT 1 FROM emulator.cdc_databases c WHERE c.slot_name = s.slot_name::text)
+"""
 
 
 def create_slot(run: Run, conninfo: str, database_id: int) -> str:
@@ -67,20 +72,15 @@ def keep_spare(run: Run) -> None:
 
 def drop_abandoned(run: Run) -> None:
     """Drop the slots, origins and publications of no database. ``run`` must be in autocommit."""
-    rows = run(
-        "SELECT slot_name::text, split_part(slot_name::text, '_', 3)::int FROM pg_replication_slots s"
-        " WHERE slot_name::text LIKE $1::text AND NOT active"
-        " AND NOT EXISTS (SELECT 1 FROM emulator.cdc_databases c WHERE c.slot_name = s.slot_name::text)",
-        (f"{_SLOT_PREFIX}%",),
-    )
-    for name, number in rows:
+    for name, number in run(_ABANDONED, (f"{_SLOT_PREFIX}%",)):
         ((is_free,),) = run("SELECT pg_try_advisory_lock($1::int, $2::int)", (_LOCK_SPACE, number))
         # The transaction that made the slot is still open, and may yet enter it into the table.
         if not is_free:
             continue
         try:
-            # The transaction may have committed between the query above and the lock.
-            if not run("SELECT 1 FROM emulator.cdc_databases WHERE slot_name = $1::text", (name,)):
+            # Before this lock the transaction may have committed, or another session may have dropped the slot; the
+            # name is a pattern that matches itself.
+            if run(_ABANDONED, (name,)):
                 _drop(run, str(name))
         finally:
             run("SELECT pg_advisory_unlock($1::int, $2::int)", (_LOCK_SPACE, number))

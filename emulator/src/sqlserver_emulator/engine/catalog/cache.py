@@ -29,11 +29,12 @@ Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
 _T = TypeVar("_T")
 
 _DATABASE = """
-SELECT database_id, name, collation_name FROM emulator.databases
+SELECT database_id, name, collation_name, snapshot_isolation_state = 1 FROM emulator.databases
 WHERE lower(name) = lower($1) ORDER BY (name = $1) DESC LIMIT 1
 """
 _TABLE_BY_NAME = """
-SELECT o.object_id, d.name, s.name, o.name, o.type, o.is_system, s.postgres_name, o.postgres_name
+SELECT o.object_id, d.name, s.name, o.name, o.type, o.is_system, s.postgres_name, o.postgres_name,
+    EXISTS (SELECT FROM emulator.change_tracking_tables t WHERE t.object_id = o.object_id)
 FROM emulator.objects o
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator.databases d ON d.database_id = o.database_id
@@ -41,7 +42,8 @@ WHERE lower(d.name) = lower($1) AND lower(s.name) = lower($2) AND lower(o.name) 
 ORDER BY (o.name = $3) DESC, (s.name = $2) DESC LIMIT 1
 """
 _TABLE_BY_ID = """
-SELECT o.object_id, d.name, s.name, o.name, o.type, o.is_system, s.postgres_name, o.postgres_name
+SELECT o.object_id, d.name, s.name, o.name, o.type, o.is_system, s.postgres_name, o.postgres_name,
+    EXISTS (SELECT FROM emulator.change_tracking_tables t WHERE t.object_id = o.object_id)
 FROM emulator.objects o
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN emulator.databases d ON d.database_id = o.database_id
@@ -127,6 +129,8 @@ class DatabaseEntry:
     database_id: int
     name: str
     collation: Collation
+    allows_snapshot: bool
+    """As ALLOW_SNAPSHOT_ISOLATION says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +218,8 @@ class CatalogCache:
         rows = self._fetch(_DATABASE, [name])
         if not rows:
             return None
-        database_id, real_name, collation = cast("tuple[int, str, str]", rows[0])
-        return DatabaseEntry(database_id, real_name, find_collation(collation))
+        database_id, real_name, collation, allows_snapshot = cast("tuple[int, str, str, bool]", rows[0])
+        return DatabaseEntry(database_id, real_name, find_collation(collation), allows_snapshot)
 
     def _load_table(self, database: str, schema: str, name: str) -> Relation | None:
         rows = self._fetch(_TABLE_BY_NAME, [database, schema, name])
@@ -230,7 +234,7 @@ class CatalogCache:
         return self._load_by_id(cast(int, rows[0][0])) if rows else None
 
     def _relation(self, row: tuple[Any, ...]) -> Relation:
-        object_id, database, schema, name, kind, is_system, postgres_schema, postgres_name = row
+        object_id, database, schema, name, kind, is_system, postgres_schema, postgres_name, is_tracked = row
         rows = cast(list[tuple[Any, ...]], self._fetch(_COLUMNS, [object_id]))
         entry = self.database(database)
         default = entry.collation if entry is not None else DEFAULT_COLLATION
@@ -240,7 +244,7 @@ class CatalogCache:
         ordered = tuple(column for _, column in columns)
         filters = tuple(cast(str, f[0]) for f in self._fetch(_FILTERS, [object_id])) if kind == "U" else ()
         table = CatalogObject(
-            object_id, database, schema, name, kind, postgres_schema, postgres_name, ordered, key, filters
+            object_id, database, schema, name, kind, postgres_schema, postgres_name, ordered, key, filters, is_tracked
         )
         return Relation(table, dict(columns))
 

@@ -22,6 +22,9 @@ from sqlserver_emulator.engine.names import quote, quote_literal
 _GUARD = "emulator_statement"
 _NO_ROLE = "none"
 _MAX_RECURSION = "emulator.max_recursion"
+_LEVEL = "emulator.isolation"
+_TRACKING_CONTEXT = "emulator.tracking_context"
+_SET_ORDER = "emulator.set_order"
 
 
 class SavepointMissingError(Exception):
@@ -40,6 +43,8 @@ class TransactionalConnection:
         self.isolation = "READ COMMITTED"
         self.has_written = False
         """Whether the open transaction did more than read (then another connection does not see what it sees)."""
+        self.begun_at = ""
+        """The isolation level, as T-SQL names it, of the transaction that is open and has begun to read or write."""
         self._started = False
         self._guard_is_clean = False
         """The newest savepoint is the guard, and nothing was written after it."""
@@ -58,6 +63,16 @@ class TransactionalConnection:
     @property
     def context(self) -> dict[str, str]:
         return self._context
+
+    @property
+    def level(self) -> str:
+        """The isolation level as T-SQL names it."""
+        return self._context.get(_LEVEL, "READ COMMITTED")
+
+    @level.setter
+    def level(self, level: str) -> None:
+        # PostgreSQL merges two levels into one; the setting keeps the name that the client chose.
+        self._context[_LEVEL] = level
 
     @property
     def in_atomic(self) -> bool:
@@ -169,6 +184,18 @@ class TransactionalConnection:
         if self._context.get(_MAX_RECURSION, "") != value:
             self._context[_MAX_RECURSION] = value
 
+    def say_to_tracking(self, assigned: Sequence[int] = (), context: object = None) -> None:
+        """Set what the triggers of tracked tables ask of the next statement: its SET list and its context.
+
+        ``assigned``: ids of columns. ``context``: of WITH CHANGE_TRACKING_CONTEXT; None: there is none. Sent only when
+        it changes: most statements have neither.
+        """
+        order = "".join(column_id.to_bytes(4, "little").hex() for column_id in assigned)
+        said = ((_SET_ORDER, order), (_TRACKING_CONTEXT, f"x{context.hex()}" if isinstance(context, bytes) else ""))
+        for name, value in said:
+            if self._context.get(name, "") != value:
+                self._context[name] = value
+
     # -- transactions -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -222,6 +249,7 @@ class TransactionalConnection:
         if self.in_transaction and not self._started:
             commands += self._begin_commands()
             self._started = True
+            self.begun_at = self.level
         commands += self._context_commands()
         # Inside ``atomic`` its own guard covers every statement.
         if self.in_transaction and not self._atomic and self._must_guard:
@@ -283,8 +311,10 @@ class TransactionalConnection:
             # Nothing but the failed statement is in the transaction; the next statement begins it again.
             self.pipeline.run("ROLLBACK")
             self._started = self.has_written = False
+            self.begun_at = ""
 
     def _forget_transaction(self) -> None:
         self.in_transaction = self.has_written = False
+        self.begun_at = ""
         self._started = self._guarded = self._guard_is_clean = False
         self._savepoints.clear()

@@ -14,6 +14,7 @@ from sqlserver_emulator.engine.ddl.reading.read_alter import (
     ConstraintSwitch,
     MaskChange,
     Removals,
+    TrackingSwitch,
     TriggerSwitch,
 )
 from sqlserver_emulator.engine.ddl.scope import DdlScope
@@ -26,6 +27,7 @@ from sqlserver_emulator.engine.ddl.tables.masking import check_mask, set_mask
 from sqlserver_emulator.engine.ddl.tables.remove import drop_columns, drop_constraints
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
 from sqlserver_emulator.engine.ddl.tables.tables import stamp_rowversion
+from sqlserver_emulator.engine.ddl.tracking import tables as tracking
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -36,25 +38,38 @@ def alter_table(scope: DdlScope, name: ObjectName, change: Change) -> None:
     table = scope.existing_table(name)
     if table.kind != "U":
         raise SqlServerError(4909, f"Cannot alter '{name}' because it is not a table.")
-    if name.is_temporary:
+    if isinstance(change, TrackingSwitch) and change.enabled:
+        tracking.enable(scope, name, table, tracks_columns=change.tracks_columns)
+    elif isinstance(change, TrackingSwitch):
+        tracking.disable(scope, table)
+    elif name.is_temporary:
         raise NotSupportedByEmulatorError("ALTER TABLE of a temporary table")
+    elif isinstance(change, (Additions, ColumnChange, Removals)):
+        with tracking.columns_change(scope, table):
+            _change_columns(scope, name, table, change)
+    elif isinstance(change, MaskChange):
+        set_mask(scope, table, change.column, change.mask)
+        log.table_changed(scope, table, "other")
+    elif isinstance(change, ConstraintSwitch):
+        _switch(scope, table, change)
+    elif isinstance(change, TriggerSwitch):
+        switch_triggers(scope, table, change.names, enabled=change.enabled)
+    rows.touch(scope, table.object_id)
+
+
+def _change_columns(
+    scope: DdlScope, name: ObjectName, table: CatalogObject, change: Additions | ColumnChange | Removals
+) -> None:
+    """Columns, and constraints with them."""
     if isinstance(change, Additions):
         _add(scope, name, table, change)
     elif isinstance(change, ColumnChange):
         change_column(scope, table, change)
         if change.mask is not None:
             set_mask(scope, table, change.column, change.mask)
-    elif isinstance(change, MaskChange):
-        set_mask(scope, table, change.column, change.mask)
-        log.table_changed(scope, table, "other")
-    elif isinstance(change, Removals):
+    else:
         drop_constraints(scope, table, change.constraints, if_exists=change.if_exists)
         drop_columns(scope, table, change.columns, if_exists=change.if_exists)
-    elif isinstance(change, ConstraintSwitch):
-        _switch(scope, table, change)
-    elif isinstance(change, TriggerSwitch):
-        switch_triggers(scope, table, change.names, enabled=change.enabled)
-    rows.touch(scope, table.object_id)
 
 
 def _add(scope: DdlScope, name: ObjectName, table: CatalogObject, additions: Additions) -> None:

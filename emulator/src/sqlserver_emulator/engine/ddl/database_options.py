@@ -19,6 +19,8 @@ from sqlserver_emulator.engine.ddl.reading.read_files import (
 from sqlserver_emulator.engine.ddl.reading.taking import take_name, take_parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
+from sqlserver_emulator.engine.ddl.tracking.database_switch import set_change_tracking
+from sqlserver_emulator.engine.ddl.tracking.errors import tracking_error
 from sqlserver_emulator.engine.names import postgres_schema, qualified, quote
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
@@ -28,6 +30,7 @@ _SWITCHES = {
     "ALLOW_SNAPSHOT_ISOLATION": "snapshot_isolation_state = CASE WHEN $2 = 'ON' THEN 1 ELSE 0 END",
     "READ_COMMITTED_SNAPSHOT": "is_read_committed_snapshot_on = ($2 = 'ON')",
 }
+_TRACKING = "CHANGE_TRACKING"
 _RECOVERY = {"FULL": 1, "BULK_LOGGED": 2, "SIMPLE": 3}
 _IGNORED = frozenset(
     ("AUTO_CLOSE", "AUTO_SHRINK", "AUTO_CREATE_STATISTICS", "AUTO_UPDATE_STATISTICS", "AUTO_UPDATE_STATISTICS_ASYNC",
@@ -154,8 +157,13 @@ def alter_database(scope: DdlScope, cursor: Cursor) -> Command:
         _refuse_in_transaction(scope, "ALTER DATABASE")
         filegroups.change_filegroups(scope, cursor, real)
         return Command.NONE
+    if cursor.accept(_TRACKING):
+        set_change_tracking(scope, cursor, real)
+        return Command.NONE
     options = [_set_option(scope, cursor, real)]
     while cursor.accept(","):
+        if cursor.word == _TRACKING:
+            raise tracking_error(22114)
         options.append(_set_option(scope, cursor, real))
     if cursor.accept("WITH"):
         if cursor.word == "ROLLBACK" and not _NEED_THE_DATABASE.isdisjoint(options):

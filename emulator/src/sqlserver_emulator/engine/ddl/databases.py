@@ -149,4 +149,23 @@ def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> Non
         script(f"DROP OWNED BY {quote(role)} CASCADE; DROP ROLE {quote(role)}")
     if rows:
         script(f"DROP SEQUENCE {rows[0][1]}")
+        _forget_tracking(fetch, script, int(rows[0][2]))
         fetch("DELETE FROM emulator.databases WHERE name = $1", [name])
+
+
+def _forget_tracking(fetch: Fetch, script: Callable[[str], None], database_id: int) -> None:
+    """Drop what Change Tracking has of the database's tables, which are gone, and the counter of its versions."""
+    numbers = fetch("SELECT object_id FROM emulator.change_tracking_tables WHERE database_id = $1::int", [database_id])
+    for (object_id,) in numbers:
+        script(f"DROP TABLE emulator.change_tracking_{object_id}")
+        functions = fetch(
+            "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'emulator'::regnamespace"
+            " AND p.proname ~ $1",
+            [f"^tracking_(record|changes|version)_{object_id}$"],
+        )
+        for (function,) in functions:
+            script(f"DROP FUNCTION {function}")
+    fetch("DELETE FROM emulator.change_tracking_commits WHERE database_id = $1::int", [database_id])
+    script(f"DROP SEQUENCE IF EXISTS emulator.change_tracking_version_{database_id}")
+    # The copy that emulator.take_backup made: another database may get the number.
+    script(f"DROP SCHEMA IF EXISTS emulator_backup_{database_id} CASCADE")

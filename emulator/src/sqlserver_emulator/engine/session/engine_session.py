@@ -24,12 +24,14 @@ from sqlserver_emulator.engine.connection.errors_map import VALUE_TOO_LONG, to_s
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.connection.transaction import SavepointMissingError
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
+from sqlserver_emulator.engine.session.batch_check import check_tracked_tables
 from sqlserver_emulator.engine.session.bulk import BulkLoader, PostgresBulkTarget, find_target
 from sqlserver_emulator.engine.session.constraint_names import ConstraintLookup
 from sqlserver_emulator.engine.session.deferred import DeferredUpdates
 from sqlserver_emulator.engine.session.faults import StatementFaults
 from sqlserver_emulator.engine.session.queries import QueryResults
 from sqlserver_emulator.engine.session.session_values import SessionValues
+from sqlserver_emulator.engine.session.snapshot_access import SNAPSHOT, check_snapshot
 from sqlserver_emulator.engine.session.triggers import SessionTriggers
 from sqlserver_emulator.engine.session.truncation import truncation_error
 from sqlserver_emulator.engine.translation import StatementTranslator, Translated
@@ -46,7 +48,7 @@ _ISOLATION = {
     "READ COMMITTED": "READ COMMITTED",
     "REPEATABLE READ": "REPEATABLE READ",
     # PostgreSQL's REPEATABLE READ is snapshot isolation.
-    "SNAPSHOT": "REPEATABLE READ",
+    SNAPSHOT: "REPEATABLE READ",
     "SERIALIZABLE": "SERIALIZABLE",
 }
 # A deadlock's victim and an update conflict: SQL Server rolls the whole transaction back, not the statement only.
@@ -89,6 +91,12 @@ class PostgresEngineSession:
         self._seen_version = self._catalog.shared_version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
+
+    def check_batch(self, text: str) -> None:
+        with self._errors("SELECT"):
+            check_tracked_tables(
+                text, lambda name: self._catalog.table(name.database or self.database, name.schema or None, name.name)
+            )
 
     # -- statements -------------------------------------------------------------------------------------------------
 
@@ -143,6 +151,7 @@ class PostgresEngineSession:
     def load_bulk(self, target: BulkTarget, types: Sequence[TsqlType], batches: Iterator[ArrowBatch]) -> int:
         assert isinstance(target, PostgresBulkTarget)  # noqa: S101 - it comes from bulk_target
         self._queries.give_up()
+        self._connection.say_to_tracking()
         with self._errors("INSERT"):
             if self._faults is not None and self._faults.are_active:
                 announced = f"INSERT BULK {target.table.schema}.{target.table.name}"
@@ -216,8 +225,13 @@ class PostgresEngineSession:
         return run()
 
     def _run(self, translated: Translated, variables: Variables) -> StatementResult:
+        if translated.databases and self._connection.level == SNAPSHOT:
+            check_snapshot(translated.databases, self._catalog, self._connection)
         # Functions and views that the statement reads find the limit in a setting of the session.
         self._connection.limit_recursion(translated.max_recursion)
+        said = (translated.tracking_context,) if translated.tracking_context else ()
+        context = bind.parameter_values(said, variables, self._identity.variable)
+        self._connection.say_to_tracking(translated.assigned_ids, *context)
         if translated.assigned_variables:
             return self._assign(translated, variables)
         if translated.command is Command.SELECT and translated.returns_rows:
@@ -315,8 +329,7 @@ class PostgresEngineSession:
 
     def set_isolation(self, level: str) -> None:
         self._connection.isolation = _ISOLATION[level.upper()]
-        # PostgreSQL merges two levels into one; the setting keeps the name that the client chose.
-        self._connection.set_context("emulator.isolation", level.upper())
+        self._connection.level = level.upper()
 
     def set_lock_timeout(self, milliseconds: int) -> None:
         # PostgreSQL spells "wait for ever" 0; T-SQL's 0 is "do not wait", the nearest of which is 1 ms.

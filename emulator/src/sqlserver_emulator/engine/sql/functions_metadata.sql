@@ -103,6 +103,7 @@ CREATE OR REPLACE FUNCTION tsql.databasepropertyex(database text, property text)
     SELECT CASE lower($2) WHEN 'collation' THEN d.collation_name WHEN 'status' THEN 'ONLINE' WHEN 'updateability'
         THEN CASE WHEN emulator.is_replicated(d.name) AND emulator.is_read_only() THEN 'READ_ONLY' ELSE 'READ_WRITE' END
         WHEN 'useraccess' THEN 'MULTI_USER' WHEN 'version' THEN '957' WHEN 'isautoclose' THEN '0' WHEN 'isautoshrink' THEN '0'
+        WHEN 'ischangetrackingenabled' THEN (EXISTS (SELECT FROM emulator.change_tracking_databases t WHERE t.database_id = d.database_id AND t.is_on))::int::text
         WHEN 'isinstandby' THEN '0' WHEN 'isansinullsenabled' THEN '1' WHEN 'isfulltextenabled' THEN '0'
         WHEN 'recovery' THEN CASE d.recovery_model WHEN 3 THEN 'SIMPLE' WHEN 2 THEN 'BULK_LOGGED' ELSE 'FULL' END
         WHEN 'comparisonstyle' THEN tsql.collationproperty(d.collation_name, $2) WHEN 'lcid' THEN '1033' END

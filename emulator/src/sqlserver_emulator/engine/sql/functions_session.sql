@@ -66,6 +66,9 @@ BEGIN
                     LEFT JOIN emulator.columns c ON c.object_id = o.object_id AND lower(c.name) = lower(sub_securable)
                     WHERE o.object_id = relation::int AND (sub_securable IS NULL OR c.column_id IS NOT NULL));
         END IF;
+        IF upper(permission) = 'VIEW CHANGE TRACKING' THEN
+            RETURN emulator.holds_tracking_right(relation::int)::int;
+        END IF;
         RETURN (upper(permission) IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND has_table_privilege(relation, permission))::int;
     END IF;
     IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DATABASE STATE', 'VIEW DATABASE PERFORMANCE STATE') THEN
@@ -75,7 +78,7 @@ BEGIN
     IF upper(class) = 'DATABASE' AND upper(permission) = 'UNMASK' THEN
         RETURN emulator.caller_unmasks(tsql.db_id(coalesce(securable, current), current), NULL, NULL, NULL)::int;
     END IF;
-    IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DEFINITION', 'ALTER ANY SECURITY POLICY') THEN
+    IF upper(class) = 'DATABASE' AND upper(permission) IN ('VIEW DEFINITION', 'VIEW CHANGE TRACKING', 'ALTER ANY SECURITY POLICY') THEN
         RETURN (tsql.is_member('db_owner', current) = 1 OR emulator.caller_holds(
             tsql.db_id(coalesce(securable, current), current), ARRAY[upper(permission), 'CONTROL']))::int;
     END IF;

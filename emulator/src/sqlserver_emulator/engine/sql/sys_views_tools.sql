@@ -166,8 +166,6 @@ BEGIN
         ('assembly_types', 'name sysname, system_type_id tinyint, user_type_id int, schema_id int, principal_id int, assembly_id int, assembly_class sysname'),
         ('assembly_modules', 'object_id int, assembly_id int, assembly_class sysname, assembly_method sysname, null_on_null_input bit, execute_as_principal_id int'),
         ('numbered_procedures', 'object_id int, procedure_number smallint, definition nvarchar4000'),
-        ('change_tracking_databases', 'database_id int, is_auto_cleanup_on tinyint, retention_period int, retention_period_units tinyint, retention_period_units_desc nvarchar60, max_cleanup_version bigint'),
-        ('change_tracking_tables', 'object_id int, is_track_columns_updated_on bit, min_valid_version bigint, begin_version bigint, cleanup_version bigint'),
         ('symmetric_keys', 'name sysname, principal_id int, symmetric_key_id int, key_length int, key_algorithm char2, algorithm_desc nvarchar60, create_date datetime, modify_date datetime'),
         ('asymmetric_keys', 'name sysname, principal_id int, asymmetric_key_id int, pvt_key_encryption_type char2, algorithm char2, key_length int'),
         ('certificates', 'name sysname, certificate_id int, principal_id int, pvt_key_encryption_type char2, issuer_name nvarchar4000, cert_serial_number nvarchar60, subject nvarchar4000, expiry_date datetime, start_date datetime'),
@@ -198,6 +196,25 @@ BEGIN
             FROM regexp_split_to_table(empty.columns, ', ') WITH ORDINALITY AS s (c, n)));
     END LOOP;
 END $$;
+
+-- Change Tracking -----------------------------------------------------------------------------------------------------
+
+CREATE VIEW emulator_sys.change_tracking_databases AS
+SELECT t.database_id, t.is_auto_cleanup_on::int::emulator.bit AS is_auto_cleanup_on, t.retention_period,
+    t.retention_period_units::emulator.tinyint AS retention_period_units,
+    ((ARRAY['MINUTES', 'HOURS', 'DAYS'])[t.retention_period_units])::varchar(60) AS retention_period_units_desc,
+    t.cleanup_version AS max_cleanup_version
+FROM emulator.change_tracking_databases t WHERE t.is_on;
+
+CREATE VIEW emulator_sys.change_tracking_tables AS
+SELECT t.database_id AS database, t.object_id, t.is_track_columns_updated_on::int::emulator.bit AS is_track_columns_updated_on,
+    t.min_valid_version, t.begin_version, t.cleanup_version
+FROM emulator.change_tracking_tables t JOIN emulator.visible_objects o ON o.object_id = t.object_id;
+
+CREATE VIEW emulator_sys.dm_tran_commit_table AS
+SELECT c.database_id AS database, c.commit_ts, c.xdes_id, c.commit_lbn, c.commit_csn, c.commit_time::emulator.datetime AS commit_time
+FROM emulator.change_tracking_commits c JOIN emulator.databases d USING (database_id)
+WHERE emulator.may_read_commits(d.name) AND c.commit_ts IS NOT NULL;
 
 -- The views of before SQL Server 2005, with the columns that scripts read ---------------------------------------------
 

@@ -54,6 +54,9 @@ class Template:
             made.column_collations,
             made.sent_sql,
             made.unit_columns,
+            made.tracking_context,
+            made.assigned_ids,
+            made.databases,
         )
 
 

@@ -17,6 +17,7 @@ from sqlserver_emulator.engine.translate.changes.assignments import assigns_vari
 from sqlserver_emulator.engine.translate.changes.inserts import translate_insert
 from sqlserver_emulator.engine.translate.changes.merges import translate_merge
 from sqlserver_emulator.engine.translate.changes.modifying import Modification
+from sqlserver_emulator.engine.translate.changes.tracking_context import with_context
 from sqlserver_emulator.engine.translate.changes.updates import translate_delete, translate_update
 from sqlserver_emulator.engine.translate.expressions.clauses import is_wrapped_query
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
@@ -35,6 +36,7 @@ from sqlserver_emulator.events import Command
 from sqlserver_emulator.types import TsqlType
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|;|\()*([A-Za-z_]+)", re.DOTALL)
+_CONTEXT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|;)*WITH\s+CHANGE_TRACKING_CONTEXT\b", re.IGNORECASE | re.DOTALL)
 _INSERT_EXEC = re.compile(r"(?is)\s*insert\b.*?\bexec(?:ute)?\b\s+[\w\[@.(]")
 _QUERIES = frozenset(("SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES"))
 _DDL = {
@@ -59,6 +61,8 @@ _MODIFIERS: dict[type, tuple[Command, Callable[[QueryTranslator, Any], Modificat
 
 def translate_statement(text: str, emission: Emission) -> Translated:
     """Raises SqlServerError 102 for what is no statement of these kinds."""
+    if _CONTEXT.match(text):
+        return with_context(text, emission, translate_statement)
     match = _FIRST_WORD.match(text)
     word = match[1].upper() if match else ""
     if word in _DDL:
@@ -139,6 +143,7 @@ def _modification(command: Command, emission: Emission, done: Modification) -> T
         identity_of=emission.identity_of,
         deferred_update_of=emission.deferred_update_of,
         assigned_columns=frozenset(emission.assigned_columns),
+        assigned_ids=tuple(emission.assigned_ids),
         max_recursion=emission.max_recursion,
     )
 

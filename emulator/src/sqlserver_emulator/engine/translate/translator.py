@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlserver_emulator.engine.translate import statements, undeclared
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
@@ -92,7 +92,8 @@ class TsqlTranslator:
             variable_types=context.variable_types,
             folded=cut.columns is not None,
         )
-        template = template_of(translate(cut.sample, emission), emission.parameters)
+        translated = replace(translate(cut.sample, emission), databases=frozenset(emission.databases))
+        template = template_of(translated, emission.parameters)
         # A literal that did not become a parameter has gone into the SQL, or into its meaning.
         pins = emission.pins | {(ordinal, "value") for ordinal in emission.unlifted(len(cut.kinds))}
         key = keys[1] if emission.session_bound else keys[0]

@@ -21,13 +21,16 @@ from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
 from sqlserver_emulator.errors import SqlServerError
 
-# pg_depend has a view's rule depend on the view itself, which is left out.
+# pg_depend has a view's rule depend on the view itself, which is left out. CHANGETABLE is a call of a function.
 _VIEWS_OVER = """
 SELECT DISTINCT v.oid::bigint FROM pg_depend d
 JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
 JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'
 JOIN emulator.objects o ON o.object_id = v.oid::bigint AND o.type = 'V' AND NOT o.is_system
-WHERE d.refobjid = $1::oid AND d.refclassid = 'pg_class'::regclass AND v.oid <> $1::oid
+WHERE (d.refobjid = $1::oid AND d.refclassid = 'pg_class'::regclass AND v.oid <> $1::oid)
+   OR (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (
+       SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'emulator'::regnamespace
+       AND p.proname IN ('tracking_changes_' || $1::oid, 'tracking_version_' || $1::oid)))
 """
 _VIEWS_OF_FUNCTION = """
 SELECT DISTINCT v.oid::bigint FROM pg_depend d

@@ -79,11 +79,19 @@ class TriggerSwitch:
 
 
 @dataclass(frozen=True, slots=True)
+class TrackingSwitch:
+    """ENABLE / DISABLE CHANGE_TRACKING."""
+
+    enabled: bool
+    tracks_columns: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NoChange:
     """REBUILD, SET (LOCK_ESCALATION = …): how a table is stored and locked is PostgreSQL's."""
 
 
-Change = Additions | ColumnChange | MaskChange | Removals | ConstraintSwitch | TriggerSwitch | NoChange
+Change = Additions | ColumnChange | MaskChange | Removals | ConstraintSwitch | TriggerSwitch | TrackingSwitch | NoChange
 
 
 def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
@@ -108,6 +116,8 @@ def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
         change = _read_switch(cursor, says_check)
     elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "TRIGGER":
         change = _read_trigger_switch(cursor)
+    elif cursor.word in ("ENABLE", "DISABLE") and cursor.word_after() == "CHANGE_TRACKING":
+        change = _read_tracking_switch(cursor)
     elif cursor.word == "SET" and "SYSTEM_VERSIONING" in _words(cursor):
         raise NotSupportedByEmulatorError("SYSTEM_VERSIONING (temporal tables)")
     else:
@@ -186,6 +196,17 @@ def _read_trigger_switch(cursor: Cursor) -> TriggerSwitch:
     while cursor.accept(","):
         names.append(cursor.take_identifier())
     return TriggerSwitch(tuple(names), enabled)
+
+
+def _read_tracking_switch(cursor: Cursor) -> TrackingSwitch:
+    enabled = cursor.take().word == "ENABLE"
+    cursor.expect("CHANGE_TRACKING")
+    tracks_columns = False
+    if enabled and cursor.accept("WITH"):
+        cursor.expect("(", "TRACK_COLUMNS_UPDATED", "=")
+        tracks_columns = cursor.expect_one_of(("ON", "OFF")) == "ON"
+        cursor.expect(")")
+    return TrackingSwitch(enabled, tracks_columns)
 
 
 def _read_switch(cursor: Cursor, validate: bool) -> ConstraintSwitch:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlserver_emulator.engine.ddl.compared import compared_sql
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.names import BLANKS_PREFIX, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
-from sqlserver_emulator.system_types import names_where
 
 _GUARDS = """
 SELECT g.relname, k.relname FROM pg_index i
@@ -22,8 +22,6 @@ JOIN pg_class k ON k.oid = i.indexrelid
 JOIN pg_class g ON g.relnamespace = k.relnamespace AND g.relname = $1 || k.oid
 WHERE i.indrelid = $2::oid
 """
-# char(n) is PostgreSQL's own and ignores blanks.
-_VARYING = names_where(lambda type: type.storage.startswith("varchar"))
 
 
 def guard_key(
@@ -41,14 +39,6 @@ def guard_key(
         table,
         key,
     )
-
-
-def compared_sql(column: CatalogColumn) -> str:
-    """The expression over a column that an index compares as the server does; the column itself where that does."""
-    name = quote(column.postgres_name)
-    if column.collation is not None and not column.collation.is_binary:
-        return f"(tsql.key_{column.collation.style}({name}))"
-    return f"({name}::bpchar)" if column.type.name in _VARYING else name
 
 
 def drop_guard(scope: DdlScope, table: CatalogObject, index: str) -> None:

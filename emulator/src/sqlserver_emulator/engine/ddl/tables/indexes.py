@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from sqlserver_emulator.engine.ddl import hooks
+from sqlserver_emulator.engine.ddl.compared import compared_sql
 from sqlserver_emulator.engine.ddl.reading.canonical import canonical
 from sqlserver_emulator.engine.ddl.reading.declarations import IndexColumn, IndexDeclaration, ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
-from sqlserver_emulator.engine.ddl.tables.blank_keys import compared_sql, drop_guard, guard_key
+from sqlserver_emulator.engine.ddl.tables.blank_keys import drop_guard, guard_key
 from sqlserver_emulator.engine.names import index_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError

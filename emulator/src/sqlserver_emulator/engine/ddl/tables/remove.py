@@ -11,6 +11,7 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import log
 from sqlserver_emulator.engine.ddl.tables.alter_column import COMPUTED_FROM
 from sqlserver_emulator.engine.ddl.tables.blank_keys import drop_guard
+from sqlserver_emulator.engine.ddl.tracking import tables as tracking
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
@@ -110,6 +111,8 @@ def _drop_constraint(
             other, other_table = referencing[0]
             message = f"The constraint '{name}' is being referenced by table '{other_table}', foreign key '{other}'."
             raise SqlServerError(3725, message, state=0)
+        if kind == "PK":
+            tracking.refuse_without_key(scope, table, name)
         hooks.before_drop_index(scope, table, name, constraint=True)
         scope.fetch(
             "DELETE FROM emulator.indexes WHERE object_id = $1::int AND constraint_object_id = $2::int",

@@ -7,6 +7,7 @@ from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import log, rows
 from sqlserver_emulator.engine.ddl.tables.table_sql import column_name
+from sqlserver_emulator.engine.ddl.tracking import tables as tracking
 from sqlserver_emulator.engine.names import index_name, postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -76,11 +77,13 @@ def _rename_column(scope: DdlScope, table: CatalogObject, old: str, new: str) ->
     # Change data capture refuses the renaming of a captured column (4928).
     hooks.before_rename_column(scope, table, column)
     target = qualified(table.postgres_schema, table.postgres_name)
-    scope.run(f"ALTER TABLE {target} RENAME COLUMN {quote(column.postgres_name)} TO {quote(column_name(new))}")
-    scope.fetch(
-        "UPDATE emulator.columns SET name = $3, postgres_name = $4 WHERE object_id = $1::int AND column_id = $2::int",
-        [table.object_id, column.column_id, new, column_name(new)],
-    )
+    with tracking.columns_change(scope, table):
+        scope.run(f"ALTER TABLE {target} RENAME COLUMN {quote(column.postgres_name)} TO {quote(column_name(new))}")
+        scope.fetch(
+            "UPDATE emulator.columns SET name = $3, postgres_name = $4"
+            " WHERE object_id = $1::int AND column_id = $2::int",
+            [table.object_id, column.column_id, new, column_name(new)],
+        )
     rows.touch(scope, table.object_id)
 
 

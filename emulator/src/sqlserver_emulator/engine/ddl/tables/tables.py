@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.ddl.tables.filters import refuse_bound
 from sqlserver_emulator.engine.ddl.tables.indexes import create_index
 from sqlserver_emulator.engine.ddl.tables.masking import check_mask
 from sqlserver_emulator.engine.ddl.tables.table_sql import PlannedColumn, plan_columns, with_columns
+from sqlserver_emulator.engine.ddl.tracking import tables as tracking
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
 from sqlserver_emulator.engine.translation import CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
@@ -164,6 +165,7 @@ def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
         raise SqlServerError(3726, message)
     refuse_bound(scope, table.object_id, name)
     hooks.before_drop_table(scope, table)
+    tracking.forget(scope, table)
     # Logged before the drop, while the catalog still has the table.
     log.table_changed(scope, table, "drop_table")
     scope.run(f"DROP TABLE {qualified(table.postgres_schema, table.postgres_name)}")
@@ -192,3 +194,4 @@ def truncate_table(scope: DdlScope, name: ObjectName) -> None:
         message = f"Cannot truncate table '{name}' because it is being referenced by a FOREIGN KEY constraint."
         raise SqlServerError(4712, message)
     scope.run(f"TRUNCATE {qualified(table.postgres_schema, table.postgres_name)} RESTART IDENTITY")
+    tracking.restart(scope, table)

@@ -210,6 +210,8 @@ def _variable(
 def note_key_assignment(emission: Emission, table: CatalogObject, column: CatalogColumn) -> None:
     """Note an assigned column, and that the update is a deferred one where it is a key column."""
     emission.assigned_columns.add(column.name.lower())
+    if table.is_tracked:
+        emission.assigned_ids.append(column.column_id)
     # Changed key columns are what makes SQL Server log an update as delete and insert (``session.deferred``).
     if column.name in table.key_columns:
         emission.deferred_update_of = table

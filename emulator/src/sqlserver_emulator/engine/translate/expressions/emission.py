@@ -88,9 +88,11 @@ class Emission:
         self.session_bound = False
         self.read_only = True
         self.table_kinds: set[str] = set()
+        self.databases: set[str] = set()
         self.identity_of: CatalogObject | None = None
         self.deferred_update_of: CatalogObject | None = None
         self.assigned_columns: set[str] = set()
+        self.assigned_ids: list[int] = []
         self.max_recursion: int | None = None
         self.masks = MaskWatch()
         self._literals = literals

@@ -82,6 +82,15 @@ def _with_positions(parsers: dict[Any, Any]) -> dict[Any, Any]:
     return {kind: _LITERALS.get(kind, build) for kind, build in parsers.items()}
 
 
+class ChangeTable(exp.Expression, exp.Func):  # type: ignore[misc]
+    """CHANGETABLE(CHANGES this, after) and CHANGETABLE(VERSION this, (versions), (values)).
+
+    ``after`` is set for CHANGES, ``versions`` (names of columns) and ``values`` for VERSION.
+    """
+
+    arg_types: ClassVar = {"this": True, "after": False, "versions": False, "values": False}
+
+
 class QueryParser(TSQLParser):  # type: ignore[misc]
     """TSQLParser with functions left alone and T-SQL's DML clauses added."""
 
@@ -92,6 +101,7 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         "PARSE": lambda self: self._parse_parse(safe=False),
         "TRY_PARSE": lambda self: self._parse_parse(safe=True),
         "OPENJSON": lambda self: self._parse_openjson(),
+        "CHANGETABLE": lambda self: self._parse_changetable(),
         "TRIM": lambda self: self._parse_trimmed(),
         "JSON_OBJECT": lambda self: self._parse_json_constructor("JSON_OBJECT", self._parse_json_member),
         "JSON_ARRAY": lambda self: self._parse_json_constructor("JSON_ARRAY", self._parse_disjunction),
@@ -199,6 +209,25 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
             columns = self._parse_csv(self._parse_openjson_column)
         path = arguments[1] if len(arguments) > 1 else None
         return self.expression(exp.OpenJSON(this=arguments[0], path=path, expressions=columns))
+
+    def _parse_changetable(self) -> exp.Expression:
+        """CHANGETABLE(CHANGES table, version [, FORCESEEK]) and (VERSION table, (columns), (values) [, FORCESEEK])."""
+        after, names, values = None, None, None
+        if self._match_text_seq("CHANGES"):
+            table = self._parse_table_parts()
+            self._match(TokenType.COMMA) or self.raise_error("Expected ,")
+            after = self._parse_unary()
+        elif self._match_text_seq("VERSION"):
+            table = self._parse_table_parts()
+            self._match(TokenType.COMMA) or self.raise_error("Expected ,")
+            names = self._parse_wrapped_csv(self._parse_id_var)
+            self._match(TokenType.COMMA) or self.raise_error("Expected ,")
+            values = self._parse_wrapped_csv(self._parse_disjunction)
+        else:
+            self.raise_error("Expected CHANGES or VERSION")
+        if self._match(TokenType.COMMA) and not self._match_text_seq("FORCESEEK"):
+            self.raise_error("Expected FORCESEEK")
+        return self.expression(ChangeTable(this=table, after=after, versions=names, values=values))
 
     def _parse_openjson_column(self) -> exp.Expression:
         name = self._parse_id_var()

@@ -15,7 +15,6 @@ _CLAUSES: Final = {
     ("OPENXML", "("): "OPENXML",
     ("CONTAINSTABLE", "("): "CONTAINSTABLE (full text)",
     ("FREETEXTTABLE", "("): "FREETEXTTABLE (full text)",
-    ("CHANGETABLE", "("): "CHANGETABLE (change tracking)",
     ("PREDICT", "("): "PREDICT",
     ("MATCH", "("): "MATCH (graph tables)",
     ("XMLNAMESPACES", "("): "WITH XMLNAMESPACES",

@@ -27,6 +27,8 @@ from sqlserver_emulator.engine.translate.expressions.scope import (
     invalid_object,
     quote,
 )
+from sqlserver_emulator.engine.translate.lexical.dialect import ChangeTable
+from sqlserver_emulator.engine.translate.queries.changetable import changetable_rows
 from sqlserver_emulator.engine.translate.queries.inline_functions import function_columns
 from sqlserver_emulator.engine.translate.queries.openjson import OPENJSON_COLUMNS, openjson_rows
 from sqlserver_emulator.engine.translate.queries.pivots import pivoted, tablesample
@@ -36,6 +38,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import storage_type
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, null
 from sqlserver_emulator.engine.translation import (
     FILTERED_ROW,
+    SYSTEM,
     CatalogColumn,
     CatalogObject,
     CatalogReader,
@@ -123,10 +126,8 @@ class SourceTranslator:
         if node.args.get("pivots"):
             return self._pivoted(node)
         refuse_clauses(node, {"this", "db", "catalog", "alias", "hints", "joins", "sample"}, "FROM")
-        if isinstance(node.this, exp.OpenJSON):
-            return self._masked_by_arguments(lambda: self._openjson(node, node.this))
-        if isinstance(node.this, (exp.Anonymous, exp.Dot)):
-            return self._masked_by_arguments(lambda: self._function(node, node.this))
+        if isinstance(node.this, (exp.OpenJSON, ChangeTable, exp.Anonymous, exp.Dot)):
+            return self._masked_by_arguments(lambda: self._call(node, node.this))
         parts = table_parts(node)
         alias_node = node.args.get("alias")
         alias = alias_node.name if alias_node is not None else ""
@@ -201,9 +202,7 @@ class SourceTranslator:
         if isinstance(node.this, exp.Subquery):
             return "LATERAL " + self._derived(node.this, lateral=True, alias=alias)
         table = exp.Table(this=node.this, alias=alias)
-        if isinstance(node.this, exp.OpenJSON):
-            return self._masked_by_arguments(lambda: self._openjson(table, node.this))
-        return self._masked_by_arguments(lambda: self._function(table, node.this))
+        return self._masked_by_arguments(lambda: self._call(table, node.this))
 
     def _masked_by_arguments(self, build: Callable[[], str]) -> str:
         """Add a source that is computed from arguments: it is masked where these read a masked column."""
@@ -217,6 +216,11 @@ class SourceTranslator:
         return sql
 
     # -- functions ---------------------------------------------------------------------------------------------
+
+    def _call(self, node: exp.Table, call: exp.Expression) -> str:
+        if isinstance(call, exp.OpenJSON):
+            return self._openjson(node, call)
+        return self._changetable(node, call) if isinstance(call, ChangeTable) else self._function(node, call)
 
     def _function(self, node: exp.Table, call: exp.Expression) -> str:
         """A table-valued function, expanded in place."""
@@ -335,6 +339,19 @@ class SourceTranslator:
             body, columns = f"tsql.openjson({arguments})", OPENJSON_COLUMNS
         columns = renamed(columns, [column.name for column in alias.columns] if alias is not None else [], name)
         source = self._add(name, columns)
+        return f"LATERAL {body} AS {source.alias}({column_list(columns)})"
+
+    def _changetable(self, node: exp.Table, call: ChangeTable) -> str:
+        """CHANGETABLE. Raises 22104 without an alias."""
+        alias = node.args.get("alias")
+        if alias is None:
+            raise SqlServerError(22104, "A table returned by the CHANGETABLE function must be aliased.")
+        expressions = ExpressionTranslator(self.emission, self.scope, self.queries)
+        parts = table_parts(call.this)
+        table = resolve_table(self.queries, parts)
+        body, columns = changetable_rows(expressions, call, table, ".".join(parts))
+        columns = renamed(columns, [column.name for column in alias.columns], alias.name)
+        source = self._add(alias.name, columns)
         return f"LATERAL {body} AS {source.alias}({column_list(columns)})"
 
     def _collations(self, name: str, aliases: list[str]) -> str:
@@ -481,6 +498,8 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     if found is None:
         raise invalid_object(".".join(parts))
     emission.table_kinds.add(found.kind)
+    if found.kind != SYSTEM and not name.startswith(("#", "@")):
+        emission.databases.add(found.database)
     return found
 
 

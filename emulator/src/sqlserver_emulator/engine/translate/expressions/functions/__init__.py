@@ -15,6 +15,7 @@ from sqlserver_emulator.engine.translate.expressions.functions import (
     numbers,
     session,
     text,
+    tracking,
 )
 from sqlserver_emulator.engine.translate.expressions.functions.registry import REFUSED, Function
 from sqlserver_emulator.engine.translate.expressions.interfaces import Expressions
@@ -30,6 +31,7 @@ FUNCTIONS: dict[str, Function] = {
     **session.FUNCTIONS,
     **json.FUNCTIONS,
     **aggregates.FUNCTIONS,
+    **tracking.FUNCTIONS,
 }
 
 

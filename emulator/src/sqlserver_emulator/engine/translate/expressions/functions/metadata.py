@@ -28,6 +28,7 @@ _NUMBER_PROPERTIES = frozenset(
         "isansinullsenabled", "isfulltextenabled", "comparisonstyle", "codepage", "collationid", "sqlcharset",
         "sqlsortorder", "islocaldb", "ispolybaseinstalled", "isadvancedanalyticsinstalled", "isbigdatacluster",
         "filestreamconfiguredlevel", "filestreameffectivelevel", "buildclrversion_number", "numlicenses",
+        "ischangetrackingenabled",
     )
 )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Change Tracking as DDL: the switches, and what a tracked table consists of in PostgreSQL."""
