@@ -1,0 +1,96 @@
+"""The rules that Microsoft does not document, and the answers that Floodmark assumes.
+
+Each is an entry of ``DEFAULTS``, with the number of the open question that it answers and the code that holds it. A
+capture of a real server settles a question: then that code changes, and its entry. A test compares the entries with the
+table in docs/reference/event_stream.md, "Defaults".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CUT_LENGTH = 1 << 20
+"""The length at which the server cuts a value of a LOB."""
+FIRST_SEGMENT = 0
+"""The index of the first segment that is written in the third generation."""
+BIT_TEXTS = {"1": True, "0": False, "true": True, "false": False}
+"""The texts of a bit, in lower case. The first of a value is the one that is written."""
+HEX_PREFIX = "0x"
+"""The beginning of a binary value in hexadecimal digits; without it, the value is read as base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDefault:
+    """A rule on which the code relies without a document."""
+
+    question: int
+    """The number of the open question; several rules may answer one."""
+    rule: str
+    """The rule, as a short noun."""
+    default: str
+    """The answer that is assumed."""
+    place: str
+    """The module and the name that hold it."""
+
+
+DEFAULTS = (
+    FormatDefault(1, "NULL", "`null`, or absent from an image that has values", "change.complete_image"),
+    FormatDefault(1, "an absent old LOB", "unknown, not NULL", "change.complete_old"),
+    FormatDefault(2, "text of bit", "written `1` or `0`, also read `true` or `false`", "defaults.BIT_TEXTS"),
+    FormatDefault(
+        2, "text of binary types", "written as `0x` and hexadecimal digits, also read as base64", "defaults.HEX_PREFIX"
+    ),
+    FormatDefault(
+        2, "text of other types", "one form per type, read with more or fewer digits than declared", "values.FORMS"
+    ),
+    FormatDefault(3, "the identifier in `logicalid`", "opaque", "envelope.LogicalId"),
+    FormatDefault(
+        4,
+        "`id` of a message that is sent again",
+        "may be new: segments are known by topic, `logicalid` and index",
+        "joining.StreamMessage",
+    ),
+    FormatDefault(
+        5,
+        "first index of segments",
+        "0 or 1 is read, by the data of each group; 0 is written",
+        "defaults.FIRST_SEGMENT",
+    ),
+    FormatDefault(
+        6,
+        "length of a cut value",
+        "1,048,576 bytes in UTF-8 or UTF-16, characters or bytes of a binary value",
+        "defaults.CUT_LENGTH",
+    ),
+    FormatDefault(6, "unit of the limit of a message", "bytes of the serialised message", "encoding.MessageForm"),
+    FormatDefault(
+        7,
+        "update of a key",
+        "either an update whose images have different keys, or a delete and an insert",
+        "change.parse_change",
+    ),
+    FormatDefault(
+        8, "framing of Avro", "a bare datum; an object container file is read too", "avro.read_avro_envelope"
+    ),
+    FormatDefault(9, "headers and key of a message", "not used", "joining.StreamMessage"),
+    FormatDefault(
+        10,
+        "numbers of changes that are not streamed",
+        "none: holes in sequence numbers mean nothing",
+        "change.EventTransaction",
+    ),
+    FormatDefault(11, "delete without old values", "known by `pkkey` alone", "change.check_images"),
+    FormatDefault(
+        12,
+        "alias types and computed columns",
+        "read by their declared type; a type without a form is refused",
+        "declared.parse_column",
+    ),
+)
+"""In the order of their questions."""
+
+
+def describe_defaults() -> str:
+    """Return the table of the defaults in Markdown."""
+    rows = [f"| {each.question} | {each.rule} | {each.default} | `{each.place}` |" for each in DEFAULTS]
+    return "\n".join(["| question | rule | default | held by |", "|---|---|---|---|", *rows])

@@ -1,0 +1,18 @@
+"""The faults of messages. No text of them contains a value of a row.
+
+A name of a column or of an attribute may be in a text, and a declared type: they are the shape of a table, not a row.
+"""
+
+from __future__ import annotations
+
+
+class EventFaultError(Exception):
+    """The base of all faults of a message or of what it contains."""
+
+
+class PoisonError(EventFaultError):
+    """A message that cannot be read: it belongs in quarantine, and the others are read."""
+
+
+class UnknownVersionError(EventFaultError):
+    """A message in another version of the format: no message can be trusted, and the pipeline must stop."""

@@ -1,0 +1,258 @@
+"""Values of events: one table that says how the text of each SQL type is read, and how it is written.
+
+Reading is lenient, because Microsoft documents few types; writing has one form per type. A text that is no value of its
+column's type is a fault, never another value. The Arrow type of each column is that of ``sync.ports.arrow``.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Context, Decimal, InvalidOperation
+from math import isfinite, nextafter
+from typing import Any
+
+import numpy as np
+
+from floodmark.core.policies import TemporalPolicy
+from floodmark.core.schema import SourceColumn
+from floodmark.core.types import Kind, WarehouseType
+from floodmark.sources.event_stream.defaults import BIT_TEXTS, HEX_PREFIX
+from floodmark.sources.event_stream.faults import PoisonError
+from floodmark.sources.event_stream.temporal import Moment, aware, moment_of, parse_moment, round_to_milliseconds
+
+ReadValue = Callable[[str], Any]
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+_HEX = re.compile(rf"(?i:{HEX_PREFIX})((?:[0-9A-Fa-f]{{2}})*)")
+_GUID = re.compile(r"\{?([0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})\}?")
+_BIT_OUT = {value: text for text, value in reversed(BIT_TEXTS.items())}
+_MOST_FLOAT32 = nextafter(float(np.finfo(np.float32).max) + 2.0**103, 0)
+"""The highest number that is rounded to a ``real``: the shortest text of the highest ``real`` is above its value."""
+_EXACT = Context(prec=80)
+_SEVEN, _MICROSECOND_DIGITS, _MILLISECOND_DIGITS = 7, 6, 3
+
+
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """The text of a type's values."""
+
+    reader: Callable[[SourceColumn, WarehouseType, TemporalPolicy], ReadValue]
+    """Returns the function that reads a column's texts. It raises ValueError, OverflowError or InvalidOperation."""
+    write: Callable[[SourceColumn, Any], str]
+    """Returns the one form in which a value is written."""
+
+
+def value_reader(column: SourceColumn, as_type: WarehouseType, temporal: TemporalPolicy) -> Callable[[str | None], Any]:
+    """Return the function that makes of a text the value of a batch. It raises PoisonError, naming the column.
+
+    as_type: the column's type in the warehouse, by ``core.types.warehouse_type``.
+    """
+    form = FORMS.get(column.type_name)
+    if form is None:
+        raise PoisonError(f"column {column.name} has type {column.type_name}, which events cannot have")
+    read = form.reader(column, as_type, temporal)
+
+    def checked(text: str | None) -> Any:
+        if text is None:
+            return None
+        try:
+            return read(text)
+        except (ValueError, OverflowError, InvalidOperation):
+            raise PoisonError(f"column {column.name} has a value that is no {column.declared_type}") from None
+
+    return checked
+
+
+def write_value(column: SourceColumn, value: Any) -> str | None:
+    """Return the text of a value, None for NULL. Raises PoisonError for a type that events cannot have."""
+    if value is None:
+        return None
+    form = FORMS.get(column.type_name)
+    if form is None:
+        raise PoisonError(f"column {column.name} has type {column.type_name}, which events cannot have")
+    return form.write(column, value)
+
+
+def _integers(low: int, high: int) -> ValueForm:
+    def read(text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return ValueForm(lambda _, __, ___: read, lambda _, value: str(int(value)))
+
+
+def _read_bit(text: str) -> bool:
+    value = BIT_TEXTS.get(text.lower())
+    if value is None:
+        raise ValueError
+    return value
+
+
+def _decimal_reader(_: SourceColumn, as_type: WarehouseType, __: TemporalPolicy) -> ReadValue:
+    quantum, precision = Decimal(1).scaleb(-as_type.scale), as_type.precision
+
+    def read(text: str) -> Decimal:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError
+        found = Decimal(text)
+        exact = found.quantize(quantum, context=_EXACT)
+        if exact != found or len(exact.as_tuple().digits) > precision:
+            raise ValueError
+        return exact
+
+    return read
+
+
+def _decimals(digits: Callable[[SourceColumn], int]) -> ValueForm:
+    def write(column: SourceColumn, value: Any) -> str:
+        return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits(column)), context=_EXACT):f}"
+
+    return ValueForm(_decimal_reader, write)
+
+
+def _floats(most: float, shorten: Callable[[Any], str]) -> ValueForm:
+    def read(text: str) -> float:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError
+        value = float(text)
+        if not isfinite(value) or abs(value) > most:
+            raise ValueError
+        return value
+
+    return ValueForm(lambda _, __, ___: read, lambda _, value: shorten(value).removesuffix(".0"))
+
+
+def _read_guid(text: str) -> str:
+    match = _GUID.fullmatch(text)
+    if not match:
+        raise ValueError
+    return match[1].lower()
+
+
+def _text_reader(column: SourceColumn, _: WarehouseType, __: TemporalPolicy) -> ReadValue:
+    longest = column.max_length
+
+    def read(text: str) -> str:
+        # No character is shorter than one unit of the declared length, whatever that unit is.
+        if 0 < longest < len(text):
+            raise ValueError
+        return text
+
+    return read
+
+
+def _bytes_reader(column: SourceColumn, _: WarehouseType, __: TemporalPolicy) -> ReadValue:
+    longest = column.max_length
+
+    def read(text: str) -> bytes:
+        match = _HEX.fullmatch(text)
+        try:
+            value = bytes.fromhex(match[1]) if match else b64decode(text, validate=True)
+        except Base64Error:
+            raise ValueError from None
+        if 0 < longest < len(value):
+            raise ValueError
+        return value
+
+    return read
+
+
+def _time_reader(column: SourceColumn, as_type: WarehouseType, _: TemporalPolicy) -> ReadValue:
+    shown = column.scale if as_type.kind is Kind.TEXT else _MICROSECOND_DIGITS
+
+    def read(text: str) -> str:
+        moment = parse_moment(text, column.scale)
+        if moment.day or moment.offset_minutes is not None:
+            raise ValueError
+        return moment.format_time(shown)
+
+    return read
+
+
+def _timestamp_reader(column: SourceColumn, as_type: WarehouseType, _: TemporalPolicy) -> ReadValue:
+    # A datetime is printed with three digits, and read with all that its third of 10 ms may have.
+    digits = _SEVEN if column.type_name == "datetime" else column.scale
+    is_text = as_type.kind is Kind.TEXT
+
+    def read(text: str) -> Any:
+        moment = parse_moment(text, digits)
+        if moment.day is None or moment.offset_minutes is not None:
+            raise ValueError
+        if column.type_name == "datetime":
+            moment = round_to_milliseconds(moment)
+        return moment.format(digits) if is_text else moment.to_datetime()
+
+    return read
+
+
+def _offset_reader(column: SourceColumn, as_type: WarehouseType, temporal: TemporalPolicy) -> ReadValue:
+    is_text, keeps_offset = as_type.kind is Kind.TEXT, temporal is TemporalPolicy.TEXT
+
+    def read(text: str) -> Any:
+        moment = parse_moment(text, column.scale)
+        if moment.day is None or moment.offset_minutes is None:
+            raise ValueError
+        if not is_text:
+            return aware(moment)
+        in_utc = moment.to_utc()
+        # In a key: two offsets of one moment are one key at the source.
+        return (moment if keeps_offset else in_utc).format(column.scale)
+
+    return read
+
+
+def _moment(value: datetime | time | date | str) -> Moment:
+    return parse_moment(value, _SEVEN) if isinstance(value, str) else moment_of(value)
+
+
+def _write_offset(column: SourceColumn, value: Any) -> str:
+    moment = _moment(value)
+    return Moment(moment.day, moment.ticks, moment.offset_minutes or 0).format(column.scale)
+
+
+_TEXT = ValueForm(_text_reader, lambda _, value: str(value))
+_BYTES = ValueForm(_bytes_reader, lambda _, value: HEX_PREFIX + bytes(value).hex().upper())
+_MONEY = _decimals(lambda _: 4)
+_DECIMAL = _decimals(lambda column: column.scale)
+
+FORMS: dict[str, ValueForm] = {
+    "bit": ValueForm(lambda _, __, ___: _read_bit, lambda _, value: _BIT_OUT[bool(value)]),
+    "tinyint": _integers(0, 255),
+    "smallint": _integers(-(1 << 15), (1 << 15) - 1),
+    "int": _integers(-(1 << 31), (1 << 31) - 1),
+    "bigint": _integers(-(1 << 63), (1 << 63) - 1),
+    "decimal": _DECIMAL,
+    "numeric": _DECIMAL,
+    "money": _MONEY,
+    "smallmoney": _MONEY,
+    "float": _floats(float("inf"), lambda value: repr(float(value))),
+    "real": _floats(_MOST_FLOAT32, lambda value: str(np.float32(value))),
+    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar", "sysname", "text", "ntext", "xml", "json"), _TEXT),
+    **dict.fromkeys(("binary", "varbinary", "image", "rowversion", "timestamp"), _BYTES),
+    "uniqueidentifier": ValueForm(lambda _, __, ___: _read_guid, lambda _, value: str(value).upper()),
+    "date": ValueForm(lambda _, __, ___: _read_date, lambda _, value: str(_moment(value).day)),
+    "time": ValueForm(_time_reader, lambda column, value: _moment(value).format_time(column.scale)),
+    "datetime": ValueForm(
+        _timestamp_reader, lambda _, value: round_to_milliseconds(_moment(value)).format(_MILLISECOND_DIGITS)
+    ),
+    "smalldatetime": ValueForm(_timestamp_reader, lambda _, value: _moment(value).format(0)),
+    "datetime2": ValueForm(_timestamp_reader, lambda column, value: _moment(value).format(column.scale)),
+    "datetimeoffset": ValueForm(_offset_reader, _write_offset),
+}
+"""Every SQL type that an event can carry, by its lower-case name."""
+
+
+def _read_date(text: str) -> date:
+    moment = parse_moment(text, 0)
+    if moment.day is None or moment.ticks or moment.offset_minutes is not None:
+        raise ValueError
+    return moment.day
