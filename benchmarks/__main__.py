@@ -14,7 +14,20 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import asked, dag_parse, emulator, first_load, idle_tables, many_tables, runs, source, window
+from benchmarks import (
+    asked,
+    dag_parse,
+    emulator,
+    event_decode,
+    first_load,
+    fleet,
+    idle_tables,
+    large_targets,
+    many_tables,
+    runs,
+    source,
+    window,
+)
 from benchmarks.measuring import Report, temporary_stack
 from floodmark_laptop.stack import Stack
 
@@ -26,11 +39,14 @@ _SECTIONS: dict[str, Section] = {
     ),
     "window": window.measure,
     "first_load": first_load.measure,
+    "large_targets": large_targets.measure,
     "many_tables": many_tables.measure,
+    "fleet": fleet.measure,
     "asked": lambda stack, report, _: asked.measure(stack, report),
     "runs": lambda stack, report, _: runs.measure(stack, report),
     "dag_parse": dag_parse.measure,
     "idle_tables": idle_tables.measure,
+    "event_decode": lambda _, report, __: event_decode.measure(report),
 }
 
 

@@ -104,19 +104,20 @@ def _fill(cursor: Any, name: str, rows: int) -> None:
 
 
 def _configure(stack: Stack, folder: Path, database: str, names: list[str]) -> Path:
-    config = folder / f"{database}.yaml"
-    tables = [{"source": f"dbo.{name}", "target": f"{database.lower()}.{name.lower()}"} for name in names]
+    pipeline = database.lower()
+    config = folder / f"{pipeline}.yaml"
+    tables = [{"source": f"dbo.{name}", "target": f"{pipeline}.{name.lower()}"} for name in names]
     document = {
-        "sources": {database.lower(): {"conn_id": stack.connection_id}},
+        "sources": {pipeline: {"conn_id": stack.connection_id}},
         "warehouse": {"conn_id": "warehouse"},
-        "pipelines": {database.lower(): {"source": database.lower(), "schedule": "0 0 1 1 *", "tables": tables}},
+        "pipelines": {pipeline: {"source": pipeline, "schedule": "0 0 1 1 *", "tables": tables}},
     }
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
     return config
 
 
 def _run(stack: Stack, config: Path) -> str:
-    command = [str(Path(sys.executable).parent / "floodmark"), "run", config.stem.lower(), "--config", str(config)]
+    command = [str(Path(sys.executable).parent / "floodmark"), "run", config.stem, "--config", str(config)]
     done = subprocess.run(command, env=stack.airflow.environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"floodmark run ended with {done.returncode}:\n{done.stderr[-4000:]}")

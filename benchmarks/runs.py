@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -18,10 +22,13 @@ from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver import driver
 from floodmark_laptop import shop
 from floodmark_laptop.main_job import DAG_ID, TASKS, create_shop, run_window, wait_for_capture
+from floodmark_laptop.processes import free_port
 from floodmark_laptop.stack import Stack
 from floodmark_laptop.workload import Workload
 
 RUN_LIMIT = 10.0
+RESIDENT_LIMIT = 5.0
+_SERVER_READY = "Loads can connect to"
 _RUNS = 3
 _TRANSACTIONS = 200
 """Of a short run: some 500 changes."""
@@ -41,17 +48,41 @@ def measure(stack: Stack, report: Report) -> None:
     wait_for_capture(stack, workload.mark_end())
     stack.airflow.unpause(DAG_ID)
     run_window(stack, "first load")
-    _measure_small(stack, workload, report)
+    report.add(f"## A small run under Airflow: {_TRANSACTIONS} transactions in {len(shop.TABLES)} tables")
+    _measure_small(stack, workload, report, f"with spark-submit (at most {RUN_LIMIT:.0f})")
+    with _resident_spark(stack):
+        # The first load of a server compiles what the others use.
+        _small_run(stack, workload)
+        _measure_small(stack, workload, report, f"with a resident Spark (at most {RESIDENT_LIMIT:.0f})")
     _measure_idle(stack, report)
 
 
-def _measure_small(stack: Stack, workload: Workload, report: Report) -> None:
-    report.add(f"## A small run under Airflow: {_TRANSACTIONS} transactions in {len(shop.TABLES)} tables")
+@contextmanager
+def _resident_spark(stack: Stack) -> Iterator[None]:
+    """Start a Spark Connect server, and Airflow again with a connection to it."""
+    port = free_port()
+    program = str(Path(sys.executable).with_name("floodmark"))
+    command = [program, "spark-server", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None
+            if not any(_SERVER_READY in line for line in server.stdout):
+                raise RuntimeError("the Spark Connect server did not start")
+            found = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port}
+            stack.airflow.stop()
+            stack.airflow.connections = {**stack.airflow.connections, "spark_default": json.dumps(found)}
+            stack.start_airflow()
+            yield
+        finally:
+            server.terminate()
+
+
+def _measure_small(stack: Stack, workload: Workload, report: Report, how: str) -> None:
     runs = [_small_run(stack, workload) for _ in range(_RUNS)]
     whole = [each.pop(_WHOLE) for each in runs]
     middle = statistics.median_low(whole)
     rows: list[tuple[object, ...]] = [
-        (f"**whole run**, median of {_RUNS} (at most {RUN_LIMIT:.0f})", f"**{middle:.1f}**"),
+        (f"**whole run {how}**, median of {_RUNS}", f"**{middle:.1f}**"),
         ("– each of them", ", ".join(f"{each:.1f}" for each in whole)),
     ]
     rows += [(f"– {part}", f"{taken:.1f}") for part, taken in runs[whole.index(middle)].items()]
@@ -81,7 +112,7 @@ def _parts(stack: Stack, run_id: str) -> Parts:
             parts |= {
                 "load: start of Spark's session": start,
                 "load: read, net, stage, merge": load,
-                "load: task, start of Java, end of Spark": ended - began - start - load,
+                "load: task, start of Java or Python, end of Spark": ended - began - start - load,
             }
         else:
             parts[name] = ended - began

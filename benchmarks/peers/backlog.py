@@ -72,4 +72,4 @@ def prepare(stack: Stack, folder: Path, tables: int, rows: int) -> Backlog:
         config = window.prepare(stack, folder, database, rows)
         return Backlog(tables, rows, config, {"Wide": f"speed.{database.lower()}"})
     config, names = many_tables.prepare(stack, folder, tables, rows)
-    return Backlog(tables, rows, config, {name: f"{config.stem.lower()}.{name.lower()}" for name in names})
+    return Backlog(tables, rows, config, {name: f"{config.stem}.{name.lower()}" for name in names})
